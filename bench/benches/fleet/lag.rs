@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use pumice_bench::figures::Figures;
 use pumice_bench::setting::Setting;
 use pumice_fleet::api::{Api, MessageId};
-use pumice_fleet::database::{Database, Expect, Log as _, Seq};
+use pumice_fleet::database::{Database, Expect, Seq};
 use pumice_fleet::leader::Leader;
 use pumice_wire::api::event_message::Events;
 use pumice_wire::api::event_server::Event as _;
@@ -98,11 +98,7 @@ struct Told {
 }
 
 /// Reads a set's stream until there were `wanted` messages, as soon as that is known.
-async fn follow(
-    api: Api<Database>,
-    job_set: String,
-    wanted: tokio::sync::watch::Receiver<usize>,
-) -> anyhow::Result<Told> {
+async fn follow(api: Api, job_set: String, wanted: tokio::sync::watch::Receiver<usize>) -> anyhow::Result<Told> {
     let request = JobSetRequest { id: job_set, queue: work::queue_name(0), watch: true, ..JobSetRequest::default() };
     let mut stream = api.get_job_set_events(work::asked(&work::who(), request)).await?.into_inner();
     let (mut told, mut wanted) = (Told::default(), wanted);
@@ -149,7 +145,7 @@ struct Stream {
 }
 
 impl Stream {
-    fn of(api: &Api<Database>, job_set: &str) -> Stream {
+    fn of(api: &Api, job_set: &str) -> Stream {
         let (wanted, known) = tokio::sync::watch::channel(usize::MAX);
         let mut reading = JoinSet::new();
         reading.spawn(follow(api.clone(), job_set.to_owned(), known));
@@ -214,7 +210,7 @@ fn set(caller: usize) -> String {
     format!("batches-{caller}")
 }
 
-async fn submit(api: &Api<Database>, caller: usize, job_set: &str, jobs: usize) -> anyhow::Result<Vec<String>> {
+async fn submit(api: &Api, caller: usize, job_set: &str, jobs: usize) -> anyhow::Result<Vec<String>> {
     // Callers are of one queue, as streams are.
     let request = work::request(&work::queue_name(0), job_set, vec![work::item(1, 4, caller); jobs]);
     let answer = api.submit_jobs(work::asked(&work::who(), request)).await?.into_inner();
@@ -222,7 +218,7 @@ async fn submit(api: &Api<Database>, caller: usize, job_set: &str, jobs: usize) 
 }
 
 /// Asks to cancel them one by one; when each was asked for.
-async fn cancel(api: &Api<Database>, jobs: Vec<String>, until: Instant) -> anyhow::Result<BTreeMap<String, Instant>> {
+async fn cancel(api: &Api, jobs: Vec<String>, until: Instant) -> anyhow::Result<BTreeMap<String, Instant>> {
     let mut asked = BTreeMap::new();
     for job in jobs {
         if Instant::now() >= until {

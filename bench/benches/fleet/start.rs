@@ -3,7 +3,7 @@
 
 use pumice_bench::figures::Figures;
 use pumice_bench::setting::Setting;
-use pumice_fleet::database::{Changed, Database, Epoch, Expect, Log as _, Seq};
+use pumice_fleet::database::{Changed, Database, Epoch, Expect, Seq};
 use pumice_fleet::rounds::{Limits, Window};
 use pumice_ledger::{Inbox, Ledger, Retries};
 

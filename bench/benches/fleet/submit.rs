@@ -8,7 +8,7 @@ use pumice_bench::figures::Figures;
 use pumice_bench::machine;
 use pumice_bench::setting::Setting;
 use pumice_fleet::api::Api;
-use pumice_fleet::database::{Database, Expect, Log as _};
+use pumice_fleet::database::{Database, Expect};
 use pumice_wire::api::JobSubmitRequestItem;
 use pumice_wire::api::submit_server::Submit as _;
 use tokio::task::JoinSet;
@@ -143,7 +143,7 @@ fn items(way: &Way, jobs: usize) -> Vec<JobSubmitRequestItem> {
 
 /// One caller; how many jobs were taken.
 async fn call(
-    api: &Api<Database>,
+    api: &Api,
     caller: usize,
     items: &[JobSubmitRequestItem],
     jobs: usize,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use pumice_fleet::database::{Database, Expect, JobState, Log as _, Seq};
+use pumice_fleet::database::{Database, Expect, JobState, Seq};
 use pumice_fleet::leader::{Input, Leader};
 use pumice_fleet::metrics::Metrics;
 use pumice_ledger::{Entry, Event, Filter, JobId};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_bench::figures::Figures;
 use pumice_bench::setting::Setting;
-use pumice_fleet::database::{Changed, Database, Epoch, Expect, Log as _, Seq};
+use pumice_fleet::database::{Changed, Database, Epoch, Expect, Seq};
 use pumice_fleet::rounds::{Limits, Pool, Window};
 use pumice_ledger::{
     Changes, Entry, Event, Inbox, JobId, Ledger, PodRef, Proposal, Report, ReportKind, Retries, TimeMs,

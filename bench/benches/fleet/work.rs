@@ -69,7 +69,7 @@ pub fn asked<T>(who: &Arc<Who>, message: T) -> tonic::Request<T> {
     request
 }
 
-pub fn api(log: &Arc<Database>, stopping: &CancellationToken) -> Api<Database> {
+pub fn api(log: &Arc<Database>, stopping: &CancellationToken) -> Api {
     Api::new(Arc::clone(log), Rules::default(), Sources::system(), stopping.clone())
 }
 

@@ -3,7 +3,6 @@
 //! Invariant: questions are answered to the cluster's API server alone, known by the certificate that it shows as a proxy: it
 //! has looked at the rights of who asks. Without certificates nothing is answered, and all the same written down.
 
-use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,11 +11,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::service::service_fn;
 use pumice_api::names;
-use pumice_apiserver::{ConnectionError, ConnectionLimits, serve_connections};
+use pumice_apiserver::{Body, ConnectionLimits, Handler, serve_connections};
 use pumice_history::{Handle, Options, Place};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -89,10 +86,11 @@ async fn answering(
             let asks = certificate.map(|certificate| pumice_auth::identity_of(certificate)).transpose()?;
             let trusted = asks.is_some_and(|identity| allowed.is_empty() || allowed.contains(&identity.user));
             let handle = handle.clone();
-            Ok::<_, ConnectionError>(service_fn(move |request: Request<Incoming>| {
+            let handler: Handler = Box::new(move |request| {
                 let handle = handle.clone();
-                async move { Ok::<_, Infallible>(answer(&handle, trusted, &request).await.map(Full::new)) }
-            }))
+                Box::pin(async move { answer(&handle, trusted, &request).await.map(Body::from) })
+            });
+            Ok(handler)
         })
         .await;
     })

@@ -15,9 +15,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
-use hyper::service::service_fn;
 use pumice_api::names;
-use pumice_apiserver::{ConnectionError, ConnectionLimits, serve_connections};
+use pumice_apiserver::{Body, ConnectionLimits, Handler, serve_connections};
 use pumice_node::{Handle, NodeBody};
 use pumice_store::DirectoryLock;
 use serde_json::Value;
@@ -62,9 +61,11 @@ pub fn run(args: &NodeRunArgs) -> Result<()> {
             let asks = certificate.map(|certificate| pumice_auth::identity_of(certificate)).transpose()?;
             let trusted = asks.is_some_and(|identity| identity.user == names::USER_APISERVER);
             let handle = handle.clone();
-            Ok::<_, ConnectionError>(service_fn(move |request| {
-                std::future::ready(Ok::<_, Infallible>(answer(&handle, trusted, request)))
-            }))
+            let handler: Handler = Box::new(move |request| {
+                let response = answer(&handle, trusted, request).map(Body::new);
+                Box::pin(std::future::ready(response))
+            });
+            Ok(handler)
         });
         let running = async {
             let result = Box::pin(agent.run(stop.clone())).await.context("run the node agent");

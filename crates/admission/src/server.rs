@@ -5,19 +5,18 @@
 //! `pumice admission run`.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use futures::future::BoxFuture;
 use http::{HeaderValue, Method, Request as HttpRequest, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
 use kube::Client;
-use pumice_apiserver::{ConnectionError, serve_connections};
+use pumice_apiserver::{Body, ConnectionError, Handler, serve_connections};
 use pumice_auth::{ShownCertificate, TlsError, changing_server_config};
 use pumice_cluster::Vitals;
 use pumice_units::with_causes;
@@ -220,34 +219,37 @@ impl Server {
 
     /// Answers on `listener` until `shutdown`, keeping certificate and registration. The registration stays: other replicas
     /// may go on.
-    pub async fn run(self, listener: TcpListener, shutdown: CancellationToken) -> Result<(), Error> {
-        let tls = changing_server_config(Arc::clone(&self.asked.shown)).map_err(Error::Tls)?;
-        let asked = self.asked;
-        let address = listener.local_addr().ok();
-        tracing::info!(address = address.map(|address: SocketAddr| address.to_string()), "admission listens");
-        let serving = async {
-            let asked = Arc::clone(&asked);
-            let answering = move |_: SocketAddr, _: Option<&CertificateDer<'static>>| {
+    pub fn run(self, listener: TcpListener, shutdown: CancellationToken) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(async move {
+            let tls = changing_server_config(Arc::clone(&self.asked.shown)).map_err(Error::Tls)?;
+            let asked = self.asked;
+            let address = listener.local_addr().ok();
+            tracing::info!(address = address.map(|address: SocketAddr| address.to_string()), "admission listens");
+            let serving = async {
                 let asked = Arc::clone(&asked);
-                Ok::<_, ConnectionError>(service_fn(move |request: HttpRequest<Incoming>| {
+                let handlers = move |_: SocketAddr, _: Option<&CertificateDer<'static>>| {
                     let asked = Arc::clone(&asked);
-                    async move { Ok::<_, Infallible>(asked.respond(request).await) }
-                }))
+                    let handler: Handler = Box::new(move |request| {
+                        let asked = Arc::clone(&asked);
+                        Box::pin(async move { asked.respond(request).await.map(Body::new) })
+                    });
+                    Ok(handler)
+                };
+                serve_connections(listener, tls, Arc::default(), shutdown, self.drain, handlers).await;
             };
-            serve_connections(listener, tls, Arc::default(), shutdown, self.drain, answering).await;
-        };
-        let grouping = async {
-            match self.groups {
-                Some(file) => file.follow(asked.admission.rules()).await,
-                None => std::future::pending().await,
+            let grouping = async {
+                match self.groups {
+                    Some(file) => file.follow(asked.admission.rules()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = serving => Ok(()),
+                () = grouping => Ok(()),
+                () = asked.objects.follow() => Err(Error::WatchEnded),
+                () = Box::pin(self.keeper.run()) => Err(Error::WatchEnded),
             }
-        };
-        tokio::select! {
-            () = serving => Ok(()),
-            () = grouping => Ok(()),
-            () = asked.objects.follow() => Err(Error::WatchEnded),
-            () = Box::pin(self.keeper.run()) => Err(Error::WatchEnded),
-        }
+        })
     }
 }
 

@@ -160,7 +160,7 @@ const NOT_SERVED: &[(&str, &str)] = &[
 pub fn compatibility_table() -> String {
     let mut page = format!(
         "# Compatibility of the embedded Kubernetes API\n\n\
-         Generated from the server's registry; `UPDATE=1 cargo test -p pumice-apiserver` rewrites it.\n\n\
+         Generated from the server's registry; `UPDATE=1 cargo test --workspace --lib compatibility` rewrites it.\n\n\
          The server calls itself `{GIT_VERSION}` and answers `{WRITTEN}`. Every kind below has the verbs {}.\n\
          Definitions add kinds with the same verbs, and with `status` and `scale` where they declare them.\n\n\
          ## Kinds\n\n\
@@ -212,7 +212,7 @@ mod tests {
             std::fs::write(path, compatibility_table()).expect("write");
         }
         let committed = std::fs::read_to_string(path).unwrap_or_default();
-        assert_eq!(committed, compatibility_table(), "run UPDATE=1 cargo test -p pumice-apiserver");
+        assert_eq!(committed, compatibility_table(), "run UPDATE=1 cargo test --workspace --lib compatibility");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! [`ConnectionLimits`] choose one that goes. A connection that became something else than HTTP (an upgrade) still counts, but
 //! who took it over ends it. Used by the API server's listener, by admission's, by the fleet's and by those of components.
 
+use std::convert::Infallible;
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
@@ -13,11 +14,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures::{FutureExt as _, TryFutureExt as _};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::service::{Service, service_fn};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use pumice_auth::{Authenticated, identity_of};
@@ -29,6 +30,8 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
+
+use crate::body::Body;
 
 mod activity;
 mod limits;
@@ -55,24 +58,45 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Why a connection ended badly.
 pub type ConnectionError = Box<dyn Error + Send + Sync>;
 
+/// Answers the requests of one connection. An answer that carries [`Authenticated`] shows whose the connection is.
+pub type Handler = Box<dyn Fn(Request<Incoming>) -> BoxFuture<'static, Response<Body>> + Send>;
+
+/// Makes the handler of one connection, from its peer's address and the certificate that the peer showed.
+type Handlers =
+    Arc<dyn Fn(SocketAddr, Option<&CertificateDer<'static>>) -> Result<Handler, ConnectionError> + Send + Sync>;
+
 /// Answers connections until `shutdown`: then stops accepting and lets requests under way finish for as long as `drain`.
-/// `answering` makes what answers one connection, from its peer's address and the certificate that the peer showed. An
-/// answer that carries [`Authenticated`] shows whose the connection is.
-pub async fn serve_connections<F, S, B>(
+/// `handlers` makes what answers one connection.
+pub fn serve_connections<F>(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
     limits: Arc<ConnectionLimits>,
     shutdown: CancellationToken,
     drain: Duration,
-    answering: F,
-) where
-    F: Fn(SocketAddr, Option<&CertificateDer<'static>>) -> Result<S, ConnectionError> + Clone + Send + Sync + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + Send + 'static,
-    S::Future: Send + 'static,
-    S::Error: Into<ConnectionError>,
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<ConnectionError>,
+    handlers: F,
+) -> BoxFuture<'static, ()>
+where
+    F: Fn(SocketAddr, Option<&CertificateDer<'static>>) -> Result<Handler, ConnectionError> + Send + Sync + 'static,
 {
+    serve(Listening { listener, tls, limits, shutdown, drain }, Arc::new(handlers))
+}
+
+/// A listener and how it is served.
+struct Listening {
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+    limits: Arc<ConnectionLimits>,
+    shutdown: CancellationToken,
+    drain: Duration,
+}
+
+/// Knows no types of its callers, so that HTTP is compiled here only and not by each of them.
+fn serve(listening: Listening, handlers: Handlers) -> BoxFuture<'static, ()> {
+    Box::pin(accept(listening, handlers))
+}
+
+async fn accept(listening: Listening, handlers: Handlers) {
+    let Listening { listener, tls, limits, shutdown, drain } = listening;
     let acceptor = TlsAcceptor::from(tls);
     let mut connections = JoinSet::new();
     loop {
@@ -90,10 +114,9 @@ pub async fn serve_connections<F, S, B>(
             }
         };
         let seat = limits.enter(peer.ip());
-        let (answering, acceptor, shutdown) = (answering.clone(), acceptor.clone(), shutdown.clone());
+        let (handlers, acceptor, shutdown) = (Arc::clone(&handlers), acceptor.clone(), shutdown.clone());
         connections.spawn(async move {
-            let answering = |certificate: Option<&_>| answering(peer, certificate);
-            if let Err(error) = connection(socket, seat, acceptor, shutdown, answering).await {
+            if let Err(error) = connection(socket, peer, seat, acceptor, shutdown, handlers).await {
                 tracing::debug!(%peer, error = %error, "a connection ended");
             }
         });
@@ -107,21 +130,14 @@ pub async fn serve_connections<F, S, B>(
     }
 }
 
-async fn connection<F, S, B>(
+async fn connection(
     socket: TcpStream,
+    peer: SocketAddr,
     seat: Seat,
     acceptor: TlsAcceptor,
     shutdown: CancellationToken,
-    answering: F,
-) -> Result<(), ConnectionError>
-where
-    F: Fn(Option<&CertificateDer<'static>>) -> Result<S, ConnectionError>,
-    S: Service<Request<Incoming>, Response = Response<B>> + Send + 'static,
-    S::Future: Send + 'static,
-    S::Error: Into<ConnectionError>,
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<ConnectionError>,
-{
+    handlers: Handlers,
+) -> Result<(), ConnectionError> {
     socket.set_nodelay(true)?;
     let seat = Arc::new(seat);
     let (activity, end) = (Arc::clone(&seat.activity), seat.end.clone());
@@ -131,18 +147,18 @@ where
         () = end.cancelled() => return Ok(()),
     };
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-    let service = answering(certificate)?;
+    let handler = handlers(peer, certificate)?;
     let user = certificate.map(|certificate| identity_of(certificate)).transpose()?.map(|identity| identity.user);
     seat.shook_hands(user.as_deref());
     let counted = Counted { stream, _seat: Arc::clone(&seat) };
     let asked = Arc::clone(&seat);
     let service = service_fn(move |request| {
         let (seat, answering) = (Arc::clone(&asked), asked.activity.request());
-        service.call(request).map_ok(move |response| {
+        handler(request).map(move |response| {
             if let Some(Authenticated(user)) = response.extensions().get() {
                 seat.authenticated(user);
             }
-            response.map(|body| answering.offer(body))
+            Ok::<_, Infallible>(response.map(|body| answering.offer(body)))
         })
     });
     let builder = builder();

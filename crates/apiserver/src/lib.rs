@@ -73,7 +73,7 @@ pub use audit::{AuditError, AuditLog, AuditOptions, AuditPolicy, AuditPolicyErro
 pub use body::{Body, BodyError};
 pub use clock::{Clock, SystemClock};
 pub use compatibility::compatibility_table;
-pub use connections::{ConnectionError, ConnectionLimits, serve_connections};
+pub use connections::{ConnectionError, ConnectionLimits, Handler, serve_connections};
 pub use expiry::EventLimits;
 pub use node_proxy::{NoNodes, NodeProxy, NodeProxyError};
 pub use remote_nodes::RemoteNodes;

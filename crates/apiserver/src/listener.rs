@@ -7,19 +7,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use http::Request;
 use hyper::body::Incoming;
-use hyper::service::service_fn;
 use pumice_auth::{Identity, identity_of};
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::Service;
 
 use crate::audit::Source;
-use crate::connections::{ConnectionError, serve_connections};
+use crate::body::Body;
+use crate::connections::{Handler, serve_connections};
 use crate::pipeline::Listener;
 use crate::server::ApiServer;
 
@@ -29,23 +29,31 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 impl ApiServer {
     /// Answers connections until `shutdown`: then stops accepting, ends watches, and lets other requests finish for a
     /// few seconds.
-    pub async fn serve(&self, listener: TcpListener, tls: Arc<ServerConfig>, shutdown: CancellationToken) {
-        let of = Listener { closing: shutdown.clone(), sockets: TaskTracker::new() };
-        let sockets = of.sockets.clone();
-        let server = self.clone();
-        let answering = move |peer: SocketAddr, certificate: Option<&CertificateDer<'static>>| {
-            let identity = certificate.map(|certificate| identity_of(certificate)).transpose()?;
-            let (server, of, source) = (server.clone(), of.clone(), Source(peer.ip()));
-            Ok::<_, ConnectionError>(service_fn(move |request: Request<Incoming>| {
-                server.clone().call(with_identity(request, identity.as_ref(), source, &of))
-            }))
-        };
-        let limits = Arc::clone(&self.state.connections);
-        serve_connections(listener, tls, limits, shutdown, DRAIN_TIMEOUT, answering).await;
-        sockets.close();
-        if tokio::time::timeout(DRAIN_TIMEOUT, sockets.wait()).await.is_err() {
-            tracing::warn!(left = sockets.len(), "watches over WebSockets are cut off by the shutdown");
-        }
+    pub fn serve(
+        &self,
+        listener: TcpListener,
+        tls: Arc<ServerConfig>,
+        shutdown: CancellationToken,
+    ) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let of = Listener { closing: shutdown.clone(), sockets: TaskTracker::new() };
+            let sockets = of.sockets.clone();
+            let server = self.clone();
+            let handlers = move |peer: SocketAddr, certificate: Option<&CertificateDer<'static>>| {
+                let identity = certificate.map(|certificate| identity_of(certificate)).transpose()?;
+                let (server, of, source) = (server.clone(), of.clone(), Source(peer.ip()));
+                let handler: Handler = Box::new(move |request| {
+                    server.answer(with_identity(request, identity.as_ref(), source, &of).map(Body::new))
+                });
+                Ok(handler)
+            };
+            let limits = Arc::clone(&self.state.connections);
+            serve_connections(listener, tls, limits, shutdown, DRAIN_TIMEOUT, handlers).await;
+            sockets.close();
+            if tokio::time::timeout(DRAIN_TIMEOUT, sockets.wait()).await.is_err() {
+                tracing::warn!(left = sockets.len(), "watches over WebSockets are cut off by the shutdown");
+            }
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use pumice_auth::{Identity, Policy, TokenKey, TokenKeyError};
@@ -185,46 +186,49 @@ impl Builder {
     }
 
     /// Stores what every cluster has, and starts the collector and the sweep of old events. Needs a tokio runtime.
-    pub async fn build(mut self) -> Result<ApiServer, BuildError> {
-        if self.metrics {
-            let (nodes, clock) = (Arc::clone(&self.node_proxy), Arc::clone(&self.clock));
-            self.aggregated.push(metrics::api(self.store.clone(), nodes, clock));
-        }
-        let accounts = match self.accounts {
-            Some((key, root_certificate)) => Accounts::new(key, Some(root_certificate)),
-            None => Accounts::new(TokenKey::passing().map_err(BuildError::Key)?, None),
-        };
-        let state = Arc::new(State {
-            registry: RegistryCell::new(&self.store, self.aggregated),
-            health: Health::new(&self.store, self.warn_room_bytes, self.checks),
-            requests: RequestMetrics::default(),
-            audit: self.audit,
-            gates: GatesCell::new(&self.store),
-            store: self.store,
-            rights: RightsCell::new(self.policy),
-            accounts,
-            quotas: Quotas::default(),
-            admission: self.admission,
-            node_proxy: self.node_proxy,
-            clock: self.clock,
-            bookmark_every: self.bookmark_every,
-            connections: self.connections,
-            flow: Flow::default(),
-        });
-        let stop = CancellationToken::new();
-        bootstrap::run(&state).await.map_err(BuildError::Bootstrap)?;
-        let companions = companions::start(Arc::clone(&state), stop.clone()).await.map_err(BuildError::Bootstrap)?;
-        let tasks = TaskTracker::new();
-        tasks.spawn(gc::run(Arc::clone(&state), stop.clone()));
-        tasks.spawn(companions);
-        tasks.spawn(endpoints::keep(Arc::clone(&state), stop.clone()));
-        tasks.spawn(expiry::run(Arc::clone(&state), self.events, stop.clone()));
-        tasks.spawn(disruption::keep(Arc::clone(&state), stop.clone()));
-        tasks.spawn(quota::keep(Arc::clone(&state), stop.clone()));
-        tasks.spawn(volumes::keep(Arc::clone(&state), stop.clone()));
-        tasks.close();
-        let background = Arc::new(Background { tasks, _stop_on_drop: stop.clone().drop_guard(), stop });
-        Ok(ApiServer { state, background })
+    pub fn build(mut self) -> BoxFuture<'static, Result<ApiServer, BuildError>> {
+        Box::pin(async move {
+            if self.metrics {
+                let (nodes, clock) = (Arc::clone(&self.node_proxy), Arc::clone(&self.clock));
+                self.aggregated.push(metrics::api(self.store.clone(), nodes, clock));
+            }
+            let accounts = match self.accounts {
+                Some((key, root_certificate)) => Accounts::new(key, Some(root_certificate)),
+                None => Accounts::new(TokenKey::passing().map_err(BuildError::Key)?, None),
+            };
+            let state = Arc::new(State {
+                registry: RegistryCell::new(&self.store, self.aggregated),
+                health: Health::new(&self.store, self.warn_room_bytes, self.checks),
+                requests: RequestMetrics::default(),
+                audit: self.audit,
+                gates: GatesCell::new(&self.store),
+                store: self.store,
+                rights: RightsCell::new(self.policy),
+                accounts,
+                quotas: Quotas::default(),
+                admission: self.admission,
+                node_proxy: self.node_proxy,
+                clock: self.clock,
+                bookmark_every: self.bookmark_every,
+                connections: self.connections,
+                flow: Flow::default(),
+            });
+            let stop = CancellationToken::new();
+            bootstrap::run(&state).await.map_err(BuildError::Bootstrap)?;
+            let companions =
+                companions::start(Arc::clone(&state), stop.clone()).await.map_err(BuildError::Bootstrap)?;
+            let tasks = TaskTracker::new();
+            tasks.spawn(gc::run(Arc::clone(&state), stop.clone()));
+            tasks.spawn(companions);
+            tasks.spawn(endpoints::keep(Arc::clone(&state), stop.clone()));
+            tasks.spawn(expiry::run(Arc::clone(&state), self.events, stop.clone()));
+            tasks.spawn(disruption::keep(Arc::clone(&state), stop.clone()));
+            tasks.spawn(quota::keep(Arc::clone(&state), stop.clone()));
+            tasks.spawn(volumes::keep(Arc::clone(&state), stop.clone()));
+            tasks.close();
+            let background = Arc::new(Background { tasks, _stop_on_drop: stop.clone().drop_guard(), stop });
+            Ok(ApiServer { state, background })
+        })
     }
 }
 
@@ -271,6 +275,11 @@ impl ApiServer {
         ClientService { server: self.clone(), identity }
     }
 
+    /// Answers a request that carries its caller's [`Identity`].
+    pub(crate) fn answer(&self, request: Request<Body>) -> BoxFuture<'static, Response<Body>> {
+        Box::pin(pipeline::answer(Arc::clone(&self.state), request))
+    }
+
     /// Stops the tasks behind the server and waits for them. Requests are still answered.
     pub async fn stop(&self) {
         self.background.stop.cancel();
@@ -300,9 +309,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let state = Arc::clone(&self.state);
-        let request = request.map(Body::new);
-        Box::pin(async move { Ok(pipeline::answer(state, request).await) })
+        Box::pin(self.answer(request.map(Body::new)).map(Ok))
     }
 }
 

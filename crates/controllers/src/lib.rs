@@ -141,15 +141,17 @@ impl Controllers {
     }
 
     /// Runs until `shutdown`. Calls in flight are dropped then: each is safe to repeat at the next start.
-    pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
-        let (recorder, writer) = EventRecorder::new(self.options.client.clone(), COMPONENT);
-        let mut all = self.parts(&recorder);
-        all.push(writer.map(Ok).boxed());
-        tokio::select! {
-            biased;
-            () = shutdown.cancelled() => Ok(()),
-            (result, ..) = select_all(all) => result,
-        }
+    pub fn run(self, shutdown: CancellationToken) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(async move {
+            let (recorder, writer) = EventRecorder::new(self.options.client.clone(), COMPONENT);
+            let mut all = self.parts(&recorder);
+            all.push(writer.map(Ok).boxed());
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => Ok(()),
+                (result, ..) = select_all(all) => result,
+            }
+        })
     }
 
     /// The controllers that are on, each with a loop of its own.

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::database::Log;
+use crate::database::Database;
 use crate::submit::Rules;
 
 mod calls;
@@ -63,14 +63,14 @@ impl Sources {
 }
 
 /// The services; cheap to clone.
-pub struct Api<L> {
-    shared: Arc<Shared<L>>,
+pub struct Api {
+    shared: Arc<Shared>,
     /// Those of the configuration.
     policies: Arc<RetryPolicies>,
 }
 
-struct Shared<L> {
-    log: Arc<L>,
+struct Shared {
+    log: Arc<Database>,
     rules: Arc<Rules>,
     sources: Sources,
     stopping: CancellationToken,
@@ -80,15 +80,15 @@ struct Shared<L> {
     spec_names: Mutex<spec_names::SpecNames>,
 }
 
-impl<L> Clone for Api<L> {
+impl Clone for Api {
     fn clone(&self) -> Self {
         Self { shared: self.shared.clone(), policies: self.policies.clone() }
     }
 }
 
-impl<L: Log> Api<L> {
+impl Api {
     /// Services over a log. Streams that watch end with `stopping`.
-    pub fn new(log: Arc<L>, rules: Rules, sources: Sources, stopping: CancellationToken) -> Self {
+    pub fn new(log: Arc<Database>, rules: Rules, sources: Sources, stopping: CancellationToken) -> Self {
         let (rules, queues, lists) = (Arc::new(rules), Mutex::new(None), Semaphore::new(1));
         let spec_names = Mutex::default();
         let shared = Shared { log, rules, sources, stopping, queues, lists, spec_names };
@@ -100,7 +100,7 @@ impl<L: Log> Api<L> {
         Self { policies, ..self }
     }
 
-    pub(crate) fn log(&self) -> &L {
+    pub(crate) fn log(&self) -> &Database {
         &self.shared.log
     }
 

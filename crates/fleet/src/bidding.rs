@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use pumice_ledger::PriceBand;
 use pumice_units::{GoDuration, with_causes};
 use pumice_wire::api::bid_retriever_service_client::BidRetrieverServiceClient;
@@ -128,46 +129,50 @@ impl Bidding {
     }
 
     /// Asks until `shutdown`.
-    pub async fn run(self, metrics: Arc<Metrics>, shutdown: CancellationToken) {
-        let mut due = tokio::time::interval(self.every);
-        due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut told = None;
-        loop {
-            tokio::select! {
-                () = shutdown.cancelled() => return,
-                _ = due.tick() => {}
-            }
-            let asked = tokio::select! {
-                () = shutdown.cancelled() => return,
-                asked = tokio::time::timeout(ASK_MAX, self.ask()) => asked.unwrap_or(Err(AskError::Late)),
-            };
-            match asked {
-                Ok(bids) => {
-                    if told.is_none() {
-                        tracing::info!(queues = bids.queues(), "bids are known");
-                    }
-                    told = Some(clock::instant());
-                    metrics.bids_told(Some(clock::now_ms()));
-                    self.bids.send_if_modified(|known| {
-                        let is_new = **known != bids;
-                        if is_new {
-                            *known = Arc::new(bids);
+    pub fn run(self, metrics: Arc<Metrics>, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let mut due = tokio::time::interval(self.every);
+            due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            let mut told = None;
+            loop {
+                tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    _ = due.tick() => {}
+                }
+                let asked = tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    asked = tokio::time::timeout(ASK_MAX, self.ask()) => asked.unwrap_or(Err(AskError::Late)),
+                };
+                match asked {
+                    Ok(bids) => {
+                        if told.is_none() {
+                            tracing::info!(queues = bids.queues(), "bids are known");
                         }
-                        is_new
-                    });
-                }
-                Err(error) => {
-                    metrics.bids_told(None);
-                    let age = told.map(|told| told.elapsed().as_secs());
-                    let error = with_causes(&error);
-                    let address = self.endpoint.uri();
-                    match age {
-                        Some(age) => tracing::warn!(error, %address, age, "no new bids: the last ones go on counting"),
-                        None => tracing::warn!(error, %address, "no bids yet: all are 0 until there are some"),
+                        told = Some(clock::instant());
+                        metrics.bids_told(Some(clock::now_ms()));
+                        self.bids.send_if_modified(|known| {
+                            let is_new = **known != bids;
+                            if is_new {
+                                *known = Arc::new(bids);
+                            }
+                            is_new
+                        });
+                    }
+                    Err(error) => {
+                        metrics.bids_told(None);
+                        let age = told.map(|told| told.elapsed().as_secs());
+                        let error = with_causes(&error);
+                        let address = self.endpoint.uri();
+                        match age {
+                            Some(age) => {
+                                tracing::warn!(error, %address, age, "no new bids: the last ones go on counting")
+                            }
+                            None => tracing::warn!(error, %address, "no bids yet: all are 0 until there are some"),
+                        }
                     }
                 }
             }
-        }
+        })
     }
 
     async fn ask(&self) -> Result<Bids, AskError> {

@@ -14,30 +14,29 @@ use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status};
 
 use crate::api::{Api, LOG_BYTES_MAX, Who, cordon_labels, home};
-use crate::database::Log;
 use crate::errands::Errands;
 
 /// Asks clusters, for people.
-pub struct Binoculars<L> {
-    api: Api<L>,
+pub struct Binoculars {
+    api: Api,
     errands: Errands,
 }
 
-impl<L> Clone for Binoculars<L> {
+impl Clone for Binoculars {
     fn clone(&self) -> Self {
         Self { api: self.api.clone(), errands: self.errands.clone() }
     }
 }
 
-impl<L: Log> Binoculars<L> {
+impl Binoculars {
     /// A service that finds pods by the log, and asks executors for what they have.
-    pub fn new(api: Api<L>, errands: Errands) -> Self {
+    pub fn new(api: Api, errands: Errands) -> Self {
         Self { api, errands }
     }
 }
 
 #[tonic::async_trait]
-impl<L: Log> binoculars_server::Binoculars for Binoculars<L> {
+impl binoculars_server::Binoculars for Binoculars {
     async fn logs(&self, request: Request<LogRequest>) -> Result<Response<LogResponse>, Status> {
         let who = Who::of(&request)?;
         let (cluster, run, read) = self.api.log_of(&who, request.into_inner()).await?;

@@ -35,7 +35,7 @@ use tokio::sync::watch;
 
 pub use changes::{Changed, JobChange};
 pub use log::{
-    Answer, Committed, Decided, Epoch, Expect, HeldRun, JobsInState, LEASE, Loaded, Log, NewJob, Seq, Submission,
+    Answer, Committed, Decided, Epoch, Expect, HeldRun, JobsInState, LEASE, Loaded, NewJob, Seq, Submission,
 };
 pub use observed::Writes;
 pub use open::{Database, Place};
@@ -164,34 +164,67 @@ impl Error {
 /// Longest name, id or address that is looked up: an index of Postgres takes no more.
 pub const NAME_BYTES_MAX: usize = 800;
 
-impl Log for Database {
-    async fn submit(&self, batch: Vec<Submission>) -> Result<Vec<Answer>, Error> {
+/// The log and its tables.
+///
+/// All futures may be dropped. What was to be written then may be written or not, as when a commit fails.
+impl Database {
+    /// Writes submissions, all or none, each as one entry. Submissions that wait at the same time share a transaction.
+    ///
+    /// # Errors
+    /// When nothing, or where the connection was lost perhaps something, was written.
+    pub async fn submit(&self, batch: Vec<Submission>) -> Result<Vec<Answer>, Error> {
         let began = clock::instant();
         let answer = self.writer().submit(batch).await;
         self.writes().observe(Kind::Submission, began, &answer);
         answer
     }
 
-    async fn request(&self, entry: Entry, expect: Expect) -> Result<Seq, Error> {
+    /// Writes a request other than a submission. What it defines of queues and executors takes effect with it.
+    ///
+    /// # Errors
+    /// When the entry has other events, the queue is not as expected or has jobs but is to be removed, or nothing was written.
+    pub async fn request(&self, entry: Entry, expect: Expect) -> Result<Seq, Error> {
         let began = clock::instant();
         let answer = self.writer().request(entry, expect).await;
         self.writes().observe(Kind::Request, began, &answer);
         answer
     }
 
-    async fn lead(&self, holder: &str) -> Result<Option<Epoch>, Error> {
+    /// Takes the lead for [`LEASE`] where nobody has it. Nothing of an earlier leader is under way after that; what it
+    /// wrote is to be loaded now.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn lead(&self, holder: &str) -> Result<Option<Epoch>, Error> {
         lead::lead(self, holder).await
     }
 
-    async fn renew(&self, epoch: Epoch) -> Result<(), Error> {
+    /// Leads on for [`LEASE`] from now.
+    ///
+    /// # Errors
+    /// [`Error::Deposed`] where another leads.
+    pub async fn renew(&self, epoch: Epoch) -> Result<(), Error> {
         lead::renew(self, epoch).await
     }
 
-    async fn resign(&self, epoch: Epoch) -> Result<(), Error> {
+    /// Leads no more, so that another need not wait. Nothing happens where another leads.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn resign(&self, epoch: Epoch) -> Result<(), Error> {
         lead::resign(self, epoch).await
     }
 
-    async fn commit<F>(&self, epoch: Epoch, after: Seq, decide: F) -> Result<Committed, Error>
+    /// Gives what was written after `after` to `decide`, and writes what it decides, as one transaction; renews too.
+    ///
+    /// Others can't append while `decide` runs: it is to take much less than [`LEASE`], after which Postgres gives up.
+    /// So whoever leads folds [`Self::tail`] before, as far as there is something. `decide` may have been called where this fails: then what it folded
+    /// is not what is written, and is to be loaded anew.
+    ///
+    /// # Errors
+    /// [`Error::Deposed`] where another leads, [`Error::Behind`] where `after` is before what was decided; nothing was
+    /// written. Otherwise when the database fails.
+    pub async fn commit<F>(&self, epoch: Epoch, after: Seq, decide: F) -> Result<Committed, Error>
     where
         F: FnOnce(Vec<(Seq, Entry)>) -> Changed + Send,
     {
@@ -201,71 +234,140 @@ impl Log for Database {
         answer
     }
 
-    async fn load(&self) -> Result<Loaded, Error> {
+    /// Everything that has not ended, in one consistent read. O(jobs that have not ended).
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn load(&self) -> Result<Loaded, Error> {
         query::load(self).await
     }
 
-    async fn tail(&self, after: Seq, limit: u32) -> Result<Vec<(Seq, Entry)>, Error> {
+    /// The log's entries after a place, at most `limit`.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn tail(&self, after: Seq, limit: u32) -> Result<Vec<(Seq, Entry)>, Error> {
         query::tail(&mut self.begin_read().await?, after, Some(limit)).await
     }
 
-    async fn decided(&self, after: Seq, limit: u32) -> Result<Decided, Error> {
+    /// What was decided after a place, and is in the tables: at most `limit` entries.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn decided(&self, after: Seq, limit: u32) -> Result<Decided, Error> {
         query::decided(self, after, limit).await
     }
 
-    async fn events(&self, queue: &str, job_set: &str, after: Seq, limit: u32) -> Result<Vec<(Seq, Entry)>, Error> {
+    /// The entries of a job set after a place, at most `limit`.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn events(&self, queue: &str, job_set: &str, after: Seq, limit: u32) -> Result<Vec<(Seq, Entry)>, Error> {
         query::events(self, queue, job_set, after, limit).await
     }
 
-    fn head(&self) -> watch::Receiver<Seq> {
+    /// The log's head, as far as it is known here: at once for what is written here, soon for what other servers write.
+    pub fn head(&self) -> watch::Receiver<Seq> {
         self.watch_head()
     }
 
-    async fn jobs(&self, ids: &[JobId]) -> Result<Vec<JobRow>, Error> {
+    /// Jobs, in no order; those that are not there are left out.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn jobs(&self, ids: &[JobId]) -> Result<Vec<JobRow>, Error> {
         query::jobs(self, ids).await
     }
 
-    async fn jobs_by_uri(&self, queue: &str, job_set: &str, uri: &str) -> Result<Vec<JobRow>, Error> {
+    /// The jobs of a set with such an external address.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn jobs_by_uri(&self, queue: &str, job_set: &str, uri: &str) -> Result<Vec<JobRow>, Error> {
         query::jobs_by_uri(self, queue, job_set, uri).await
     }
 
-    async fn runs(&self, ids: &[RunId]) -> Result<Vec<RunRow>, Error> {
+    /// Runs, in no order; those that are not there are left out.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn runs(&self, ids: &[RunId]) -> Result<Vec<RunRow>, Error> {
         query::runs(self, ids).await
     }
 
-    async fn runs_of(&self, jobs: &[JobId]) -> Result<Vec<RunRow>, Error> {
+    /// The runs of jobs, by job and attempt.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn runs_of(&self, jobs: &[JobId]) -> Result<Vec<RunRow>, Error> {
         query::runs_of(self, jobs).await
     }
 
-    async fn recent_sets(&self, since: JobId, limit: u32) -> Result<Vec<(String, String)>, Error> {
+    /// Job sets, by queue and name, whose first job is at or after `since` or that have jobs that have not ended; newest
+    /// first, at most `limit`. O(jobs since then + jobs that have not ended).
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn recent_sets(&self, since: JobId, limit: u32) -> Result<Vec<(String, String)>, Error> {
         sets::recent(self, since, limit).await
     }
 
-    async fn standing(&self, sets: &[(String, String)]) -> Result<Vec<JobsInState>, Error> {
+    /// How many jobs of these sets are in which state, in no order; sets that are not there are left out. O(their jobs).
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn standing(&self, sets: &[(String, String)]) -> Result<Vec<JobsInState>, Error> {
         sets::standing(self, sets).await
     }
 
-    async fn queues(&self) -> Result<BTreeMap<String, pumice_ledger::Queue>, Error> {
+    /// Definitions of queues, by name.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn queues(&self) -> Result<BTreeMap<String, pumice_ledger::Queue>, Error> {
         query::queues(&mut self.begin_read().await?).await
     }
 
-    async fn policies(&self) -> Result<BTreeMap<String, pumice_ledger::RetryPolicy>, Error> {
+    /// Retry policies that requests have set, by name.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn policies(&self) -> Result<BTreeMap<String, pumice_ledger::RetryPolicy>, Error> {
         query::policies(&mut self.begin_read().await?).await
     }
 
-    async fn active_queues(&self) -> Result<BTreeMap<String, Vec<String>>, Error> {
+    /// Queues with jobs that have a node, by pool and in order.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn active_queues(&self) -> Result<BTreeMap<String, Vec<String>>, Error> {
         query::active_queues(self).await
     }
 
-    async fn stale(&self, after: Seq, before: TimeMs, limit: u32) -> Result<Stale, Error> {
+    /// Job sets with folded entries from before `before`, of the `limit` entries after a place.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn stale(&self, after: Seq, before: TimeMs, limit: u32) -> Result<Stale, Error> {
         retention::stale(self, after, before, limit).await
     }
 
-    async fn prune(&self, epoch: Epoch, set: &SetName, before: TimeMs, limit: u32) -> Result<Pruned, Error> {
+    /// Removes some of a job set that was not written to since `before`: at most `limit` jobs with their runs, or entries
+    /// once there are no jobs. The caller knows, up to where it has decided, of no job in it that has not ended and of no run
+    /// that holds room.
+    ///
+    /// # Errors
+    /// [`Error::Deposed`] where another leads; else when the database fails. Nothing was removed then.
+    pub async fn prune(&self, epoch: Epoch, set: &SetName, before: TimeMs, limit: u32) -> Result<Pruned, Error> {
         retention::prune(self, epoch, set, before, limit).await
     }
 
-    async fn forget<K>(
+    /// Removes client ids of jobs that were submitted before `before`, of the `limit` after one; but for those of jobs that
+    /// `keeps` names.
+    ///
+    /// # Errors
+    /// As [`Self::prune`].
+    pub async fn forget<K>(
         &self,
         epoch: Epoch,
         after: &(String, String),
@@ -279,19 +381,36 @@ impl Log for Database {
         retention::forget(self, epoch, after, before, limit, keeps).await
     }
 
-    async fn sweep(&self, epoch: Epoch, before: TimeMs, limit: u32) -> Result<usize, Error> {
+    /// Removes specifications that were not used since `before`, a day before now or earlier, and that no job has; at most
+    /// `limit`. Tells how many.
+    ///
+    /// # Errors
+    /// As [`Self::prune`].
+    pub async fn sweep(&self, epoch: Epoch, before: TimeMs, limit: u32) -> Result<usize, Error> {
         retention::sweep(self, epoch, before, limit).await
     }
 
-    async fn retire(&self, epoch: Epoch) -> Result<bool, Error> {
+    /// Gives back the room of the oldest entries that were all removed, where the database keeps it; whether there was some.
+    ///
+    /// # Errors
+    /// As [`Self::prune`]; also where somebody uses it at the moment.
+    pub async fn retire(&self, epoch: Epoch) -> Result<bool, Error> {
         partitions::retire(self, epoch).await
     }
 
-    async fn probe(&self) -> Result<DatabaseStanding, Error> {
+    /// How the database does. Writes something that changes nothing.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn probe(&self) -> Result<DatabaseStanding, Error> {
         standing::probe(self).await
     }
 
-    async fn specs(&self, digests: &[Digest]) -> Result<Vec<(Digest, Vec<u8>)>, Error> {
+    /// Specifications in JSON, in no order; those that are not there are left out.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn specs(&self, digests: &[Digest]) -> Result<Vec<(Digest, Vec<u8>)>, Error> {
         query::specs(self, digests).await
     }
 }

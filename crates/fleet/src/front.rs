@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, Response};
 use http_body_util::Limited;
@@ -32,7 +33,7 @@ use tonic::codegen::Service as _;
 use crate::api::{self, Api, Permission, Who};
 use crate::binoculars::Binoculars;
 use crate::clock;
-use crate::database::{DatabaseStanding, Log};
+use crate::database::DatabaseStanding;
 use crate::errands::Errands;
 use crate::executors::{ExecutorName, Streams};
 use crate::leader::Input;
@@ -84,21 +85,21 @@ pub struct Peer {
 
 /// Answers requests; cheap to clone.
 #[derive(Clone)]
-pub struct Front<L: Log> {
-    api: Api<L>,
-    submit: SubmitServer<Api<L>>,
-    queues: QueueServiceServer<Api<L>>,
-    policies: RetryPolicyServiceServer<Api<L>>,
-    events: EventServer<Api<L>>,
-    jobs: JobsServer<Api<L>>,
-    clusters: ExecutorServer<Api<L>>,
-    nodes: NodeServer<Api<L>>,
-    job_sets: JobSetsServer<Api<L>>,
+pub struct Front {
+    api: Api,
+    submit: SubmitServer<Api>,
+    queues: QueueServiceServer<Api>,
+    policies: RetryPolicyServiceServer<Api>,
+    events: EventServer<Api>,
+    jobs: JobsServer<Api>,
+    clusters: ExecutorServer<Api>,
+    nodes: NodeServer<Api>,
+    job_sets: JobSetsServer<Api>,
     executors: ExecutorsServer<Streams>,
     reports: SchedulerReportingServer<Reports>,
     told: Reports,
-    looking: Binoculars<L>,
-    binoculars: BinocularsServer<Binoculars<L>>,
+    looking: Binoculars,
+    binoculars: BinocularsServer<Binoculars>,
     gate: Arc<Gate>,
     checks: Arc<Semaphore>,
     leader: mpsc::Sender<Input>,
@@ -116,10 +117,10 @@ macro_rules! limited {
     };
 }
 
-impl<L: Log> Front<L> {
+impl Front {
     /// Answers with these services, for people whom certificates name or whom the gate knows. What only the leader knows or takes goes
     /// to `leader`.
-    pub fn new(api: Api<L>, leader: mpsc::Sender<Input>, gate: Arc<Gate>) -> Self {
+    pub fn new(api: Api, leader: mpsc::Sender<Input>, gate: Arc<Gate>) -> Self {
         let errands = Errands::new(leader.clone());
         let looking = Binoculars::new(api.clone(), errands.clone());
         Self {
@@ -166,26 +167,28 @@ impl<L: Log> Front<L> {
     }
 
     /// Answers one request of a connection.
-    pub async fn answer<B>(self, peer: Peer, request: Request<B>) -> Response<Body>
+    pub fn answer<B>(self, peer: Peer, request: Request<B>) -> BoxFuture<'static, Response<Body>>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let metrics = Arc::clone(&self.metrics);
-        let spoken = is_grpc(&request);
-        let asked = Asked::of(spoken, request.method().as_str(), request.uri().path());
-        let began = clock::instant();
-        let response = self.respond(peer, request).await;
-        metrics.answered(asked, page::code(spoken, &response), began.elapsed());
-        response
+        self.answer_to(peer, request.map(Body::new))
     }
 
-    async fn respond<B>(self, peer: Peer, request: Request<B>) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let mut request = request.map(Body::new);
+    /// Knows no types of its callers, so that all services are compiled here only and not by each of them.
+    fn answer_to(self, peer: Peer, request: Request<Body>) -> BoxFuture<'static, Response<Body>> {
+        Box::pin(async move {
+            let metrics = Arc::clone(&self.metrics);
+            let spoken = is_grpc(&request);
+            let asked = Asked::of(spoken, request.method().as_str(), request.uri().path());
+            let began = clock::instant();
+            let response = self.respond(peer, request).await;
+            metrics.answered(asked, page::code(spoken, &response), began.elapsed());
+            response
+        })
+    }
+
+    async fn respond(self, peer: Peer, mut request: Request<Body>) -> Response<Body> {
         let said = request.headers().get(AUTHORIZATION).cloned();
         let is_in_request = said.is_some();
         let who = match self.asks(&peer, said).await {

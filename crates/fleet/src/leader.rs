@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use pumice_engine::Delta;
 use pumice_ledger::{Changes, Inbox, Ledger, PriorityClasses, Proposal, RestoreError, Retries, TimeMs};
 use pumice_wire::executor as wire;
@@ -16,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::database::{Epoch, Error, Log, Seq};
+use crate::database::{Database, Epoch, Error, Seq};
 use crate::metrics::{Metrics, Snapshot, Stories};
 use crate::rounds::{Bids, Constraints, Limits, Penalties, Rates};
 use crate::sessions::{Broken, Sessions, Unreached};
@@ -130,8 +131,8 @@ pub struct Options {
 }
 
 /// Leads when it may. Owned by one task.
-pub struct Leader<L> {
-    log: Arc<L>,
+pub struct Leader {
+    log: Arc<Database>,
     options: Options,
     inputs: mpsc::Receiver<Input>,
     next_session: u64,
@@ -152,9 +153,9 @@ enum Ended {
     Round(#[from] tokio::task::JoinError),
 }
 
-impl<L: Log> Leader<L> {
+impl Leader {
     /// A leader over a log, and where inputs go.
-    pub fn new(log: Arc<L>, options: Options) -> (Self, mpsc::Sender<Input>) {
+    pub fn new(log: Arc<Database>, options: Options) -> (Self, mpsc::Sender<Input>) {
         let (sender, inputs) = mpsc::channel(INPUTS_MAX);
         let (metrics, retention, standby) = (Arc::default(), Retention::FOR_EVER, Standby::default());
         (Self { log, options, inputs, next_session: 1, metrics, retention, bids: None, standby }, sender)
@@ -176,37 +177,39 @@ impl<L: Log> Leader<L> {
     }
 
     /// Leads whenever nobody else does, until `shutdown` or nobody can hand in anything any more.
-    pub async fn run(mut self, shutdown: CancellationToken) {
-        while !shutdown.is_cancelled() && !self.inputs.is_closed() {
-            let epoch = match self.log.lead(&self.options.holder).await {
-                Ok(Some(epoch)) => epoch,
-                Ok(None) => {
-                    self.stand_by(&shutdown).await;
-                    continue;
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "the fleet's database does not answer");
-                    self.refuse(tokio::time::sleep(TRY_EVERY), &shutdown).await;
-                    continue;
-                }
-            };
-            tracing::info!(epoch = epoch.0, "this server leads the fleet");
-            self.metrics.leads(Some(clock::now_ms()));
-            self.metrics.follows(None);
-            let ended = Box::pin(self.lead(epoch, &shutdown)).await;
-            self.metrics.leads(None);
-            match ended {
-                Ok(()) => {
-                    if let Err(error) = self.log.resign(epoch).await {
-                        tracing::warn!(%error, "another server has to wait for the lead");
+    pub fn run(mut self, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            while !shutdown.is_cancelled() && !self.inputs.is_closed() {
+                let epoch = match self.log.lead(&self.options.holder).await {
+                    Ok(Some(epoch)) => epoch,
+                    Ok(None) => {
+                        self.stand_by(&shutdown).await;
+                        continue;
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "the fleet's database does not answer");
+                        self.refuse(tokio::time::sleep(TRY_EVERY), &shutdown).await;
+                        continue;
+                    }
+                };
+                tracing::info!(epoch = epoch.0, "this server leads the fleet");
+                self.metrics.leads(Some(clock::now_ms()));
+                self.metrics.follows(None);
+                let ended = Box::pin(self.lead(epoch, &shutdown)).await;
+                self.metrics.leads(None);
+                match ended {
+                    Ok(()) => {
+                        if let Err(error) = self.log.resign(epoch).await {
+                            tracing::warn!(%error, "another server has to wait for the lead");
+                        }
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "this server leads no more");
+                        self.refuse(tokio::time::sleep(PAUSE), &shutdown).await;
                     }
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "this server leads no more");
-                    self.refuse(tokio::time::sleep(PAUSE), &shutdown).await;
-                }
             }
-        }
+        })
     }
 
     /// Follows whoever leads, for a while.
@@ -261,10 +264,10 @@ impl<L: Log> Leader<L> {
                 Some(found) = term.rounds.join_next() => term.found(found?),
                 bids = told(&mut self.bids) => term.bid(bids),
                 _ = round.tick() => term.silent(),
-                _ = keep.tick() => term.keep(&*self.log).await?,
+                _ = keep.tick() => term.keep(&self.log).await?,
             }
-            term.commit(&*self.log).await?;
-            term.send(&*self.log).await?;
+            term.commit(&self.log).await?;
+            term.send(&self.log).await?;
             term.answer();
             term.start_rounds();
         }
@@ -274,7 +277,7 @@ impl<L: Log> Leader<L> {
     async fn load(&mut self, epoch: Epoch, renew: &mut tokio::time::Interval) -> Result<Term, Ended> {
         let standby = std::mem::take(&mut self.standby);
         let load = async {
-            let standing = standby.lead(&*self.log, self.options.classes.clone()).await?;
+            let standing = standby.lead(&self.log, self.options.classes.clone()).await?;
             Ok(Term::new(standing, epoch, &self.options, Arc::clone(&self.metrics)))
         };
         tokio::pin!(load);

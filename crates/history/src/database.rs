@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, Row as _};
@@ -168,13 +169,15 @@ impl Database {
     ///
     /// # Errors
     /// When it can't be opened or is of a later format.
-    pub async fn open(place: &Place) -> Result<Database, DatabaseError> {
-        let database = match place {
-            Place::File(path) => open_file(path).await?,
-            Place::Postgres(url) => open_postgres(place, url).await?,
-        };
-        migrate::run(&database, place, migrate::STEPS).await?;
-        Ok(database)
+    pub fn open(place: &Place) -> BoxFuture<'_, Result<Database, DatabaseError>> {
+        Box::pin(async move {
+            let database = match place {
+                Place::File(path) => open_file(path).await?,
+                Place::Postgres(url) => open_postgres(place, url).await?,
+            };
+            migrate::run(&database, place, migrate::STEPS).await?;
+            Ok(database)
+        })
     }
 
     /// Which words it wants.

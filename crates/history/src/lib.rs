@@ -33,6 +33,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use kube::Client;
 use pumice_units::with_causes;
 use tokio::sync::mpsc;
@@ -95,35 +96,37 @@ impl History {
 
     /// Runs until `shutdown`, and closes the database. Whatever goes wrong, a panic of its own included, is said in the
     /// log and by the handle, and all begins again after a pause: cursors say from where.
-    pub async fn run(self, shutdown: CancellationToken) {
-        let mut pause = PAUSE_FIRST;
-        let mut said = String::new();
-        loop {
-            let began = clock::instant();
-            let ended = AssertUnwindSafe(self.once(&shutdown)).catch_unwind().await;
-            if shutdown.is_cancelled() {
-                return;
+    pub fn run(self, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let mut pause = PAUSE_FIRST;
+            let mut said = String::new();
+            loop {
+                let began = clock::instant();
+                let ended = AssertUnwindSafe(self.once(&shutdown)).catch_unwind().await;
+                if shutdown.is_cancelled() {
+                    return;
+                }
+                let why = match ended {
+                    Ok(Ok(())) => return,
+                    Ok(Err(error)) => with_causes(&error),
+                    Err(_) => "it panicked; see the message before this one".to_owned(),
+                };
+                if clock::instant() - began > PAUSE_MAX {
+                    pause = PAUSE_FIRST;
+                }
+                if why == said {
+                    tracing::debug!(why, ?pause, "there still is no history");
+                } else {
+                    tracing::error!(why, "there is no history: jobs run on without one, and it will be tried again");
+                    said.clone_from(&why);
+                }
+                self.handle.failed(why);
+                tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
+                }
             }
-            let why = match ended {
-                Ok(Ok(())) => return,
-                Ok(Err(error)) => with_causes(&error),
-                Err(_) => "it panicked; see the message before this one".to_owned(),
-            };
-            if clock::instant() - began > PAUSE_MAX {
-                pause = PAUSE_FIRST;
-            }
-            if why == said {
-                tracing::debug!(why, ?pause, "there still is no history");
-            } else {
-                tracing::error!(why, "there is no history: jobs run on without one, and it will be tried again");
-                said.clone_from(&why);
-            }
-            self.handle.failed(why);
-            tokio::select! {
-                () = shutdown.cancelled() => return,
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
-            }
-        }
+        })
     }
 
     async fn once(&self, shutdown: &CancellationToken) -> Result<(), Error> {

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use http::{Method, Request};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -318,25 +319,39 @@ async fn send<T: DeserializeOwned>(
     sent: Option<Sent<'_>>,
     doing: &str,
 ) -> Result<T, CallError> {
-    let answer = send_to(connection, &method, path, sent.as_ref(), doing).await;
-    match answer {
-        Err(error) if method == Method::GET && error.class() == FailureClass::Unreachable => {
-            match connection.moved().await {
-                Some(there) => send_to(&there, &method, path, sent.as_ref(), doing).await,
-                None => Err(error),
-            }
-        }
-        answer => answer,
-    }
+    let text = ask(connection, method, path, sent, doing).await?;
+    serde_json::from_str(&text).map_err(|error| CallError::unreadable(doing, connection.url(), error))
 }
 
-async fn send_to<T: DeserializeOwned>(
+/// Knows no type of its callers, so that a request is compiled here only and not by each of them.
+fn ask<'a>(
+    connection: &'a Connection,
+    method: Method,
+    path: &'a str,
+    sent: Option<Sent<'a>>,
+    doing: &'a str,
+) -> BoxFuture<'a, Result<String, CallError>> {
+    Box::pin(async move {
+        let answer = ask_at(connection, &method, path, sent.as_ref(), doing).await;
+        match answer {
+            Err(error) if method == Method::GET && error.class() == FailureClass::Unreachable => {
+                match connection.moved().await {
+                    Some(there) => ask_at(&there, &method, path, sent.as_ref(), doing).await,
+                    None => Err(error),
+                }
+            }
+            answer => answer,
+        }
+    })
+}
+
+async fn ask_at(
     connection: &Connection,
     method: &Method,
     path: &str,
     sent: Option<&Sent<'_>>,
     doing: &str,
-) -> Result<T, CallError> {
+) -> Result<String, CallError> {
     let content_type = match *method {
         Method::PATCH => "application/merge-patch+json",
         _ => "application/json",
@@ -353,8 +368,8 @@ async fn send_to<T: DeserializeOwned>(
     }
     let request = request.body(bytes).map_err(|error| CallError::unreadable(doing, connection.url(), error))?;
     let limit = if connection.is_fleet() && *method == Method::POST { FLEET_SUBMIT_TIMEOUT } else { CALL_TIMEOUT };
-    match tokio::time::timeout(limit, connection.client().request::<T>(request)).await {
-        Ok(Ok(value)) => Ok(value),
+    match tokio::time::timeout(limit, connection.client().request_text(request)).await {
+        Ok(Ok(text)) => Ok(text),
         Ok(Err(error)) => Err(CallError::new(doing, connection.url(), &error)),
         Err(_) => Err(CallError::timed_out(doing, connection.url(), limit)),
     }

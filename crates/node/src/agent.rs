@@ -149,7 +149,7 @@ impl Handle {
     /// `/portForward/{namespace}/{pod}`, and `/stats/summary`.
     /// For a stream it takes the connection from the request's extensions. Needs a runtime.
     pub fn answer<B>(&self, request: Request<B>) -> Response<NodeBody> {
-        self.service.answer(request)
+        self.service.answer(request.map(drop))
     }
 
     /// What this host lets the agent do.
@@ -275,55 +275,57 @@ impl NodeAgent {
     }
 
     /// Runs until `shutdown`. Pods that run then go on; when none does, nothing is left on the host.
-    pub async fn run(self, shutdown: CancellationToken) -> Result<(), AgentError> {
-        let NodeAgent { context, capacity, pods, drains, events, sampler, measurer, handle } = self;
-        let service = handle.service.clone();
-        // With the last handle gone, nobody can ask for a drain any more; ours must not be it.
-        let _handle = handle;
-        let mut parts = JoinSet::new();
-        let (reclaiming, reclaim_shutdown) = (Box::pin(claims::reclaim(Arc::clone(&context))), shutdown.clone());
-        parts.spawn(async move {
-            let _ = reclaim_shutdown.run_until_cancelled(reclaiming).await;
-            Ok(())
-        });
-        let (removing, removal_shutdown) = (Arc::clone(&context), shutdown.clone());
-        parts.spawn(async move {
-            let remover = Arc::clone(&removing.remover);
-            let _ = removal_shutdown.run_until_cancelled(remover.run(|aside| removing.tell_of(aside))).await;
-            Ok(())
-        });
-        let lease_shutdown = shutdown.clone();
-        parts.spawn(async move {
-            register_and_renew(&context, capacity, lease_shutdown).await;
-            Ok(())
-        });
-        let events_shutdown = shutdown.clone();
-        parts.spawn(async move {
-            let _ = events_shutdown.run_until_cancelled(events).await;
-            Ok(())
-        });
-        let sampler_shutdown = shutdown.clone();
-        parts.spawn(async move {
-            let _ = sampler_shutdown.run_until_cancelled(sampler.run()).await;
-            Ok(())
-        });
-        let measurer_shutdown = shutdown.clone();
-        parts.spawn(async move {
-            let _ = measurer_shutdown.run_until_cancelled(measurer.run()).await;
-            Ok(())
-        });
-        let pods_shutdown = shutdown.clone();
-        parts.spawn(async move { pods.run(drains, pods_shutdown).await.map_err(AgentError::Watch) });
-        let mut outcome = Ok(());
-        while let Some(part) = parts.join_next().await {
-            let part = part.unwrap_or_else(|error| Err(AgentError::Task(error)));
-            if part.is_err() {
-                shutdown.cancel();
-                outcome = outcome.and(part);
+    pub fn run(self, shutdown: CancellationToken) -> BoxFuture<'static, Result<(), AgentError>> {
+        Box::pin(async move {
+            let NodeAgent { context, capacity, pods, drains, events, sampler, measurer, handle } = self;
+            let service = handle.service.clone();
+            // With the last handle gone, nobody can ask for a drain any more; ours must not be it.
+            let _handle = handle;
+            let mut parts = JoinSet::new();
+            let (reclaiming, reclaim_shutdown) = (Box::pin(claims::reclaim(Arc::clone(&context))), shutdown.clone());
+            parts.spawn(async move {
+                let _ = reclaim_shutdown.run_until_cancelled(reclaiming).await;
+                Ok(())
+            });
+            let (removing, removal_shutdown) = (Arc::clone(&context), shutdown.clone());
+            parts.spawn(async move {
+                let remover = Arc::clone(&removing.remover);
+                let _ = removal_shutdown.run_until_cancelled(remover.run(|aside| removing.tell_of(aside))).await;
+                Ok(())
+            });
+            let lease_shutdown = shutdown.clone();
+            parts.spawn(async move {
+                register_and_renew(&context, capacity, lease_shutdown).await;
+                Ok(())
+            });
+            let events_shutdown = shutdown.clone();
+            parts.spawn(async move {
+                let _ = events_shutdown.run_until_cancelled(events).await;
+                Ok(())
+            });
+            let sampler_shutdown = shutdown.clone();
+            parts.spawn(async move {
+                let _ = sampler_shutdown.run_until_cancelled(sampler.run()).await;
+                Ok(())
+            });
+            let measurer_shutdown = shutdown.clone();
+            parts.spawn(async move {
+                let _ = measurer_shutdown.run_until_cancelled(measurer.run()).await;
+                Ok(())
+            });
+            let pods_shutdown = shutdown.clone();
+            parts.spawn(async move { pods.run(drains, pods_shutdown).await.map_err(AgentError::Watch) });
+            let mut outcome = Ok(());
+            while let Some(part) = parts.join_next().await {
+                let part = part.unwrap_or_else(|error| Err(AgentError::Task(error)));
+                if part.is_err() {
+                    shutdown.cancel();
+                    outcome = outcome.and(part);
+                }
             }
-        }
-        service.end().await;
-        outcome
+            service.end().await;
+            outcome
+        })
     }
 }
 

@@ -20,6 +20,7 @@ mod wheel;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt};
 use http::{Method, Request, header};
 use kube::client::Body;
@@ -150,29 +151,31 @@ impl SimulatedNodes {
     ///
     /// # Errors
     /// When the watch ends.
-    pub async fn run(self, shutdown: CancellationToken) -> Result<(), SimulatedError> {
-        let Self { options, renew_every, registered, counts } = self;
-        let SimulatedOptions { client, nodes, shape, faults } = options;
-        let start = clock::monotonic();
-        let fleet = Fleet::new(nodes, shape.clone(), faults, moment(start));
-        let (registering, pods) = (client.clone(), Api::<WirePod>::all(client.clone()));
-        let back = Notify::new();
-        let register = async {
-            register::register_all(&registering, 0..nodes, &shape).await;
-            registered.send_replace(true);
-            match renew_every {
-                Some(every) => register::keep_alive(&registering, nodes, &shape, every, &back).await,
-                None => std::future::pending().await,
+    pub fn run(self, shutdown: CancellationToken) -> BoxFuture<'static, Result<(), SimulatedError>> {
+        Box::pin(async move {
+            let Self { options, renew_every, registered, counts } = self;
+            let SimulatedOptions { client, nodes, shape, faults } = options;
+            let start = clock::monotonic();
+            let fleet = Fleet::new(nodes, shape.clone(), faults, moment(start));
+            let (registering, pods) = (client.clone(), Api::<WirePod>::all(client.clone()));
+            let back = Notify::new();
+            let register = async {
+                register::register_all(&registering, 0..nodes, &shape).await;
+                registered.send_replace(true);
+                match renew_every {
+                    Some(every) => register::keep_alive(&registering, nodes, &shape, every, &back).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let changes = Box::pin(pumice_cluster::watch(pods, WatchScope::default()));
+            let shell = Shell { client, nodes, fleet, start, calls: JoinSet::new(), counts };
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => Ok(()),
+                () = register => Ok(()),
+                error = shell.run(changes, &back) => Err(error),
             }
-        };
-        let changes = Box::pin(pumice_cluster::watch(pods, WatchScope::default()));
-        let shell = Shell { client, nodes, fleet, start, calls: JoinSet::new(), counts };
-        tokio::select! {
-            biased;
-            () = shutdown.cancelled() => Ok(()),
-            () = register => Ok(()),
-            error = shell.run(changes, &back) => Err(error),
-        }
+        })
     }
 }
 

@@ -14,6 +14,7 @@
 
 use std::path::PathBuf;
 
+use futures::future::BoxFuture;
 use kube::Client;
 use pumice_api::names;
 pub use pumice_cluster::LeaseOptions;
@@ -198,30 +199,32 @@ impl Scheduler {
     ///
     /// # Errors
     /// When the watches end, or the Lease is lost.
-    pub async fn run(mut self, shutdown: CancellationToken) -> Result<(), Error> {
-        let Some(options) = self.lease.take() else {
-            self.metrics.leads(true);
-            return Box::pin(self.schedule(shutdown)).await;
-        };
-        let (name, metrics) = (options.name.clone(), self.metrics.clone());
-        let mut elector = Elector::new(self.client.clone(), options, clock::now);
-        tokio::select! {
-            biased;
-            () = shutdown.cancelled() => return Ok(()),
-            () = Box::pin(elector.acquire()) => {}
-        }
-        tracing::info!(lease = name, "this instance schedules");
-        metrics.leads(true);
-        let result = tokio::select! {
-            biased;
-            result = Box::pin(self.schedule(shutdown)) => result,
-            () = Box::pin(elector.hold()) => Err(Error::LeaseLost { name }),
-        };
-        metrics.leads(false);
-        if result.is_ok() {
-            Box::pin(elector.release()).await;
-        }
-        result
+    pub fn run(mut self, shutdown: CancellationToken) -> BoxFuture<'static, Result<(), Error>> {
+        Box::pin(async move {
+            let Some(options) = self.lease.take() else {
+                self.metrics.leads(true);
+                return Box::pin(self.schedule(shutdown)).await;
+            };
+            let (name, metrics) = (options.name.clone(), self.metrics.clone());
+            let mut elector = Elector::new(self.client.clone(), options, clock::now);
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return Ok(()),
+                () = Box::pin(elector.acquire()) => {}
+            }
+            tracing::info!(lease = name, "this instance schedules");
+            metrics.leads(true);
+            let result = tokio::select! {
+                biased;
+                result = Box::pin(self.schedule(shutdown)) => result,
+                () = Box::pin(elector.hold()) => Err(Error::LeaseLost { name }),
+            };
+            metrics.leads(false);
+            if result.is_ok() {
+                Box::pin(elector.release()).await;
+            }
+            result
+        })
     }
 
     async fn schedule(mut self, shutdown: CancellationToken) -> Result<(), Error> {

@@ -176,7 +176,7 @@ fn a_log_that_lost_its_beginning_says_so() {
     });
 }
 
-/// Very many finished jobs: `PUMICE_RETENTION_JOBS=50000 cargo test -p pumice-e2e --test retention -- --nocapture`.
+/// Very many finished jobs: `PUMICE_RETENTION_JOBS=50000 cargo test --workspace --test retention -- --nocapture`.
 #[test]
 fn memory_and_store_stay_flat_beyond_the_bound() {
     let Some(total) = std::env::var("PUMICE_RETENTION_JOBS").ok().and_then(|text| text.parse::<usize>().ok()) else {

@@ -2,18 +2,15 @@
 //!
 //! Invariant: the directory is locked and the port taken before anything is written; the database closes last.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use http::Request;
-use hyper::body::Incoming;
-use hyper::service::service_fn;
+use futures::FutureExt as _;
 use pumice_admission::job::Elsewhere;
-use pumice_apiserver::{ConnectionError, ConnectionLimits, serve_connections};
+use pumice_apiserver::{Body, ConnectionLimits, Handler, serve_connections};
 use pumice_auth::{Ca, ShownCertificate, write_private};
 use pumice_fleet::api::{Api, Sources};
 use pumice_fleet::bidding::Bidding;
@@ -52,10 +49,10 @@ pub struct Server {
     reloads: (Option<PathBuf>, Arc<Gate>, i64),
     url: String,
     database: Arc<Database>,
-    leader: Leader<Database>,
+    leader: Leader,
     bidding: Option<Bidding>,
     metrics: Arc<Metrics>,
-    front: Front<Database>,
+    front: Front,
     listener: TcpListener,
     tls: Arc<ServerConfig>,
     stopping: CancellationToken,
@@ -183,10 +180,10 @@ impl Server {
         let serving = serve_connections(listener, tls, limits, closing.clone(), DRAIN, move |_, certificate| {
             let peer = front.peer(certificate.map(AsRef::as_ref))?;
             let front = front.clone();
-            Ok::<_, ConnectionError>(service_fn(move |request: Request<Incoming>| {
-                let answer = front.clone().answer(peer.clone(), request);
-                async { Ok::<_, Infallible>(answer.await) }
-            }))
+            let handler: Handler = Box::new(move |request| {
+                Box::pin(front.clone().answer(peer.clone(), request).map(|response| response.map(Body::new)))
+            });
+            Ok(handler)
         });
         let asking = async {
             if let Some(bidding) = bidding {

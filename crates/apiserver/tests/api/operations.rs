@@ -233,7 +233,7 @@ async fn a_backup_is_everything_at_one_revision_and_for_administrators() {
     assert!(names.iter().any(|name| name == "configmaps/default/b") && !names.iter().any(|name| name.contains("late")));
 }
 
-/// `cargo test -p pumice-apiserver --release --test api -- --ignored --nocapture cost_of`
+/// `cargo test --workspace --release --test api -- --ignored --nocapture cost_of`
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn cost_of_the_audit_log_per_request() {

@@ -1,6 +1,5 @@
 //! Admission webhooks: real servers that speak TLS, asked by the API server. Those of conversions are tested in `versions`.
 
-use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,8 +11,7 @@ use futures::StreamExt as _;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use pumice_apiserver::{Admission, AdmissionRequest, Admitted, Body, ConnectionError, NoNodes, serve_connections};
+use pumice_apiserver::{Admission, AdmissionRequest, Admitted, Body, Handler, NoNodes, serve_connections};
 use pumice_auth::{Ca, server_config};
 use pumice_objects::status::Status;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
@@ -76,16 +74,17 @@ impl Hooks {
         let stop = CancellationToken::new();
         let answer: Arc<Answer> = Arc::new(answer);
         let (seen, made, release) = (Arc::clone(&asked), Arc::clone(&connections), Arc::clone(&released));
-        let answering = move |_: std::net::SocketAddr, _: Option<&rustls::pki_types::CertificateDer<'static>>| {
+        let handlers = move |_: std::net::SocketAddr, _: Option<&rustls::pki_types::CertificateDer<'static>>| {
             made.fetch_add(1, Ordering::Relaxed);
             let (answer, seen, release) = (Arc::clone(&answer), Arc::clone(&seen), Arc::clone(&release));
-            Ok::<_, ConnectionError>(service_fn(move |request: Request<Incoming>| {
+            let handler: Handler = Box::new(move |request| {
                 let (answer, seen, release) = (Arc::clone(&answer), Arc::clone(&seen), Arc::clone(&release));
-                async move { Ok::<_, Infallible>(respond(request, answer.as_ref(), &seen, release).await) }
-            }))
+                Box::pin(async move { respond(request, answer.as_ref(), &seen, release).await.map(Body::new) })
+            });
+            Ok(handler)
         };
         let serving =
-            serve_connections(listener, Arc::new(tls), Arc::default(), stop.clone(), Duration::ZERO, answering);
+            serve_connections(listener, Arc::new(tls), Arc::default(), stop.clone(), Duration::ZERO, handlers);
         Self {
             port,
             trusted: BASE64.encode(trusted),

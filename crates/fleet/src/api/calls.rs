@@ -11,7 +11,6 @@ use tonic::{Request, Response, Status, async_trait};
 use super::follow::Messages;
 use super::queue_calls::Queues;
 use super::{Api, Who};
-use crate::database::Log;
 
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -23,7 +22,7 @@ macro_rules! call {
     }};
 }
 
-impl<L: Log> Api<L> {
+impl Api {
     /// A probe need not say who it is.
     fn health(&self) -> HealthCheckResponse {
         let stopping = self.shared.stopping.is_cancelled();
@@ -33,7 +32,7 @@ impl<L: Log> Api<L> {
 }
 
 #[async_trait]
-impl<L: Log> submit_server::Submit for Api<L> {
+impl submit_server::Submit for Api {
     type GetQueuesStream = Queues;
 
     async fn submit_jobs(&self, request: Request<api::JobSubmitRequest>) -> Answer<api::JobSubmitResponse> {
@@ -93,7 +92,7 @@ impl<L: Log> submit_server::Submit for Api<L> {
 }
 
 #[async_trait]
-impl<L: Log> queue_service_server::QueueService for Api<L> {
+impl queue_service_server::QueueService for Api {
     type GetQueuesStream = Queues;
 
     async fn create_queue(&self, request: Request<api::Queue>) -> Answer<Empty> {
@@ -142,7 +141,7 @@ impl<L: Log> queue_service_server::QueueService for Api<L> {
 }
 
 #[async_trait]
-impl<L: Log> retry_policy_service_server::RetryPolicyService for Api<L> {
+impl retry_policy_service_server::RetryPolicyService for Api {
     async fn create_retry_policy(&self, request: Request<api::RetryPolicy>) -> Answer<Empty> {
         call!(self, request, create_policy)
     }
@@ -165,7 +164,7 @@ impl<L: Log> retry_policy_service_server::RetryPolicyService for Api<L> {
 }
 
 #[async_trait]
-impl<L: Log> event_server::Event for Api<L> {
+impl event_server::Event for Api {
     type GetJobSetEventsStream = Messages;
     type WatchStream = Messages;
 
@@ -187,7 +186,7 @@ impl<L: Log> event_server::Event for Api<L> {
 }
 
 #[async_trait]
-impl<L: Log> jobs_server::Jobs for Api<L> {
+impl jobs_server::Jobs for Api {
     async fn get_job_status(&self, request: Request<api::JobStatusRequest>) -> Answer<api::JobStatusResponse> {
         call!(self, request, status)
     }
@@ -223,7 +222,7 @@ impl<L: Log> jobs_server::Jobs for Api<L> {
 }
 
 #[async_trait]
-impl<L: Log> executor_server::Executor for Api<L> {
+impl executor_server::Executor for Api {
     async fn upsert_executor_settings(&self, request: Request<api::ExecutorSettingsUpsertRequest>) -> Answer<Empty> {
         call!(self, request, set_executor)
     }
@@ -246,7 +245,7 @@ impl<L: Log> executor_server::Executor for Api<L> {
 }
 
 #[async_trait]
-impl<L: Log> node_server::Node for Api<L> {
+impl node_server::Node for Api {
     async fn preempt_on_node(&self, request: Request<api::NodePreemptRequest>) -> Answer<Empty> {
         call!(self, request, preempt_node)
     }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::limits;
 use super::{Api, Error, Permission, Who};
-use crate::database::{Log, RunRow, RunState};
+use crate::database::{RunRow, RunState};
 use crate::executor::pod::pod_name;
 
 /// Bytes of an answer with lines of a log, times among them.
@@ -35,7 +35,7 @@ struct Options {
     limit_bytes: Option<i64>,
 }
 
-impl<L: Log> Api<L> {
+impl Api {
     /// The cluster with the pod whose log is asked for, its run, and what to ask of the cluster.
     pub(crate) async fn log_of(&self, who: &Who, request: LogRequest) -> Result<(String, RunId, ReadLog), Error> {
         limits::name("jobId", &request.job_id)?;

@@ -16,7 +16,7 @@ use tonic::Status;
 use super::events::{Context, MessageId, Needs, messages};
 use super::spec::JobSpec;
 use super::{Api, Error, Who, limits};
-use crate::database::{self, Log, Seq};
+use crate::database::{self, Seq};
 
 /// Entries read at once.
 const PAGE: u32 = 100;
@@ -28,7 +28,7 @@ const GATHER: Duration = Duration::from_millis(50);
 /// Messages of a job set.
 pub(super) type Messages = BoxStream<'static, Result<EventStreamMessage, Status>>;
 
-impl<L: Log> Api<L> {
+impl Api {
     pub(super) async fn job_set_events(&self, who: &Who, request: JobSetRequest) -> Result<Messages, Error> {
         let JobSetRequest { id: job_set, queue, watch, from_message_id, error_if_missing } = request;
         limits::name("queue", &queue)?;
@@ -81,8 +81,8 @@ struct Pending {
 }
 
 /// A stream between two messages.
-struct Follower<L> {
-    api: Api<L>,
+struct Follower {
+    api: Api,
     queue: String,
     job_set: String,
     from: Option<MessageId>,
@@ -95,7 +95,7 @@ struct Follower<L> {
     specs: BTreeMap<Digest, Arc<JobSpec>>,
 }
 
-impl<L: Log> Follower<L> {
+impl Follower {
     /// The next messages; nothing at the end.
     async fn step(mut self) -> Result<Option<(Vec<EventStreamMessage>, Self)>, Error> {
         loop {

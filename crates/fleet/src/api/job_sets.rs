@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status, async_trait};
 use super::limits;
 use super::states::{job_state, time};
 use super::{Api, Error, Who};
-use crate::database::{JobsInState, Log};
+use crate::database::JobsInState;
 
 /// Sets are listed from then on where nobody says more.
 const LATELY_MS: i64 = 7 * 24 * 3_600_000;
@@ -25,14 +25,14 @@ const SETS_MAX: usize = 1_000;
 const LOOKED_THROUGH_MAX: u32 = 20_000;
 
 #[async_trait]
-impl<L: Log> JobSets for Api<L> {
+impl JobSets for Api {
     async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
         let who = Who::of(&request)?;
         Ok(Response::new(self.job_sets(&who, request.into_inner()).await?))
     }
 }
 
-impl<L: Log> Api<L> {
+impl Api {
     async fn job_sets(&self, who: &Who, request: ListRequest) -> Result<ListResponse, Error> {
         let ListRequest { queue, job_set, since } = request;
         limits::text("queue", &queue, limits::ID_BYTES_MAX)?;

@@ -12,9 +12,9 @@ use pumice_wire::api::{
 use super::limits::{self, QUERY_IDS_MAX};
 use super::states::{job_details, job_state, run_details, told};
 use super::{Api, Error, Who};
-use crate::database::{JobRow, Log};
+use crate::database::JobRow;
 
-impl<L: Log> Api<L> {
+impl Api {
     /// The state of each job; UNKNOWN where there is none of the id.
     pub(super) async fn status(&self, _: &Who, request: JobStatusRequest) -> Result<JobStatusResponse, Error> {
         let rows = self.rows(&request.job_ids).await?;

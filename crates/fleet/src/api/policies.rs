@@ -13,9 +13,9 @@ use pumice_wire::wellknown::Empty;
 
 use super::limits::{self, TEXT_BYTES_MAX};
 use super::{Api, Error, Permission, Who};
-use crate::database::{Expect, Log};
+use crate::database::Expect;
 
-impl<L: Log> Api<L> {
+impl Api {
     pub(super) async fn create_policy(&self, who: &Who, policy: api::RetryPolicy) -> Result<Empty, Error> {
         who.need(Permission::CreateRetryPolicy, "create retry policies")?;
         self.set_policy(who, policy, Expect::PolicyAbsent).await

@@ -12,12 +12,12 @@ use tonic::Status;
 
 use super::limits::{self, QUEUES_MAX};
 use super::{Api, Error, Permission, Who, queues};
-use crate::database::{Expect, Log};
+use crate::database::Expect;
 
 /// Queues, then the mark of the end.
 pub(super) type Queues = BoxStream<'static, Result<StreamingQueueMessage, Status>>;
 
-impl<L: Log> Api<L> {
+impl Api {
     pub(super) async fn create(&self, who: &Who, queue: api::Queue) -> Result<Empty, Error> {
         who.need(Permission::CreateQueue, "create queues")?;
         self.create_one(who, queue).await?;

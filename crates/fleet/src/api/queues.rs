@@ -12,7 +12,6 @@ use pumice_wire::api::queue::{Permissions, permissions};
 use super::limits::TEXT_BYTES_MAX;
 use super::who::verb_word;
 use super::{Api, Error};
-use crate::database::Log;
 
 /// How long a definition that another server changed may be used.
 const KNOWN_MS: i64 = 1_000;
@@ -28,7 +27,7 @@ pub(super) struct Known {
     queues: Arc<BTreeMap<String, Queue>>,
 }
 
-impl<L: Log> Api<L> {
+impl Api {
     /// A queue as it is.
     pub(super) async fn queue(&self, name: &str) -> Result<Queue, Error> {
         let queues = self.queues().await?;

@@ -13,13 +13,13 @@ use pumice_wire::wellknown::Empty;
 
 use super::limits::{self, QUEUES_MAX, REASON_BYTES_MAX};
 use super::{Api, Error, Permission, Who};
-use crate::database::{Expect, Log};
+use crate::database::Expect;
 use crate::sessions::is_executor_name;
 
 /// Names of priority classes or pools in a request.
 const NAMES_MAX: usize = 1_000;
 
-impl<L: Log> Api<L> {
+impl Api {
     pub(super) async fn set_executor(&self, who: &Who, request: ExecutorSettingsUpsertRequest) -> Result<Empty, Error> {
         let ExecutorSettingsUpsertRequest { name: executor, cordoned, cordon_reason: reason } = request;
         who.need(Permission::UpdateExecutorSettings, "change executors")?;

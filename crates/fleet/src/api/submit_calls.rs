@@ -15,7 +15,7 @@ use pumice_wire::wellknown::Empty;
 use super::convert::{Refusal, Request, submission};
 use super::limits::{self, IDS_MAX, ITEMS_MAX, REASON_BYTES_MAX};
 use super::{Api, Error, Who};
-use crate::database::{Expect, Log};
+use crate::database::Expect;
 use crate::submit::SubmitError;
 
 /// Bytes of a job's labels and annotations: Kubernetes takes no more annotations.
@@ -23,7 +23,7 @@ const METADATA_BYTES_MAX: usize = 262_144;
 /// Requests of that many bytes are checked where they are: handing them to another thread would take as long.
 const AT_ONCE_BYTES_MAX: usize = 4_096;
 
-impl<L: Log> Api<L> {
+impl Api {
     pub(super) async fn submit(&self, who: &Who, message: JobSubmitRequest) -> Result<JobSubmitResponse, Error> {
         if message.queue.is_empty() {
             return Err(Refusal::from(SubmitError::Queue).into());

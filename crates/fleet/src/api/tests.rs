@@ -21,13 +21,13 @@ use tonic::{Code, Request, Status};
 
 use super::convert::tests::request as jobs;
 use super::{Api, Permission, Sources, Who};
-use crate::database::{Database, Log, Place, Seq};
+use crate::database::{Database, Place, Seq};
 use crate::submit::Rules;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(super) struct Home {
-    pub api: Api<Database>,
+    pub api: Api,
     pub log: Arc<Database>,
     stopping: CancellationToken,
     clock: Arc<AtomicI64>,
@@ -70,7 +70,7 @@ pub(super) fn code<T: std::fmt::Debug>(answer: Result<T, Status>) -> Code {
 }
 
 /// A queue of ada's, in which staff may watch.
-pub(super) async fn queue(api: &Api<Database>) -> (Arc<Who>, Arc<Who>) {
+pub(super) async fn queue(api: &Api) -> (Arc<Who>, Arc<Who>) {
     let admin = who("root", Permission::ALL);
     let permissions = json!([{ "subjects": [{ "kind": "Group", "name": "staff" }], "verbs": ["watch"] }]);
     let queue = json!({ "name": "q", "priorityFactor": 1, "userOwners": ["ada"], "permissions": permissions });
@@ -78,12 +78,12 @@ pub(super) async fn queue(api: &Api<Database>) -> (Arc<Who>, Arc<Who>) {
     (admin, who("ada", &[]))
 }
 
-async fn submit(api: &Api<Database>, who: &Arc<Who>, items: &[Value]) -> Vec<String> {
+async fn submit(api: &Api, who: &Arc<Who>, items: &[Value]) -> Vec<String> {
     let answer = api.submit_jobs(ask(who, jobs(items))).await.unwrap().into_inner();
     answer.job_response_items.into_iter().map(|item| item.job_id).collect()
 }
 
-async fn events(api: &Api<Database>, who: &Arc<Who>, from: &str) -> Vec<EventStreamMessage> {
+async fn events(api: &Api, who: &Arc<Who>, from: &str) -> Vec<EventStreamMessage> {
     let request = json!({ "queue": "q", "id": "set", "fromMessageId": from });
     let stream = api.get_job_set_events(by(who, request)).await.unwrap().into_inner();
     stream.map(|message| message.unwrap()).collect().await

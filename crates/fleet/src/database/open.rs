@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use tokio::sync::{oneshot, watch};
@@ -80,33 +81,35 @@ impl Database {
     ///
     /// # Errors
     /// When it can't be opened or is of a later format.
-    pub async fn open(place: &Place) -> Result<Database, Error> {
-        let pools = match place {
-            Place::File(path) => open_file(place, path).await?,
-            Place::Postgres(url) => open_postgres(place, url).await?,
-        };
-        let closing = CancellationToken::new();
-        let (writer, work) = Writer::new();
-        let database = Database {
-            pools,
-            head: Arc::new(watch::Sender::new(Seq(0))),
-            writer,
-            writes: Arc::default(),
-            tasks: TaskTracker::new(),
-            closing: closing.clone(),
-            _open: Arc::new(closing.drop_guard()),
-        };
-        migrate::run(&database, place, migrate::STEPS).await?;
-        let parts = database.parts();
-        // Before the head is read: nothing that is written after that is missed.
-        if let Pools::Postgres { writer, .. } = &parts.pools {
-            let mut listener = PgListener::connect_with(writer).await.map_err(Error::failed)?;
-            listener.listen(CHANNEL).await.map_err(Error::failed)?;
-            database.tasks.spawn(listen(parts.clone(), listener));
-        }
-        parts.publish(query::head(&mut parts.begin_read().await?).await?);
-        database.tasks.spawn(work.run(parts));
-        Ok(database)
+    pub fn open(place: &Place) -> BoxFuture<'_, Result<Database, Error>> {
+        Box::pin(async move {
+            let pools = match place {
+                Place::File(path) => open_file(place, path).await?,
+                Place::Postgres(url) => open_postgres(place, url).await?,
+            };
+            let closing = CancellationToken::new();
+            let (writer, work) = Writer::new();
+            let database = Database {
+                pools,
+                head: Arc::new(watch::Sender::new(Seq(0))),
+                writer,
+                writes: Arc::default(),
+                tasks: TaskTracker::new(),
+                closing: closing.clone(),
+                _open: Arc::new(closing.drop_guard()),
+            };
+            migrate::run(&database, place, migrate::STEPS).await?;
+            let parts = database.parts();
+            // Before the head is read: nothing that is written after that is missed.
+            if let Pools::Postgres { writer, .. } = &parts.pools {
+                let mut listener = PgListener::connect_with(writer).await.map_err(Error::failed)?;
+                listener.listen(CHANNEL).await.map_err(Error::failed)?;
+                database.tasks.spawn(listen(parts.clone(), listener));
+            }
+            parts.publish(query::head(&mut parts.begin_read().await?).await?);
+            database.tasks.spawn(work.run(parts));
+            Ok(database)
+        })
     }
 
     /// Ends what is under way and closes all connections; what was answered is there.

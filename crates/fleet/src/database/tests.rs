@@ -15,7 +15,7 @@ use pumice_ledger::{
     Digest, Entry, Event, JobId, NodeRef, PriorityClass, PriorityClasses, Proposal, Queue, Shape, Submitted, TimeMs,
 };
 
-use super::{Expect, Log, NewJob, Seq, Submission};
+use super::{Database, Expect, NewJob, Seq, Submission};
 
 /// Makes a test of each law for each database.
 macro_rules! laws {
@@ -105,7 +105,7 @@ pub(crate) fn lease(job: u128, cluster: &str) -> Proposal {
 }
 
 /// The whole log; its sequence has no gap.
-async fn whole(log: &impl Log) -> Vec<Entry> {
+async fn whole(log: &Database) -> Vec<Entry> {
     let rows = log.tail(Seq(0), 100_000).await.unwrap();
     for (place, (seq, _)) in rows.iter().enumerate() {
         assert_eq!(seq.0, i64::try_from(place).unwrap() + 1);
@@ -114,7 +114,7 @@ async fn whole(log: &impl Log) -> Vec<Entry> {
 }
 
 /// The jobs that the log says were submitted, in order.
-async fn submitted(log: &impl Log) -> Vec<u128> {
+async fn submitted(log: &Database) -> Vec<u128> {
     let events = whole(log).await.into_iter().flat_map(|entry| entry.events);
     events
         .filter_map(|event| match event {
@@ -124,6 +124,6 @@ async fn submitted(log: &impl Log) -> Vec<u128> {
         .collect()
 }
 
-pub(crate) async fn define_queue(log: &impl Log) {
+pub(crate) async fn define_queue(log: &Database) {
     log.request(queue_set(Queue::default()), Expect::Any).await.unwrap();
 }

@@ -169,33 +169,35 @@ impl Executor {
     }
 
     /// Runs until it is told to stop. Pods are left as they are: the next one finds them.
-    pub async fn run(mut self, shutdown: CancellationToken) {
-        let mut seen = watches(&self.client);
-        let (events, mut heard): (Sender<LinkEvent>, Receiver<LinkEvent>) = channel(INCOMING_MAX);
-        let mut ticks = interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            let is_known = self.core.is_synced() && self.nodes.is_synced() && self.jobs_seen;
-            let may_connect = is_known && self.links.is_empty();
-            tokio::select! {
-                () = shutdown.cancelled() => return self.links.shutdown().await,
-                Some(seen) = seen.next() => self.see(seen),
-                Some(answers) = self.calls.next() => answers.into_iter().for_each(|answer| self.put(answer)),
-                Some(event) = heard.recv() => self.hear(event),
-                measured = measured(&mut self.measuring) => self.used(measured),
-                Some(ended) = self.links.join_next() => {
-                    // What it said before it ended belongs to it.
-                    while let Ok(event) = heard.try_recv() {
-                        self.hear(event);
+    pub fn run(mut self, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let mut seen = watches(&self.client);
+            let (events, mut heard): (Sender<LinkEvent>, Receiver<LinkEvent>) = channel(INCOMING_MAX);
+            let mut ticks = interval(TICK);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                let is_known = self.core.is_synced() && self.nodes.is_synced() && self.jobs_seen;
+                let may_connect = is_known && self.links.is_empty();
+                tokio::select! {
+                    () = shutdown.cancelled() => return self.links.shutdown().await,
+                    Some(seen) = seen.next() => self.see(seen),
+                    Some(answers) = self.calls.next() => answers.into_iter().for_each(|answer| self.put(answer)),
+                    Some(event) = heard.recv() => self.hear(event),
+                    measured = measured(&mut self.measuring) => self.used(measured),
+                    Some(ended) = self.links.join_next() => {
+                        // What it said before it ended belongs to it.
+                        while let Ok(event) = heard.try_recv() {
+                            self.hear(event);
+                        }
+                        self.lost(ended.unwrap_or(Ok(())));
                     }
-                    self.lost(ended.unwrap_or(Ok(())));
-                }
-                _ = ticks.tick() => self.tick(),
-                () = sleep_until(self.retry_at), if may_connect => {
-                    self.links.spawn(link::hold(self.servers.next(), self.shown.clone(), events.clone()));
+                    _ = ticks.tick() => self.tick(),
+                    () = sleep_until(self.retry_at), if may_connect => {
+                        self.links.spawn(link::hold(self.servers.next(), self.shown.clone(), events.clone()));
+                    }
                 }
             }
-        }
+        })
     }
 
     fn see(&mut self, seen: Seen) {

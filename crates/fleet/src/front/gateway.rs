@@ -32,7 +32,6 @@ use reply::{single, stream};
 
 use crate::api::{self, Api, Who};
 use crate::binoculars::Binoculars;
-use crate::database::Log;
 use crate::reports::Reports;
 
 const REPORTING: &str = "schedulerobjects.SchedulerReporting";
@@ -44,15 +43,14 @@ const METHODS: [&str; 4] = ["DELETE", "GET", "POST", "PUT"];
 ///
 /// `who` is whoever the listener knows to make it. The answer of a call that streams begins before there is a message and
 /// ends with the call's stream. To drop the future is to hang up: what a call has written stays written.
-pub(super) async fn answer<L, B>(
-    api: &Api<L>,
+pub(super) async fn answer<B>(
+    api: &Api,
     reports: &Reports,
-    binoculars: &Binoculars<L>,
+    binoculars: &Binoculars,
     who: Option<Arc<Who>>,
     request: http::Request<B>,
 ) -> http::Response<Body>
 where
-    L: Log,
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
@@ -88,14 +86,13 @@ fn find(method: &str, path: &str) -> Result<Matched, Error> {
 }
 
 /// Makes the call. Its message is read where the call is known, so that nothing is read for one that is not served.
-async fn call<L, B>(
-    api: &Api<L>,
+async fn call<B>(
+    api: &Api,
     reports: &Reports,
-    binoculars: &Binoculars<L>,
+    binoculars: &Binoculars,
     asked: Asked<'_, B>,
 ) -> Result<http::Response<Body>, Error>
 where
-    L: Log,
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {

@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 use super::{Front, gateway};
 use crate::api::Who;
 use crate::clock;
-use crate::database::{DatabaseStanding, Log};
+use crate::database::DatabaseStanding;
 use crate::leader::Input;
 use crate::metrics::Snapshot;
 use crate::sessions::FORMAT;
@@ -30,7 +30,7 @@ const DATABASE_MAX: Duration = Duration::from_secs(5);
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-impl<L: Log> Front<L> {
+impl Front {
     /// The page of metrics. Names of queues and clusters are in it: strangers don't get it.
     pub(super) async fn metrics_page(&self, who: Option<&Who>, method: &Method) -> Response<Body> {
         if let Some(refused) = refused(who, method) {

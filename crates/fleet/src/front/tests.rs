@@ -14,7 +14,7 @@ use crate::database::{Database, Place};
 use crate::submit::Rules;
 
 struct Home {
-    front: Front<Database>,
+    front: Front,
     gate: Arc<Gate>,
     ca: Ca,
     _directory: tempfile::TempDir,

@@ -9,7 +9,7 @@ use pumice_ledger::{Entry, Event};
 
 use super::{Ended, RENEW_EVERY, Term, room};
 use crate::clock;
-use crate::database::{Changed, Log, Seq};
+use crate::database::{Changed, Database, Seq};
 use crate::metrics::Told;
 use crate::rounds::queue_delta;
 
@@ -28,7 +28,7 @@ pub(super) struct News {
 
 impl Term {
     /// Folds what was asked, decides, and writes, as one.
-    pub(super) async fn commit<L: Log>(&mut self, log: &L) -> Result<(), Ended> {
+    pub(super) async fn commit(&mut self, log: &Database) -> Result<(), Ended> {
         let head = *log.head().borrow();
         if !self.dirty && head <= self.position {
             return Ok(());
@@ -65,7 +65,7 @@ impl Term {
     }
 
     /// Folds what was written up to `head`, while others can append. It may take longer than this server leads by itself.
-    async fn catch_up<L: Log>(&mut self, log: &L, head: Seq) -> Result<(), Ended> {
+    async fn catch_up(&mut self, log: &Database, head: Seq) -> Result<(), Ended> {
         let mut renewed = clock::instant();
         while self.position < head {
             let tail = log.tail(self.position, TAIL).await?;

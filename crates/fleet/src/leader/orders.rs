@@ -10,7 +10,7 @@ mod memory;
 
 use super::{Ended, Term};
 use crate::api::JobSpec;
-use crate::database::Log;
+use crate::database::Database;
 use crate::sessions::{Order, Outgoing, cut_off_ms};
 use crate::submit::annotations::VOLCANO_JOB;
 
@@ -20,7 +20,7 @@ const MESSAGES_AT_ONCE: usize = 3;
 impl Term {
     /// Sends what is due, once it is written. Who is slow to take it is told the rest later, when there is room; whose stream
     /// has ended is told nothing.
-    pub(super) async fn send<L: Log>(&mut self, log: &L) -> Result<(), Ended> {
+    pub(super) async fn send(&mut self, log: &Database) -> Result<(), Ended> {
         let outs = &self.outs;
         let has_room = |name: &str| outs.get(name).is_some_and(|(_, out)| out.capacity() >= MESSAGES_AT_ONCE);
         let due = self.sessions.outgoing(&self.ledger, has_room);

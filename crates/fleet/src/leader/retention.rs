@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{Ended, Term};
 use crate::clock;
-use crate::database::{Error, Log, Seq, SetName};
+use crate::database::{Database, Error, Seq, SetName};
 
 /// Rows of one transaction: others wait for it some milliseconds.
 const ROWS: u32 = 1_000;
@@ -98,7 +98,7 @@ impl Keeper {
 
 impl Term {
     /// Removes a little of what is over, if there is something.
-    pub(super) async fn keep<L: Log>(&mut self, log: &L) -> Result<(), Ended> {
+    pub(super) async fn keep(&mut self, log: &Database) -> Result<(), Ended> {
         let now = clock::now_ms();
         if self.keeper.retention == Retention::FOR_EVER || now < self.keeper.next {
             return Ok(());
@@ -123,7 +123,7 @@ impl Term {
     }
 
     /// One step; false at the end of all.
-    async fn keep_step<L: Log>(&mut self, log: &L, now: TimeMs) -> Result<bool, Error> {
+    async fn keep_step(&mut self, log: &Database, now: TimeMs) -> Result<bool, Error> {
         let Retention { job_sets_ms, client_ids_ms } = self.keeper.retention;
         let before = |kept_ms: i64| TimeMs(now.0.saturating_sub(kept_ms));
         match &mut self.keeper.stage {

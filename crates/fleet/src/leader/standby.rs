@@ -10,7 +10,7 @@ use pumice_ledger::{Event, Ledger, PriorityClasses, Refusal};
 
 use super::Ended;
 use crate::clock;
-use crate::database::{Error, Log, Seq};
+use crate::database::{Database, Error, Seq};
 
 /// Entries that are read and folded at a time.
 const ENTRIES: u32 = 100;
@@ -42,7 +42,7 @@ enum Astray {
 
 impl Standing {
     /// Reads everything.
-    async fn load<L: Log>(log: &L, classes: PriorityClasses) -> Result<Self, Ended> {
+    async fn load(log: &Database, classes: PriorityClasses) -> Result<Self, Ended> {
         let loaded = log.load().await?;
         let position = loaded.position;
         // Whoever leads has to take the lead anew meanwhile.
@@ -51,7 +51,7 @@ impl Standing {
     }
 
     /// Folds all that was decided since.
-    async fn follow<L: Log>(&mut self, log: &L) -> Result<(), Astray> {
+    async fn follow(&mut self, log: &Database) -> Result<(), Astray> {
         loop {
             let decided = log.decided(self.position, ENTRIES).await?;
             if decided.entries.is_empty() && self.position < decided.folded {
@@ -87,13 +87,13 @@ pub(super) struct Standby {
 
 impl Standby {
     /// Goes on with whoever leads; begins with a load. O(what was decided since), the first time O(all that has not ended).
-    pub(super) async fn follow<L: Log>(mut self, log: Arc<L>, classes: PriorityClasses) -> Self {
+    pub(super) async fn follow(mut self, log: Arc<Database>, classes: PriorityClasses) -> Self {
         let followed = match &mut self.standing {
-            Some(standing) => standing.follow(&*log).await,
+            Some(standing) => standing.follow(&log).await,
             None => {
                 if self.loaded.is_none_or(|loaded| loaded.elapsed() >= LOAD_EVERY) {
                     self.loaded = Some(clock::instant());
-                    self.load(&*log, classes).await;
+                    self.load(&log, classes).await;
                 }
                 return self;
             }
@@ -114,7 +114,7 @@ impl Standby {
         self.standing.as_ref().map(|standing| standing.position)
     }
 
-    async fn load<L: Log>(&mut self, log: &L, classes: PriorityClasses) {
+    async fn load(&mut self, log: &Database, classes: PriorityClasses) {
         match Standing::load(log, classes).await {
             Ok(standing) => {
                 tracing::info!(position = %standing.position, "this server follows the one that leads, and could lead");
@@ -125,7 +125,7 @@ impl Standby {
     }
 
     /// All that is decided, where this server leads now and nobody else decides any more.
-    pub(super) async fn lead<L: Log>(self, log: &L, classes: PriorityClasses) -> Result<Standing, Ended> {
+    pub(super) async fn lead(self, log: &Database, classes: PriorityClasses) -> Result<Standing, Ended> {
         if let Some(mut standing) = self.standing {
             match standing.follow(log).await {
                 Ok(()) => return Ok(standing),

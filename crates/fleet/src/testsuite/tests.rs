@@ -72,7 +72,7 @@ async fn fleet() -> Fleet {
 
 /// What the services answer an administrator.
 async fn answer(
-    api: Api<Database>,
+    api: Api,
     mut request: http::Request<hyper::body::Incoming>,
 ) -> Result<http::Response<Body>, Infallible> {
     let permissions = Permission::ALL.iter().copied().collect();

@@ -37,7 +37,7 @@ impl NodeService {
     }
 
     /// Answers one request; what is wrong with it is said in the answer. Needs a runtime: a stream goes on in a task.
-    pub(crate) fn answer<B>(&self, request: Request<B>) -> Response<NodeBody> {
+    pub(crate) fn answer(&self, request: Request<()>) -> Response<NodeBody> {
         let path = request.uri().path().trim_start_matches('/').to_owned();
         let parts: Vec<&str> = path.split('/').collect();
         match parts.as_slice() {

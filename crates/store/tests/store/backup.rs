@@ -173,7 +173,7 @@ fn a_restore_that_breaks_off_leaves_no_store() {
     assert_eq!(names, ["lock", "store.redb"]);
 }
 
-/// `cargo test -p pumice-store --release --test store -- --ignored --nocapture figures`
+/// `cargo test --workspace --release --test store -- --ignored --nocapture figures`
 #[test]
 #[ignore = "a measurement"]
 #[allow(clippy::disallowed_methods)] // it is about time

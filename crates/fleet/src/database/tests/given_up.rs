@@ -5,7 +5,7 @@ use std::pin::pin;
 use sqlx::{Connection as _, PgConnection};
 
 use super::homes::Home;
-use crate::database::{Log as _, Place};
+use crate::database::Place;
 
 /// Turns after which a question is given up: those in which its transaction begins are among them.
 const TURNS: usize = 60;

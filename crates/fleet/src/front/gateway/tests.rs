@@ -24,11 +24,11 @@ const SERVED: [&str; 8] =
     ["api.Submit", POLICIES, "api.Event", "api.Jobs", "api.Executor", "api.Node", REPORTING, "binoculars.Binoculars"];
 
 struct Home {
-    api: Api<Database>,
+    api: Api,
     log: Arc<Database>,
     /// Of a server that does not lead.
     reports: Reports,
-    binoculars: Binoculars<Database>,
+    binoculars: Binoculars,
     stopping: CancellationToken,
     _directory: tempfile::TempDir,
 }

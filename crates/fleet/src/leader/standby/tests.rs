@@ -141,7 +141,7 @@ async fn who_follows_has_what_the_tables_have(home: Home) {
 
 async fn who_missed_something_reads_everything_anew(home: Home) {
     let database = Arc::new(home.open().await);
-    define_queue(&*database).await;
+    define_queue(&database).await;
     let mut leader = Leader::new(&database).await;
     let mut standby = Standby::default().follow(Arc::clone(&database), classes()).await;
     let jobs = vec![job(1, None), job(2, None)];
@@ -158,11 +158,11 @@ async fn who_missed_something_reads_everything_anew(home: Home) {
     while !database.prune(leader.epoch, &set, TimeMs(9_000), 100).await.unwrap().done {}
     // What was removed was the end of the log: nothing comes after it that would show the gap.
     let standing = standby.standing.as_mut().unwrap();
-    assert!(matches!(standing.follow(&*database).await, Err(Astray::Gone(_))));
+    assert!(matches!(standing.follow(&database).await, Err(Astray::Gone(_))));
     database.submit(vec![submission("new", vec![job(4, None)])]).await.unwrap();
     leader.commit(&database, 5_000, Inbox::default()).await.unwrap();
-    assert!(matches!(standing.follow(&*database).await, Err(Astray::Gone(_))));
-    let standing = standby.lead(&*database, classes()).await.unwrap();
+    assert!(matches!(standing.follow(&database).await, Err(Astray::Gone(_))));
+    let standing = standby.lead(&database, classes()).await.unwrap();
     assert_eq!(everything(&standing.ledger), everything(&loaded(&database).await.ledger));
     assert_eq!(standing.position, leader.position);
     database.close().await;
@@ -170,14 +170,14 @@ async fn who_missed_something_reads_everything_anew(home: Home) {
 
 async fn what_does_not_fit_is_not_followed(home: Home) {
     let database = Arc::new(home.open().await);
-    define_queue(&*database).await;
+    define_queue(&database).await;
     let mut leader = Leader::new(&database).await;
     database.submit(vec![submission("s", vec![job(1, None)])]).await.unwrap();
     leader.commit(&database, 3_000, Inbox::default()).await.unwrap();
     let position = leader.position;
     leader.commit(&database, 4_000, proposals(vec![lease(1, "one")])).await.unwrap();
     let other = || Standing { ledger: Ledger::new(classes()), position };
-    let astray = other().follow(&*database).await;
+    let astray = other().follow(&database).await;
     assert!(matches!(astray, Err(Astray::Refused { seq, .. }) if seq == leader.position), "{astray:?}");
     let mut standby = Standby { standing: Some(other()), loaded: None };
     standby = standby.follow(Arc::clone(&database), classes()).await;

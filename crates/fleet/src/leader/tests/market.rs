@@ -9,7 +9,7 @@ use crate::rounds::MarketRules;
 use crate::submit::annotations::PRICE_BAND;
 
 /// Submits a job of a whole node in a band.
-async fn submit_in(api: &Api<Database>, who: &Arc<Who>, queue: &str, band: &str) -> JobId {
+async fn submit_in(api: &Api, who: &Arc<Who>, queue: &str, band: &str) -> JobId {
     let resources = json!({"cpu": "4", "memory": "1Gi"});
     let container = json!({"name": "c", "image": "i", "resources": {"requests": resources, "limits": resources}});
     let spec = PodSpec::from_json(&json!({"containers": [container]})).expect("a pod spec");

@@ -375,7 +375,7 @@ const PHASES: &[P] = &[
 const HEAD: &str = "\
 # How a job goes from phase to phase
 
-Written by a test of the Job machine (`cargo test -p pumice-machines`; with `UPDATE_DOCS=1` it writes this page anew).
+Written by a test of the Job machine (`cargo test --workspace --lib exhaust`; with `UPDATE_DOCS=1` it writes this page anew).
 
 ## What an action means in a phase
 
