@@ -3,24 +3,27 @@
 CARGO ?= cargo
 DATA_DIR ?=
 TIME ?= 360
-BUILT = $(or $(CARGO_TARGET_DIR),target)/debug
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+BUILT = $(TARGET)/debug
+RELEASE = $(TARGET)/release
+REALKUBE = admission bundles clients clients_on_kubernetes installing kubernetes operators_on_kubernetes schemas
 
-.PHONY: help up demo demo-fleet test test-clients test-realkube wheel test-wheel lint fmt gen pictures bench crash kill-fleet fuzz
+.PHONY: help up demo demo-fleet test test-clients test-realkube client wheel test-wheel lint fmt gen pictures bench crash kill-fleet fuzz
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 15
 
-up: ## build and bring the platform up on this machine
-	$(CARGO) build --release -p pumice -p jobctl
-	./target/release/pumice up $(if $(DATA_DIR),--data-dir $(DATA_DIR))
+up: ## build quickly and bring the platform up on this machine
+	$(CARGO) ship --profile quick
+	$(TARGET)/quick/pumice up $(if $(DATA_DIR),--data-dir $(DATA_DIR))
 
 demo: ## build, run the tour, leave nothing behind
-	$(CARGO) build --workspace --bins --examples
-	./tests/demo/run target/debug
+	$(CARGO) build --workspace --bin pumice --bin jobctl --example rendezvous
+	./tests/demo/run $(BUILT)
 
 demo-fleet: ## build, send 20,000 jobs (or PUMICE_DEMO_JOBS) to a fleet of clusters that come and go, leave nothing behind
-	$(CARGO) build --release -p pumice
-	./tests/demo/fleet $(dir $(BUILT))release
+	$(CARGO) ship --release
+	./tests/demo/fleet $(RELEASE)
 
 test: ## every test, through the real binaries too
 	./tests/prerequisites
@@ -30,16 +33,19 @@ test: ## every test, through the real binaries too
 
 test-realkube: ## the tests on a real Kubernetes; the first time builds one from source, which takes minutes
 	./tests/realkube/build
-	$(CARGO) build --bin pumice
-	$(CARGO) test -p pumice-realkube --features lane -- --test-threads=3
+	$(CARGO) build --workspace --bin pumice
+	$(CARGO) test --workspace --features pumice-realkube/lane $(REALKUBE:%=--test %) -- --test-threads=3
 
 test-clients: ## clients and operators of others on `pumice up`; the first time builds them from source, which takes minutes
 	./tests/realkube/build clients
-	$(CARGO) build --bin pumice
-	$(CARGO) test -p pumice-realkube --features lane --test clients -- --test-threads=1
+	$(CARGO) build --workspace --bin pumice
+	$(CARGO) test --workspace --features pumice-realkube/lane --test clients -- --test-threads=1
 
-wheel: ## build the Python wheel, with jobctl and pumice in it, into target/wheels
-	./python/wheel
+client: ## build jobctl alone, for those who only talk to a platform elsewhere, into target/release
+	$(CARGO) client --release
+
+wheel: ## build the Python wheel, with jobctl and pumice in it, into target/wheels; CLIENT=1: without pumice
+	PUMICE_WHEEL_CLIENT=$(CLIENT) ./python/wheel
 
 test-wheel: ## build it, install it where nothing is, and run a job from it
 	./tests/python/wheel $$(./python/wheel)
@@ -48,8 +54,9 @@ test-wheel: ## build it, install it where nothing is, and run a job from it
 lint: ## format, clippy, the rules of the house
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --features pumice-realkube/lane --quiet -- -D warnings
-	CUSTOM_LIBFUZZER_PATH=./none $(CARGO) check --locked --quiet --manifest-path fuzz/Cargo.toml --target-dir $(dir $(BUILT))
-	$(CARGO) run --quiet -p xtask -- tidy
+	CUSTOM_LIBFUZZER_PATH=./none $(CARGO) check --locked --quiet --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)
+	$(CARGO) build --quiet --workspace --bin xtask
+	$(BUILT)/xtask tidy
 	./tests/python/run lint
 
 fmt: ## format everything
@@ -57,27 +64,28 @@ fmt: ## format everything
 	./tests/python/run fmt
 
 gen: ## write generated sources anew
-	$(CARGO) run --quiet -p xtask -- codegen
+	$(CARGO) build --quiet --workspace --bin xtask
+	$(BUILT)/xtask codegen
 
 pictures: ## record the documents' pictures of terminals anew
-	$(CARGO) build --release -p pumice -p jobctl -p pumice-python
-	./tests/python/run pictures $(dir $(BUILT))release
+	$(CARGO) ship --release
+	./tests/python/run pictures $(RELEASE)
 
 bench: ## measure; NAME=admission, api (a million objects, ten minutes), engine, endtoend, fleet (a million queued jobs, ten minutes), history, idle, latency, jobs (ten minutes), large or tasks (of Python, too), pods (real ones), quality (schedules, on the logs of PUMICE_BENCH_TRACES, too), record (a day of the scheduler), realkube (on a real Kubernetes, built first) or soak (the long one): only that; writes bench/results/latest.jsonl
-	$(CARGO) build --release -p pumice -p jobctl $(if $(filter large tasks,$(NAME)),-p pumice-python)
-	$(CARGO) bench -p pumice-bench --no-fail-fast $(addprefix --bench ,$(or $(NAME),admission engine endtoend idle latency))
+	$(CARGO) ship --release
+	$(CARGO) bench --workspace --no-fail-fast $(addprefix --bench ,$(or $(NAME),admission engine endtoend idle latency))
 
 crash: ## take the power from under the API server 600 times, kill -9 the platform in the middle of a job of 200 pods, 20 seeds, the controllers 200 times in jobs of 1,000, 180 writers of results, and a twentieth of 5,000 pods
 	$(CARGO) build --workspace --bins
-	PUMICE_KILL_POINTS=600 $(CARGO) test -p pumice-apiserver --test api power -- --nocapture
-	PUMICE_CRASH_SEEDS=20 $(CARGO) test -p pumice-e2e --test crash -- --nocapture
-	PUMICE_KILLED_PODS=5000 $(CARGO) test -p pumice-e2e --test results killed -- --nocapture
-	PUMICE_KILL_ALL=1 $(CARGO) test -p pumice-controllers --test cluster killed -- --nocapture
-	PUMICE_KILL_ROUNDS=120 $(CARGO) test -p pumice-jobs --test bundle killed -- --nocapture
+	PUMICE_KILL_POINTS=600 $(CARGO) test --workspace --test api power -- --nocapture
+	PUMICE_CRASH_SEEDS=20 $(CARGO) test --workspace --test crash -- --nocapture
+	PUMICE_KILLED_PODS=5000 $(CARGO) test --workspace --test results killed -- --nocapture
+	PUMICE_KILL_ALL=1 $(CARGO) test --workspace --test cluster killed -- --nocapture
+	PUMICE_KILL_ROUNDS=120 $(CARGO) test --workspace --test bundle killed -- --nocapture
 
 kill-fleet: ## kill -9 servers, executors, clusters and Postgres of a fleet 200 times (or PUMICE_KILL_COUNT) under jobs, ten minutes; with the PUMICE_KILL_SEED of an earlier run the same choices are made
-	$(CARGO) build --release -p pumice
-	./tests/python/with-client $(dir $(BUILT))release tests/python/kill_fleet.py
+	$(CARGO) ship --release
+	./tests/python/with-client $(RELEASE) tests/python/kill_fleet.py
 
 FUZZ_TARGETS = $(patsubst fuzz/fuzz_targets/%.rs,%,$(wildcard fuzz/fuzz_targets/*.rs))
 fuzz: ## throw TIME seconds (360: an hour together) of strange input at each fuzz target, or at NAME only; needs a nightly compiler and cargo-fuzz

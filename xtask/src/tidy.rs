@@ -8,6 +8,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
+mod build;
 mod deny;
 mod duplicates;
 mod externals;
@@ -56,6 +57,7 @@ pub fn run(root: &Path) -> anyhow::Result<Vec<Violation>> {
     let deny = deny::Deny::parse(&deny)?;
 
     let mut violations = Vec::new();
+    violations.extend(build::check(&files, &build::read(root)?));
     violations.extend(layers::check(&packages));
     violations.extend(externals::check(&packages));
     violations.extend(licences::check(&packages, &deny));
