@@ -229,7 +229,10 @@ impl Follower {
             }
             _ => tracing::warn!(kind, %error, "watch failed, will be tried again"),
         }
-        self.pause = Some(self.backoff.next(Instant::now()));
+        let pause = self.backoff.next(Instant::now());
+        // What was missed may soon be gone. Who is told so again and again pauses.
+        let is_at_once = self.backoff.failures == 1 && matches!(error, kube::Error::Api(status) if status.code == GONE);
+        self.pause = Some(pause).filter(|_| !is_at_once);
     }
 }
 
