@@ -6,7 +6,7 @@ TIME ?= 360
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 BUILT = $(TARGET)/debug
 RELEASE = $(TARGET)/release
-REALKUBE = admission bundles clients clients_on_kubernetes installing kubernetes operators_on_kubernetes schemas
+REALKUBE = $(basename $(notdir $(wildcard tests/realkube/tests/*.rs)))
 
 .PHONY: help up demo demo-fleet test test-clients test-realkube client wheel test-wheel lint fmt gen pictures bench crash kill-fleet fuzz
 

@@ -126,14 +126,7 @@ fn stream<K>(
     running: fn(&Told<K>) -> Vec<Runs>,
 ) -> BoxStream<'static, News>
 where
-    K: Facts
-        + Resource<DynamicType = ()>
-        + Clone
-        + serde::de::DeserializeOwned
-        + std::fmt::Debug
-        + Send
-        + Sync
-        + 'static,
+    K: Facts + Resource<DynamicType = ()> + serde::de::DeserializeOwned + Send + 'static,
 {
     let mut teller = Teller { watched, seen: cursor.seen };
     let version = Some(cursor.version).filter(|version| !version.is_empty());
