@@ -3,11 +3,9 @@
 //! A request with a path of [`rest`] becomes the message that gRPC would have brought, and what the call says becomes JSON,
 //! as grpc-gateway has it. Invariant: nobody's message is read, and no call is made of a message that is not whole.
 
-use std::error::Error as StdError;
+use std::error::Error as _;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http_body::Body as HttpBody;
 use pumice_wire::api::event_server::Event;
 use pumice_wire::api::executor_server::Executor;
 use pumice_wire::api::jobs_server::Jobs;
@@ -43,17 +41,13 @@ const METHODS: [&str; 4] = ["DELETE", "GET", "POST", "PUT"];
 ///
 /// `who` is whoever the listener knows to make it. The answer of a call that streams begins before there is a message and
 /// ends with the call's stream. To drop the future is to hang up: what a call has written stays written.
-pub(super) async fn answer<B>(
+pub(super) async fn answer(
     api: &Api,
     reports: &Reports,
     binoculars: &Binoculars,
     who: Option<Arc<Who>>,
-    request: http::Request<B>,
-) -> http::Response<Body>
-where
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+    request: http::Request<Body>,
+) -> http::Response<Body> {
     let (request, body) = request.into_parts();
     let Matched { route, fields } = match find(request.method.as_str(), request.uri.path()) {
         Ok(matched) => matched,
@@ -86,16 +80,12 @@ fn find(method: &str, path: &str) -> Result<Matched, Error> {
 }
 
 /// Makes the call. Its message is read where the call is known, so that nothing is read for one that is not served.
-async fn call<B>(
+async fn call(
     api: &Api,
     reports: &Reports,
     binoculars: &Binoculars,
-    asked: Asked<'_, B>,
-) -> Result<http::Response<Body>, Error>
-where
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+    asked: Asked<'_>,
+) -> Result<http::Response<Body>, Error> {
     match (asked.route.service, asked.route.call) {
         ("api.Submit", "SubmitJobs") => single(api.submit_jobs(asked.read().await?).await),
         ("api.Submit", "CancelJobs") => single(api.cancel_jobs(asked.read().await?).await),

@@ -19,7 +19,7 @@ use crate::api::Who;
 use crate::front::{BODY_TIME, REQUEST_BYTES_MAX};
 
 /// A request whose call and maker are known.
-pub(super) struct Asked<'a, B> {
+pub(super) struct Asked<'a> {
     /// The call.
     pub(super) route: &'static Route,
     /// Fields in the path.
@@ -27,16 +27,12 @@ pub(super) struct Asked<'a, B> {
     /// As it is in the request.
     pub(super) query: Option<&'a str>,
     /// Not yet read.
-    pub(super) body: B,
+    pub(super) body: tonic::body::Body,
     /// Who makes it.
     pub(super) who: Arc<Who>,
 }
 
-impl<B> Asked<'_, B>
-where
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+impl Asked<'_> {
     /// What the call takes. Fields that the message does not have are passed over, as grpc-gateway does.
     ///
     /// # Errors

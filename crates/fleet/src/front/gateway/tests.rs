@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::stream;
 use http::{HeaderMap, Request, StatusCode};
 use http_body::Frame;
@@ -60,8 +61,8 @@ fn root() -> Option<Arc<Who>> {
     Some(Arc::new(Who { name: "root".to_owned(), permissions, ..Who::default() }))
 }
 
-fn request(method: &str, uri: &str, body: impl ToString) -> Request<String> {
-    Request::builder().method(method).uri(uri).body(body.to_string()).unwrap()
+fn request(method: &str, uri: &str, body: impl ToString) -> Request<Body> {
+    Request::builder().method(method).uri(uri).body(Body::new(body.to_string())).unwrap()
 }
 
 impl Home {
@@ -70,7 +71,7 @@ impl Home {
         self.tell(root(), request(method, uri, body)).await
     }
 
-    async fn tell(&self, who: Option<Arc<Who>>, request: Request<String>) -> Answered {
+    async fn tell(&self, who: Option<Arc<Who>>, request: Request<Body>) -> Answered {
         let (parts, body) = answer(&self.api, &self.reports, &self.binoculars, who, request).await.into_parts();
         let text = body.collect().await.unwrap().to_bytes();
         let told = serde_json::Deserializer::from_slice(&text).into_iter().map(|line| line.unwrap()).collect();
@@ -286,7 +287,7 @@ async fn nobodys_body_is_not_read() {
     let unread = stream::poll_fn(|_| -> std::task::Poll<Option<Result<Frame<Bytes>, std::fmt::Error>>> {
         panic!("it is read");
     });
-    let request = Request::post("/v1/job/submit").body(StreamBody::new(unread)).unwrap();
+    let request = Request::post("/v1/job/submit").body(Body::new(StreamBody::new(unread))).unwrap();
     let response = answer(&home.api, &home.reports, &home.binoculars, None, request).await;
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
     let told = home.tell(None, self::request("GET", "/v1/queue/a", "")).await;
@@ -299,7 +300,7 @@ async fn bodies_are_not_endless() {
     let home = home().await;
     let chunk = Bytes::from_static(&[b' '; 1 << 20]);
     let endless = stream::repeat_with(move || Ok::<_, std::fmt::Error>(Frame::data(chunk.clone())));
-    let request = Request::post("/v1/job/submit").body(StreamBody::new(endless)).unwrap();
+    let request = Request::post("/v1/job/submit").body(Body::new(StreamBody::new(endless))).unwrap();
     let response = answer(&home.api, &home.reports, &home.binoculars, root(), request).await;
     assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
     let told: Value = serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap();
