@@ -15,6 +15,7 @@ use anyhow::{Context, Result};
 use pumice_auth::Identity;
 use pumice_cluster::{client_over, connect, install_definitions};
 use pumice_history::Place;
+use pumice_node::huge_pages;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -170,10 +171,13 @@ async fn listen_for_pods(gateway: Ipv4Addr, port: u16) -> Option<TcpListener> {
 }
 
 /// What all asynchronous work of a command runs on. Whoever needs one is a server, or may be: it may open as many files as
-/// the system allows.
+/// the system allows, and takes huge pages when it is large.
 pub fn runtime() -> Result<tokio::runtime::Runtime> {
     crate::descriptors::raise_limit();
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")
+    huge_pages::refrain();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
+    runtime.spawn(huge_pages::take_when_large());
+    Ok(runtime)
 }
 
 /// A token that is cancelled by the first SIGINT or SIGTERM; a second one ends the process at once. SIGHUP opens the log

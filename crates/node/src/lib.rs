@@ -13,6 +13,7 @@ mod clock;
 mod cpu_turns;
 mod detached_mount;
 mod files;
+pub mod huge_pages;
 mod lease;
 mod links;
 mod nat;

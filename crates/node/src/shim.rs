@@ -39,14 +39,10 @@ use pumice_units::with_causes;
 use control::ShimProcess;
 use supervisor::{ShimError, Supervisor};
 
-use crate::cpu_turns;
+use crate::{cpu_turns, huge_pages};
 
 /// Flag that asks whether this user can isolate pods without root; a folder to try it in follows.
 pub(crate) const PROBE: &str = "--probe";
-
-/// Variable and value by which the shim's allocator (mimalloc, where the program has that) takes no huge pages: they would be
-/// 4 MB for each pod. It forbids them to the whole process, so [`shim_main`] allows them again, for the programs of its pod.
-pub(crate) const NO_HUGE_PAGES: (&str, &str) = ("MIMALLOC_ALLOW_THP", "0");
 
 /// Runs the shim of the pod directory that is the last of `args` (the hidden `shim POD_DIR`).
 ///
@@ -57,7 +53,7 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // Process 1 of a container is a copy of this process, and a container may look into that one.
     program::close_all_but_streams();
     take_name();
-    allow_huge_pages();
+    huge_pages::allow_in_shim();
     // Nothing but speed depends on it.
     let _ = cpu_turns::take_turns_as_usual();
     let asks = |word: &str| args.iter().any(|arg| arg == word);
@@ -110,14 +106,6 @@ fn take_name() {
     if let Some(name) = name {
         // Nothing but what people read depends on it.
         let _ = nix::sys::prctl::set_name(&name);
-    }
-}
-
-/// Undoes what the allocator of this program has done by [`NO_HUGE_PAGES`]: programs of pods inherit it.
-fn allow_huge_pages() {
-    if std::env::var_os(NO_HUGE_PAGES.0).is_some() {
-        // Nothing but speed depends on it.
-        let _ = nix::sys::prctl::set_thp_disable(false);
     }
 }
 

@@ -12,12 +12,11 @@ use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
 
 use nix::errno::Errno;
-use nix::sys::prctl::get_thp_disable;
 
 use super::options::ShimCommand;
 use crate::cgroup;
 use crate::detached_mount::{Attributes, DetachedMount, descriptor_path};
-use crate::shim::NO_HUGE_PAGES;
+use crate::huge_pages;
 
 /// What of this process's environment the shim's program gets: where and in which words it works, and what its dynamic
 /// linker or a coverage report needs. Everything else may be the administrator's own.
@@ -52,8 +51,8 @@ impl Launcher {
         command.arg0(&self.shim.program).args(&self.shim.args).stdin(Stdio::null()).stdout(Stdio::null());
         command.env_clear().envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         // Who was started without huge pages goes on without, and so do pods.
-        if !get_thp_disable().unwrap_or(false) {
-            command.env(NO_HUGE_PAGES.0, NO_HUGE_PAGES.1);
+        if huge_pages::are_allowed() {
+            command.env(huge_pages::NONE_IN_SHIM.0, huge_pages::NONE_IN_SHIM.1);
         }
         Launch { command, _view: self.view.clone().ok() }
     }
@@ -112,7 +111,8 @@ mod tests {
         let said = String::from_utf8(output.stdout).unwrap();
         let names: Vec<&str> = said.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
         let shells_own = ["PWD", "SHLVL", "_", "OLDPWD"];
-        let is_known = |name| ENVIRONMENT.contains(name) || *name == NO_HUGE_PAGES.0 || shells_own.contains(name);
+        let is_known =
+            |name| ENVIRONMENT.contains(name) || *name == huge_pages::NONE_IN_SHIM.0 || shells_own.contains(name);
         assert!(names.iter().all(is_known), "{names:?}");
         assert!(std::env::vars_os().count() > ENVIRONMENT.len(), "there is something to leave out");
         if nix::unistd::Uid::effective().is_root() {
