@@ -78,8 +78,8 @@ bench: ## measure; NAME=admission, api (a million objects, ten minutes), engine,
 crash: ## take the power from under the API server 600 times, kill -9 the platform in the middle of a job of 200 pods, 20 seeds, the controllers 200 times in jobs of 1,000, 180 writers of results, and a twentieth of 5,000 pods
 	$(CARGO) build --workspace --bins
 	PUMICE_KILL_POINTS=600 $(CARGO) test --workspace --test api power -- --nocapture
-	PUMICE_CRASH_SEEDS=20 $(CARGO) test --workspace --test crash -- --nocapture
-	PUMICE_KILLED_PODS=5000 $(CARGO) test --workspace --test results killed -- --nocapture
+	PUMICE_CRASH_SEEDS=20 $(CARGO) test --workspace --test e2e crash:: -- --nocapture
+	PUMICE_KILLED_PODS=5000 $(CARGO) test --workspace --test e2e results::every_row -- --nocapture
 	PUMICE_KILL_ALL=1 $(CARGO) test --workspace --test cluster killed -- --nocapture
 	PUMICE_KILL_ROUNDS=120 $(CARGO) test --workspace --test bundle killed -- --nocapture
 

@@ -1,6 +1,5 @@
 //! The platform in processes of its own: API server, scheduler, controllers, admission and node, each with the rights that it
 //! has in `pumice up`, each killed and started again while a job runs.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

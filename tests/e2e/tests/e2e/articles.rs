@@ -1,5 +1,4 @@
 //! The manifests of the articles about Volcano are accepted and run, unchanged (requirement V13).
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

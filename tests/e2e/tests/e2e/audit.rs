@@ -1,5 +1,4 @@
 //! `pumice up --audit-log`: who did what, from the real programs.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,5 +1,4 @@
 //! From nothing: the first `jobctl run` in a home brings up the platform of this machine.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;

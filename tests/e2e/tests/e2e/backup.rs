@@ -1,6 +1,5 @@
 //! `pumice backup` and `pumice restore`, with the real programs: while work goes on, onto the same machine and into another
 //! directory, and what is refused.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
 //! What users get wrong: each answer is clear, the exit code is not 0, nothing is lost and the platform goes on.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use pumice_testkit::{Platform, shared_fixture};
 

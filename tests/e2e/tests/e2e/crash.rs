@@ -1,7 +1,6 @@
 //! The platform dies at any moment; no job, pod or line of work is lost or done twice.
 //!
 //! `PUMICE_CRASH_SEEDS` says how many moments are tried (`make crash` tries 20).
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use std::collections::BTreeMap;
 use std::time::Duration;

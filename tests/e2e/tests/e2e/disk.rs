@@ -1,5 +1,4 @@
 //! What pods may keep on the node's disk is kept to, with real processes.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use pumice_testkit::{Platform, eventually};
 

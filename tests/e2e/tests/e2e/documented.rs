@@ -1,5 +1,4 @@
 //! The documents tell the truth: each command of their `console` blocks is run, in order.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use std::process::{Command, Stdio};
 

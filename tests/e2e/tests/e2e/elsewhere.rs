@@ -1,7 +1,6 @@
 //! Jobs whose bundle is in ConfigMaps, through the real programs. A platform that is named by its kubeconfig counts as another
 //! cluster. Its pods are simulated, and the test runs their commands, with the kubeconfig in the place of a token. What a token may
 //! do is for the tests on a real Kubernetes.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use std::path::PathBuf;
 

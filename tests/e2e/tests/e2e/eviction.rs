@@ -1,5 +1,4 @@
 //! Room that is made: by priority within a queue, and back to a queue that holds less than its share. On simulated nodes.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use pumice_testkit::{Platform, Setup, eventually};
 use serde_json::Value;

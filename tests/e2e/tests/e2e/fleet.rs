@@ -1,5 +1,4 @@
 //! `jobctl` with a fleet: the same verbs, words and tables as with a platform, through the real programs.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use std::io::{BufRead, BufReader, Read};
 

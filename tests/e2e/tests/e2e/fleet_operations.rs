@@ -1,5 +1,4 @@
 //! Operating a fleet: its metrics, `pumice fleet doctor`, and what a running server takes in anew.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
 //! `pumice fleet simulate` as people use it: what it prints, what it refuses and why, and that the document's command works.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,4 @@
 //! Whole Volcano Jobs through a fleet: the real programs, on clusters of simulated nodes and on a platform that runs processes.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use pumice_testkit::{Fleet, Platform, Setup, eventually};
 use serde_json::Value;

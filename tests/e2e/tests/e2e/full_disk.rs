@@ -1,6 +1,5 @@
 //! A disk that fills under a platform stops writes, and nothing else: no process of ours ends, and what was accepted is
 //! carried out when there is room again.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and reads its environment
 
 use std::collections::BTreeMap;
 use std::fs;

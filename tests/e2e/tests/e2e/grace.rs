@@ -1,5 +1,4 @@
 //! Whoever ends a pod gives it its grace, and says so; what can't be ended is told. With real processes.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use std::path::Path;
 

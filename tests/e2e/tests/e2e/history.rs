@@ -1,5 +1,4 @@
 //! What became of jobs, asked of real platforms: after the jobs are gone, across crashes, and while the database is away.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -1,7 +1,6 @@
 //! Peers that say nothing, or half of it: they cost a bounded time and a bounded room, and keep nobody out.
 //!
 //! `PUMICE_HOSTILE_PEERS=full` runs them in thousands, and prints what a person notices meanwhile.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use std::io;
 use std::sync::Arc;

@@ -3,7 +3,6 @@
 //!
 //! `PUMICE_HOSTILE_PODS` says how many of a kind (50 for the figures of a release); with it the bounds are those that are
 //! promised, without it they are such that a loaded machine keeps them.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -3,7 +3,6 @@
 //!
 //! A real JupyterLab is too large for CI: a stand-in of the same name is started as Jupyter would be, writes the same file about
 //! itself into `$JUPYTER_RUNTIME_DIR`, and lets in who has `$JUPYTER_TOKEN`.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

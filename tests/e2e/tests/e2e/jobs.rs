@@ -1,5 +1,4 @@
 //! A Volcano Job from manifest to result, through `jobctl` and stock `kubectl`.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,5 +1,4 @@
 //! Tasks of many pods: so many at once, retries by index, and jobs after jobs; with real processes.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,4 @@
 //! Logs that are moved away, outputs that can't be written, and who may read what lies in a data directory.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;

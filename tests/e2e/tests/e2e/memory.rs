@@ -1,5 +1,4 @@
 //! Programs that need more memory than they ask for: killed by the kernel, raised, and right from the start the next time.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use std::path::Path;
 

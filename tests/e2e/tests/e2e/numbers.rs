@@ -1,5 +1,4 @@
 //! Numbers that wrap, on a real platform: refused by the API, and refused by the node where they were stored before.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use pumice_store::{Change, Draft, Expect, Key, Options, Store};
 use pumice_testkit::{Platform, eventually};

@@ -1,5 +1,4 @@
 //! Probes and hooks go where the pod itself can go, and nowhere else. With real pods.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

@@ -1,5 +1,4 @@
 //! What `pumice up` records, what `pumice scheduler replay` says of it, and what is cut out of it.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use pumice_testkit::{Platform, binary};
 use serde_json::Value;

@@ -1,7 +1,6 @@
 //! What pods and claims leave is removed, whatever its shape, and never at the cost of the platform.
 //!
 //! `PUMICE_REMOVAL_ENTRIES` says how many entries the widest tree has, such as 1000000; its times are printed.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use std::ffi::CString;
 use std::fs;

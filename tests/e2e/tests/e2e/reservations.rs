@@ -1,5 +1,4 @@
 //! Nodes that an administrator keeps: what may start before, who may start meanwhile, and what leaves. On simulated nodes.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic
 
 use pumice_testkit::{Output, Platform, Setup, binary, eventually};
 use serde_json::Value;

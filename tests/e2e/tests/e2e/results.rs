@@ -1,7 +1,6 @@
 //! Results of jobs of many records through `jobctl`, on real processes: recorded once, named when missing, only the rest run again.
 //!
 //! `PUMICE_KILLED_PODS` says of how many pods a twentieth is killed (`make crash` takes 5,000).
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

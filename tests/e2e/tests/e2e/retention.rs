@@ -1,5 +1,4 @@
 //! Finished work leaves: the oldest first, by time, as namespaces say; and a log that lost its beginning says so.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use std::time::{Duration, Instant};
 
@@ -176,7 +175,7 @@ fn a_log_that_lost_its_beginning_says_so() {
     });
 }
 
-/// Very many finished jobs: `PUMICE_RETENTION_JOBS=50000 cargo test --workspace --test retention -- --nocapture`.
+/// Very many finished jobs: `PUMICE_RETENTION_JOBS=50000 cargo test --workspace --test e2e retention:: -- --nocapture`.
 #[test]
 fn memory_and_store_stay_flat_beyond_the_bound() {
     let Some(total) = std::env::var("PUMICE_RETENTION_JOBS").ok().and_then(|text| text.parse::<usize>().ok()) else {

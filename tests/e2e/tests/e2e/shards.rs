@@ -1,5 +1,4 @@
 //! Jobs of many records through `jobctl`, on real processes: days, arrays with failures, scripts, one job for one key.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use pumice_testkit::Platform;
 use serde_json::Value;

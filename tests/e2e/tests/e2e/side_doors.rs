@@ -1,7 +1,6 @@
 //! What a tenant's pod tries to reach of the machine besides its volumes, and what it gets.
 //!
 //! `PUMICE_SIDE_DOOR_MOUNTS=10000` makes as many mounts while a sidecar exchanges a folder and a link.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and reads its own environment
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,5 @@
 //! `pumice scheduler simulate` as people use it: what it prints, what it says of traces with holes, and that it refuses
 //! what it can't read with a reason.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,4 @@
 //! `pumice status`: what it tells, what it exits with, and how it waits.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use pumice_testkit::{Platform, Process, Setup, binary, eventually};
 use serde_json::Value;

@@ -2,7 +2,6 @@
 //!
 //! The transcripts are goldens. What differs from run to run (times, ages, uids, places) is replaced by a word, and runs of
 //! spaces by two: the widths of tables have unit tests of their own.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,4 @@
 //! The verbs of `jobctl` beside submitting and waiting, through the real binary on a real platform.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

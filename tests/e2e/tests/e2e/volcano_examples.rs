@@ -2,7 +2,6 @@
 //!
 //! Nothing of the manifests is changed. What they need from outside is made first, and the image map gives each image a command
 //! that does what counts for the job's end: serve until it is ended, or find the peers and go.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and asks for the environment
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
 //! Claims that become folders, and volumes made by hand, under real pods.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use pumice_testkit::{Platform, eventually};
 use serde_json::{Value, json};

@@ -1,5 +1,4 @@
 //! A wait for a job that does not go well: the platform dies, the user presses Ctrl-C, the job can't begin.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use std::process::Command;
 

@@ -1,5 +1,4 @@
 //! The live view of `jobctl`, on a terminal of its own.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use std::process::Command;
 

@@ -1,5 +1,4 @@
 //! What components that run by themselves say of themselves: `/metrics` and `/healthz`, on ports that the system chooses.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

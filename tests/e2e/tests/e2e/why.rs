@@ -1,5 +1,4 @@
 //! Why a job waits, asked of a platform that is full: who holds what it lacks, and what would help really does.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
 
 use pumice_testkit::{Platform, Setup, binary, eventually};
 use serde_json::Value;

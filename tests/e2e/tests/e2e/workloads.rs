@@ -1,5 +1,4 @@
 //! Kubernetes' own kinds on `pumice up`, with stock `kubectl`, on a real node.
-#![allow(clippy::unwrap_used)] // a test may panic
 
 use pumice_testkit::{Platform, eventually};
 use serde_json::Value;
