@@ -3,8 +3,8 @@
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
-use kube::runtime::watcher;
 use kube::{Client, Error, ResourceExt};
+use kube_runtime::watcher;
 use serde_json::json;
 
 use crate::harness::{administrator, pod, server};

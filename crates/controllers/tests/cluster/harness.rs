@@ -8,8 +8,8 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, Resource};
+use kube_runtime::wait::{await_condition, conditions};
 use pumice_api::batch::{Job, JobPhase};
 use pumice_api::bus::Command;
 use pumice_api::names;
@@ -56,7 +56,7 @@ impl Cluster {
             let name = created.metadata.name.unwrap();
             cluster
                 .wait(&definitions, &name, |crd| {
-                    use kube::runtime::wait::Condition as _;
+                    use kube_runtime::wait::Condition as _;
                     conditions::is_crd_established().matches_object(crd)
                 })
                 .await;

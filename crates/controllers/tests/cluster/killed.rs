@@ -76,7 +76,7 @@ struct End {
 async fn wait(cluster: &Cluster, what: &str, wanted: impl Fn(&Job) -> bool + Send + Sync) {
     let jobs = cluster.api::<Job>();
     let waiting =
-        kube::runtime::wait::await_condition(jobs.clone(), "long", |job: Option<&Job>| job.is_some_and(&wanted));
+        kube_runtime::wait::await_condition(jobs.clone(), "long", |job: Option<&Job>| job.is_some_and(&wanted));
     if tokio::time::timeout(Duration::from_secs(180), waiting).await.is_err() {
         panic!("{what}: {:#?}", jobs.get("long").await.map(|job| job.status));
     }

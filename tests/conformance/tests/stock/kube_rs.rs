@@ -6,8 +6,8 @@ use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, reflector};
+use kube_runtime::watcher::{self, Event};
+use kube_runtime::{WatchStreamExt, reflector};
 use pumice_api::batch::Job;
 use pumice_store::Options;
 use serde_json::json;
@@ -64,7 +64,7 @@ fn watcher(
     maps: Api<ConfigMap>,
     config: watcher::Config,
 ) -> impl Stream<Item = Result<Event<ConfigMap>, watcher::Error>> {
-    kube::runtime::watcher(maps, config)
+    kube_runtime::watcher(maps, config)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -156,7 +156,7 @@ async fn typed_clients_read_and_write_every_kind() {
     let made =
         jobs.create(&PostParams::default(), &serde_json::from_value(job("j")).expect("job")).await.expect("create");
     let mut events =
-        Box::pin(kube::runtime::watcher(jobs.clone(), watcher::Config::default().streaming_lists()).applied_objects());
+        Box::pin(kube_runtime::watcher(jobs.clone(), watcher::Config::default().streaming_lists()).applied_objects());
     assert_eq!(events.try_next().await.expect("event").expect("job").uid(), made.uid());
     let patch = Patch::Merge(json!({"status": {"state": {"phase": "Running"}}}));
     jobs.patch_status("j", &PatchParams::default(), &patch).await.expect("status");

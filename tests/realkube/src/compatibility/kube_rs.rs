@@ -9,8 +9,8 @@ use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Client, Config, Discovery};
+use kube_runtime::{WatchStreamExt, reflector, watcher};
 use serde_json::{Value, json};
 
 use super::{Column, Verdict};
