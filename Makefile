@@ -25,10 +25,13 @@ demo-fleet: ## build, send 20,000 jobs (or PUMICE_DEMO_JOBS) to a fleet of clust
 	$(CARGO) ship --release
 	./tests/demo/fleet $(RELEASE)
 
+# Tests wait as much as they compute.
+TEST_THREADS = $$(($$(nproc) * 3 / 2))
+
 test: ## every test, through the real binaries too
 	./tests/prerequisites
 	$(CARGO) build --workspace --bins --examples --lib
-	$(CARGO) test --workspace
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$(TEST_THREADS)} $(CARGO) test --workspace
 	./tests/python/run test $(BUILT)
 
 test-realkube: ## the tests on a real Kubernetes; the first time builds one from source, which takes minutes
