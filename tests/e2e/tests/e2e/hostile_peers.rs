@@ -14,6 +14,8 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
+use crate::procfs::memory_kib;
+
 /// When all of those who say nothing are gone: the longest limit of a stranger, and some more on a busy machine.
 const GONE_WITHIN: Duration = Duration::from_secs(90);
 /// What a request may take meanwhile. On a machine of its own 200 ms are not reached.
@@ -120,13 +122,6 @@ fn raise_descriptors() {
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("raise the limit of open files");
 }
 
-/// Resident memory of a process, in bytes.
-fn resident(pid: i32) -> usize {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
-    line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") * 1024
-}
-
 /// Whoever asks while others say nothing.
 struct Person {
     peer: Peer,
@@ -187,7 +182,7 @@ fn endure(runtime: &Runtime, pid: i32, nobody: &Peer, mut person: Person, silent
     });
     person.judge("before");
     (person.reused, person.fresh) = Default::default();
-    let idle = resident(pid);
+    let idle = memory_kib(pid, "VmRSS");
     let mut most = idle;
     let begun = Instant::now();
     let mut crowd = Crowd::new();
@@ -200,7 +195,7 @@ fn endure(runtime: &Runtime, pid: i32, nobody: &Peer, mut person: Person, silent
             crowd.add(runtime, nobody, says, count / SLOW.len() + usize::from(number < count % SLOW.len()));
         }
         runtime.block_on(person.ask());
-        most = most.max(resident(pid));
+        most = most.max(memory_kib(pid, "VmRSS"));
     }
     let came = begun.elapsed();
     while crowd.left() > 0 {
@@ -209,12 +204,12 @@ fn endure(runtime: &Runtime, pid: i32, nobody: &Peer, mut person: Person, silent
             person.ask().await;
             tokio::time::sleep(Duration::from_millis(20)).await;
         });
-        most = most.max(resident(pid));
+        most = most.max(memory_kib(pid, "VmRSS"));
     }
     println!("{silent} silent and {slow} slow came in {came:?} and were gone after {:?}", begun.elapsed());
-    println!("memory {} MB, {} MB before", most >> 20, idle >> 20);
+    println!("memory {} MB, {} MB before", most >> 10, idle >> 10);
     person.judge("meanwhile");
-    assert!(most < idle + idle / 2 + (64 << 20), "memory {} MB, {} MB before", most >> 20, idle >> 20);
+    assert!(most < idle + idle / 2 + (64 << 10), "memory {} MB, {} MB before", most >> 10, idle >> 10);
     let (ended, anonymous) = runtime.block_on(async {
         let ended = metric(&person.peer, "pumice_connections_ended_total").await;
         (ended, metric(&person.peer, "pumice_connections{shown=\"anonymous\"}").await)

@@ -18,6 +18,8 @@ use pumice_jobs::target::Target;
 use pumice_testkit::{Platform, Setup, eventually};
 use serde_json::json;
 
+use crate::procfs::memory_kib;
+
 /// Pods of a kind where nobody asks for more.
 const PODS: usize = 3;
 /// Pause between two reads of the person who looks on.
@@ -237,7 +239,7 @@ fn besiege(kind: &Kind) {
     let trigger = platform.scratch().join("end");
     platform.kubectl_with_input(["create", "-f", "-"], &bystander(platform.scratch())).ok();
     phase(&platform, "bystander", "Running");
-    let idle = memory(&platform, "VmRSS:");
+    let idle = memory_kib(platform.pid().unwrap(), "VmRSS");
     let mut slowest = Vec::new();
     let mut largest = 0;
 
@@ -249,7 +251,7 @@ fn besiege(kind: &Kind) {
     });
     let mut starts = vec![newcomer(&platform, "during")];
     slowest.push(reader.stop());
-    largest = memory(&platform, "VmHWM:").max(largest);
+    largest = memory_kib(platform.pid().unwrap(), "VmHWM").max(largest);
 
     platform.crash();
     platform.up();
@@ -259,14 +261,14 @@ fn besiege(kind: &Kind) {
     platform.kubectl(["delete", "pods", "--selector=kind=hostile", "--wait=false", "--grace-period=1"]).ok();
     starts.push(newcomer(&platform, "while-they-go"));
     slowest.push(reader.stop());
-    largest = memory(&platform, "VmHWM:").max(largest);
+    largest = memory_kib(platform.pid().unwrap(), "VmHWM").max(largest);
     platform.crash();
     platform.up();
     eventually("the hostile pods are gone", || {
         let left = platform.list("pods").iter().filter(|pod| pod["metadata"]["labels"]["kind"] == "hostile").count();
         if left == 0 { Ok(()) } else { Err(format!("{left} are left")) }
     });
-    largest = memory(&platform, "VmHWM:").max(largest);
+    largest = memory_kib(platform.pid().unwrap(), "VmHWM").max(largest);
 
     std::fs::write(trigger, "").unwrap();
     let ended = phase(&platform, "bystander", "Failed");
@@ -304,13 +306,6 @@ fn phase(platform: &Platform, pod: &str, wanted: &str) -> serde_json::Value {
         let found = platform.get("pod", pod).ok_or("no such pod")?;
         if found["status"]["phase"] == wanted { Ok(found) } else { Err(found["status"].to_string()) }
     })
-}
-
-/// A figure of the platform's memory, in KiB.
-fn memory(platform: &Platform, name: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", platform.pid().unwrap())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-    line.trim().trim_end_matches("kB").trim().parse().unwrap()
 }
 
 /// A person who reads one pod again and again, over one connection.

@@ -31,6 +31,7 @@ mod logs;
 mod memory;
 mod numbers;
 mod probes;
+mod procfs;
 mod recording;
 mod removal;
 mod reservations;

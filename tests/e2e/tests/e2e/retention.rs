@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use pumice_testkit::{Platform, Setup, eventually};
 
+use crate::procfs::memory_kib;
+
 /// Time for as many jobs as one step of the test of very many makes, on a busy machine.
 const STEP_MAX: Duration = Duration::from_secs(1_800);
 const JOBS: &str = "jobs.batch.volcano.sh";
@@ -212,7 +214,7 @@ fn memory_and_store_stay_flat_beyond_the_bound() {
             assert!(began.elapsed() < STEP_MAX, "not all have ended and left");
             std::thread::sleep(Duration::from_secs(1));
         }
-        let memory = resident_mb(platform.pid().expect("it runs"));
+        let memory = memory_kib(platform.pid().expect("it runs"), "VmRSS") >> 10;
         let store = std::fs::metadata(platform.data_dir().join("store.redb")).expect("the store").len() >> 20;
         println!("{made} jobs: {memory} MB resident, store {store} MB, after {:?}", began.elapsed());
         sizes.push((memory, store));
@@ -220,10 +222,4 @@ fn memory_and_store_stay_flat_beyond_the_bound() {
     let ((early_memory, early_store), (memory, store)) = (sizes[sizes.len() / 2], sizes[sizes.len() - 1]);
     assert!(memory < early_memory + early_memory / 4, "memory grew: {sizes:?} MB");
     assert!(store < early_store + early_store / 4 + 16, "the store grew: {sizes:?} MB");
-}
-
-fn resident_mb(pid: i32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the platform's status");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its resident memory");
-    line.split_whitespace().next().and_then(|kb| kb.parse::<u64>().ok()).expect("a number") >> 10
 }
