@@ -7,25 +7,13 @@ use std::path::PathBuf;
 /// # Panics
 /// When it is not built; the message says how.
 pub fn binary(name: &str) -> PathBuf {
-    built(name)
-}
-
-/// The path of a built example program of this workspace.
-///
-/// # Panics
-/// When it is not built; the message says how.
-pub fn example(name: &str) -> PathBuf {
-    built(&format!("examples/{name}"))
-}
-
-fn built(relative: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a running test has an executable");
     // target/PROFILE/deps/test-HASH -> target/PROFILE
     let profile = test.ancestors().nth(2).expect("tests live in target/PROFILE/deps");
-    let path = profile.join(relative);
+    let path = profile.join(name);
     assert!(
         path.is_file(),
-        "{} is not built: run `cargo build --workspace --bins --examples` first (make test does)",
+        "{} is not built: run `cargo build --workspace --bins` first (make test does)",
         path.display()
     );
     path

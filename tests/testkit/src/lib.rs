@@ -19,7 +19,7 @@ mod screen;
 mod small_disk;
 mod wait;
 
-pub use binaries::{binary, example};
+pub use binaries::binary;
 pub use clients::{Clients, Output, shard_words, words};
 pub use fixtures::shared_fixture;
 pub use fleet::Fleet;

@@ -44,7 +44,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Packages that wire, show or test the whole and may use any crate.
-const WIRING: &[&str] = &["pumice", "e2e", "conformance", "realkube", "bench", "example-plugin"];
+const WIRING: &[&str] = &["pumice", "e2e", "conformance", "realkube", "bench", "example-plugin", "example-rendezvous"];
 /// Only tests use them.
 const TESTKITS: &[&str] = &["testkit", "faulty-disk"];
 /// Packages that are nothing but tests.

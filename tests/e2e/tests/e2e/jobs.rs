@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use pumice_testkit::{Platform, Setup, binary, eventually, example};
+use pumice_testkit::{Platform, Setup, binary, eventually};
 use serde_json::Value;
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
@@ -13,7 +13,7 @@ fn example_file(name: &str) -> String {
 
 #[test]
 fn a_gang_starts_together_and_its_members_meet_by_name() {
-    let platform = Platform::start_with_images(&[("pumice.sh/rendezvous", &example("rendezvous"))]);
+    let platform = Platform::start_with_images(&[("pumice.sh/rendezvous", &binary("rendezvous"))]);
     platform.jobctl(["run", "-f", &example_file("gang.yaml")]).ok();
     let logs = platform.jobctl(["logs", "gang"]).ok();
     assert_eq!(logs.matches("met all 3 members").count(), 3, "{logs}");
