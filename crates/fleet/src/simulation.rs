@@ -7,6 +7,7 @@
 //! how much memory. `PUMICE_FLEET_SEEDS` says how many seeds, `PUMICE_FLEET_SEED` the first.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pumice_ledger::{
     Digest, Entry, Event, Filter, Inbox, JobId, Ledger, NodeRef, OwnRetries, Part, PriorityClass, PriorityClasses,
@@ -439,14 +440,36 @@ fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
+/// What was seen of each seed, which are run beside each other.
+fn run_all(seeds: std::ops::Range<u64>) -> Vec<Seen> {
+    let next = AtomicU64::new(seeds.start);
+    let worker = || {
+        let mut all = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if !seeds.contains(&seed) {
+                return all;
+            }
+            let outcome = std::panic::catch_unwind(|| run(seed));
+            assert!(
+                outcome.is_ok(),
+                "seed {seed} fails; run it alone with PUMICE_FLEET_SEED={seed} PUMICE_FLEET_SEEDS=1"
+            );
+            all.extend(outcome);
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    })
+}
+
 #[test]
 fn no_job_is_lost_or_done_twice() {
     let (first, count) = (number("PUMICE_FLEET_SEED", 0), number("PUMICE_FLEET_SEEDS", 200));
     let mut all = Seen::default();
-    for seed in first..first + count {
-        let outcome = std::panic::catch_unwind(|| run(seed));
-        assert!(outcome.is_ok(), "seed {seed} fails; run it alone with PUMICE_FLEET_SEED={seed} PUMICE_FLEET_SEEDS=1");
-        let Seen { lost, whole_lost, whole_succeeded, stuck, tried, raised } = outcome.unwrap_or_default();
+    for Seen { lost, whole_lost, whole_succeeded, stuck, tried, raised } in run_all(first..first + count) {
         all.lost += lost;
         all.whole_lost += whole_lost;
         all.whole_succeeded += whole_succeeded;

@@ -111,32 +111,48 @@ fn what_never_starts_is_said_with_its_reason() {
     assert_eq!(figures.why_never.values().sum::<usize>(), 1);
 }
 
+/// Runs what `words` generate twice, checks what happened to each job, and that both runs say the same.
+fn answers_are_equal_and_no_job_is_lost(words: &str) {
+    let (trace, nodes) = generate::generate(words).unwrap();
+    let simulation = simulation(trace, &nodes, &["engine", "volcano", "fifo", "easy", "conservative"]);
+    let check = |name: &str, history: &history::History| {
+        for (job, outcome) in simulation.trace.jobs.iter().zip(&history.outcomes) {
+            assert!(outcome.ended_ms >= outcome.started_ms, "{name} {}", job.name);
+            assert!(outcome.ended_ms.is_some(), "{name}: {} never ended", job.name);
+            assert!(outcome.started_ms >= Some(job.submit_ms), "{name} {}", job.name);
+        }
+        // All that was held is what the jobs ran, and what was lost to evictions.
+        let held = |hold: &history::Hold| {
+            let milli = simulation.trace.jobs[hold.job as usize].cpu_milli() * i64::from(hold.pods);
+            i128::from(milli) * i128::from(hold.to_ms - hold.from_ms)
+        };
+        let held: i128 = history.holds.iter().map(held).sum();
+        let lost: i128 = history.outcomes.iter().map(|outcome| outcome.lost_core_ms).sum();
+        let ran = |job: &Job| i128::from(job.cpu_milli_all()) * i128::from(job.held_ms());
+        assert_eq!(held, lost + simulation.trace.jobs.iter().map(ran).sum::<i128>(), "{name}");
+    };
+    let text = |report: &Report| serde_json::to_string(report).unwrap();
+    let again = || text(&simulation.run(|_, _| {}));
+    let (first, second) = std::thread::scope(|scope| {
+        let again = scope.spawn(again);
+        (text(&simulation.run(check)), again.join().unwrap())
+    });
+    assert_eq!(first, second);
+}
+
 #[test]
-fn equal_inputs_give_equal_answers_and_no_job_is_lost() {
-    for words in
-        ["lublin:jobs=300,seed=5,procs=64,load=1.1", "farm:days=1,pods=3000", "ml:jobs=200,machines=4,load=1.2"]
-    {
-        let (trace, nodes) = generate::generate(words).unwrap();
-        let simulation = simulation(trace, &nodes, &["engine", "volcano", "fifo", "easy", "conservative"]);
-        let first = simulation.run(|name, history| {
-            for (job, outcome) in simulation.trace.jobs.iter().zip(&history.outcomes) {
-                assert!(outcome.ended_ms >= outcome.started_ms, "{words} {name} {}", job.name);
-                assert!(outcome.ended_ms.is_some(), "{words} {name}: {} never ended", job.name);
-                assert!(outcome.started_ms >= Some(job.submit_ms), "{words} {name} {}", job.name);
-            }
-            // All that was held is what the jobs ran, and what was lost to evictions.
-            let held = |hold: &history::Hold| {
-                let milli = simulation.trace.jobs[hold.job as usize].cpu_milli() * i64::from(hold.pods);
-                i128::from(milli) * i128::from(hold.to_ms - hold.from_ms)
-            };
-            let held: i128 = history.holds.iter().map(held).sum();
-            let lost: i128 = history.outcomes.iter().map(|outcome| outcome.lost_core_ms).sum();
-            let ran = |job: &Job| i128::from(job.cpu_milli_all()) * i128::from(job.held_ms());
-            assert_eq!(held, lost + simulation.trace.jobs.iter().map(ran).sum::<i128>(), "{words} {name}");
-        });
-        let text = |report: &Report| serde_json::to_string(report).unwrap();
-        assert_eq!(text(&simulation.run(|_, _| {})), text(&first), "{words}");
-    }
+fn equal_clusters_of_batch_jobs_give_equal_answers() {
+    answers_are_equal_and_no_job_is_lost("lublin:jobs=300,seed=5,procs=64,load=1.1");
+}
+
+#[test]
+fn equal_farms_give_equal_answers() {
+    answers_are_equal_and_no_job_is_lost("farm:days=1,pods=3000");
+}
+
+#[test]
+fn equal_clusters_that_train_models_give_equal_answers() {
+    answers_are_equal_and_no_job_is_lost("ml:jobs=200,machines=4,load=1.2");
 }
 
 #[test]
