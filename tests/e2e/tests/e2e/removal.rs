@@ -118,11 +118,11 @@ fn a_pod_with_thirty_thousand_levels_is_removed_and_the_platform_goes_on() {
 /// Enough entries for a crash to come into the middle of their removal.
 const WIDE: usize = 30_000;
 
-/// A platform that was killed in the middle of a removal.
-fn cut_short() -> Platform {
+/// A platform that was killed in the middle of a removal of so many trees.
+fn cut_short(trees: usize) -> Platform {
     let mut platform = platform();
     let removing = platform.data_dir().join("node/removing");
-    let wide: Vec<PathBuf> = (0..2).map(|i| removing.join(format!("pod_default_wide_{i}"))).collect();
+    let wide: Vec<PathBuf> = (0..trees).map(|i| removing.join(format!("pod_default_wide_{i}"))).collect();
     platform.crash();
     for tree in &wide {
         fs::create_dir_all(tree).unwrap();
@@ -141,7 +141,7 @@ fn cut_short() -> Platform {
 
 #[test]
 fn a_removal_that_is_cut_short_is_taken_up_again() {
-    let mut platform = cut_short();
+    let mut platform = cut_short(2);
     platform.up();
     another_runs(&platform, "next");
     nothing_is_queued(&platform);
@@ -151,12 +151,11 @@ fn a_removal_that_is_cut_short_is_taken_up_again() {
 /// Also the group of the platform goes, though what removes ends only when it notices that nobody listens any more.
 #[test]
 fn a_removal_that_is_cut_short_leaves_nothing_after_down() {
-    let mut platform = cut_short();
+    // A release build needs a second for two, after which `down` says what it does.
+    let mut platform = cut_short(6);
     let marks = platform.marks();
-    let begun = Instant::now();
     let down = platform.down(["--now"]);
-    let said = down.stderr.contains("Ctrl-C leaves the rest to the next pumice up");
-    assert!(said || begun.elapsed() < Duration::from_secs(1), "{down:?}");
+    assert!(down.stderr.contains("Ctrl-C leaves the rest to the next pumice up"), "{down:?}");
     assert_eq!(marks.look(), Remains::default());
     assert_eq!(queued(&platform), [] as [PathBuf; 0]);
 }
