@@ -270,10 +270,10 @@ fn a_script_goes_along_and_is_the_pods_own_process() {
     let logs = fleet.jobctl(["logs", "each", "--pod", "main-1"]).ok();
     assert_eq!(logs, format!("{said}\n/run/pumice/script/works.sh a b --fast 1\n"));
 
-    // Again, when the file is gone. Signals reach it, as here when its time is over.
+    // Again, when the file is gone. Signals reach it, as here when its time is over, in which it has to begin, too.
     let waits = "#!/bin/sh\ntrap 'echo saved; exit 0' TERM\necho begun\nsleep 1000 & wait\n";
     let waits = fleet.file("waits.sh", waits);
-    let flags = ["--name", "waits", "--timeout", "1s", "--signal", "TERM@30"];
+    let flags = ["--name", "waits", "--timeout", "5s", "--signal", "TERM@30"];
     let ran = fleet.jobctl([&["run"][..], &SMALL, &flags, &[&waits.display().to_string()]].concat());
     assert_ne!(ran.code, 0, "{ran:?}");
     assert_eq!(fleet.jobctl(["logs", "waits"]).ok(), "begun\nsaved\n", "{ran:?}");
