@@ -17,6 +17,13 @@ pub(super) fn read(list: &ResourceList) -> Amounts {
     parsed.collect()
 }
 
+/// What a queue deserves: what it names, and of the rest what is guaranteed to it.
+pub(super) fn deserved(spec: &QueueSpec) -> Amounts {
+    let mut deserved = read(&spec.guarantee.resource);
+    deserved.extend(read(&spec.deserved));
+    deserved
+}
+
 /// Judges the amounts of a queue against each other.
 pub(super) fn validate(spec: &QueueSpec, findings: &mut Findings) {
     for (path, list) in [
@@ -38,20 +45,17 @@ pub(super) fn validate(spec: &QueueSpec, findings: &mut Findings) {
             }
         }
     }
-    let (capability, deserved) = (read(&spec.capability), read(&spec.deserved));
-    for (name, guarantee) in read(&spec.guarantee.resource) {
-        let given = deserved.get(&name);
-        if given.is_none_or(|given| *given < guarantee) {
-            let given = given.map_or_else(|| "0".to_owned(), Quantity::to_string);
-            let detail = format!("must be >= guarantee {guarantee}");
-            findings.refuse(FieldError::invalid(format!("spec.deserved[{name}]"), given, detail).to_string());
+    let (capability, guarantee) = (read(&spec.capability), read(&spec.guarantee.resource));
+    for (name, amount) in deserved(spec) {
+        let mut refuse = |path: &str, detail: String| {
+            findings.refuse(FieldError::invalid(format!("{path}[{name}]"), amount.to_string(), detail).to_string());
+        };
+        if let Some(floor) = guarantee.get(&name).filter(|floor| amount < **floor) {
+            refuse("spec.deserved", format!("must be >= guarantee {floor}"));
         }
-    }
-    for (name, amount) in deserved {
         if let Some(limit) = capability.get(&name).filter(|limit| amount > **limit) {
-            let detail = format!("must be <= capability {limit}");
-            findings
-                .refuse(FieldError::invalid(format!("spec.deserved[{name}]"), amount.to_string(), detail).to_string());
+            let path = if spec.deserved.contains_key(&name) { "spec.deserved" } else { "spec.guarantee.resource" };
+            refuse(path, format!("must be <= capability {limit}"));
         }
     }
 }

@@ -10,7 +10,7 @@ use pumice_api::scheduling::{Queue, QueueSpec};
 use pumice_objects::field::FieldError;
 use pumice_units::Quantity;
 
-use super::amounts::{Amounts, read};
+use super::amounts::{self, Amounts, read};
 use crate::view::{children, name_of, parent_of};
 use crate::{Findings, Rules};
 
@@ -119,12 +119,11 @@ fn above_descendants(queue: &Queue, queues: &[Queue], findings: &mut Findings) {
     }
 }
 
-/// The children's guarantees and deserved amounts add up to at most the parent's; what it does not list is 0.
+/// The children's guarantees and deserved amounts add up to at most the parent's; what it names in neither is 0.
 fn children_fit(parent: &Queue, queues: &[Queue], findings: &mut Findings) {
     let guarantee = |spec: &QueueSpec| read(&spec.guarantee.resource);
-    let deserved = |spec: &QueueSpec| read(&spec.deserved);
     sum_fits("guarantee", guarantee, parent, queues, findings);
-    sum_fits("deserved", deserved, parent, queues, findings);
+    sum_fits("deserved", amounts::deserved, parent, queues, findings);
 }
 
 fn sum_fits(

@@ -44,6 +44,9 @@ fn good_queues_are_admitted() {
         named("q", json!({ "parent": "root", "capability": { "cpu": "100" } })),
         named("q", json!({ "parent": "b", "capability": { "memory": "1Gi", "cpu": "6" }, "deserved": { "cpu": "3" } })),
         named("q", json!({ "parent": "free", "deserved": {} })),
+        named("q", json!({ "guarantee": { "resource": { "cpu": "1", "gpu": "1" } }, "deserved": { "cpu": "2" } })),
+        named("q", json!({ "guarantee": { "resource": { "cpu": "100m" } }, "capability": { "cpu": "200m" } })),
+        named("q", json!({ "parent": "a", "guarantee": { "resource": { "cpu": "2" } } })),
         json!({ "metadata": { "name": "q" }, "status": { "state": "Closed" } }),
         json!({ "metadata": { "name": "q", "annotations": {
             "volcano.sh/hierarchy": "root/x/z", "volcano.sh/hierarchy-weights": "1/2/0.5" } } }),
@@ -63,12 +66,12 @@ fn every_rule_refuses_in_volcanos_words() {
             "spec.capability[cpu]: Invalid value: \"-1\": must be greater than or equal to 0",
         ),
         (
-            named("q", json!({ "guarantee": { "resource": { "cpu": "1" } } })),
-            "spec.deserved[cpu]: Invalid value: \"0\": must be >= guarantee 1",
+            named("q", json!({ "guarantee": { "resource": { "cpu": "2" } }, "capability": { "cpu": "1" } })),
+            "spec.guarantee.resource[cpu]: Invalid value: \"2\": must be <= capability 1",
         ),
         (
             named("q", json!({ "deserved": { "cpu": "500m" }, "guarantee": { "resource": { "cpu": "1" } } })),
-            "must be >= guarantee",
+            "spec.deserved[cpu]: Invalid value: \"500m\": must be >= guarantee 1",
         ),
         (named("q", json!({ "deserved": { "cpu": "2" }, "capability": { "cpu": "1" } })), "must be <= capability"),
         (
