@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use k8s_openapi::Resource as _;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use pumice_api::batch::{CronJob, Job};
+use pumice_api::batch::{CronJob, Job, JobTemplateSpec};
 use pumice_api::flow::{JobFlow, JobTemplate};
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_api::topology::HyperNode;
@@ -115,8 +115,11 @@ impl Admission for VolcanoAdmission {
                 if kind == Kind::JobTemplate
                     && let Ok(template) = typed::<JobTemplate>(object)
                 {
-                    let faults = job::faults(&template.spec);
-                    faults.for_each(|fault| findings.warn(format!("a Job made of this is refused: spec.{fault}")));
+                    let name = template.metadata.name.as_deref().unwrap_or_default();
+                    let described = JobTemplateSpec { spec: template.spec, ..JobTemplateSpec::default() };
+                    let found = job::later::judge(name, &described, &rules);
+                    let refused = found.refusals.iter().map(|text| format!("a Job made of this is refused: {text}"));
+                    refused.chain(found.warnings).for_each(|warning| findings.warn(warning));
                 }
             }
             Kind::Pod if !pod::mutate(object, request.namespace, &rules) => return Ok(Admitted::untouched()),
@@ -139,7 +142,7 @@ impl Admission for VolcanoAdmission {
             (Kind::CronJob, Operation::Create | Operation::Update, Some(new), old) => {
                 let old = old.map(typed).transpose()?;
                 let knows_zone = |zone: &str| TimeZone::get(zone).is_ok();
-                cron_job::validate(&typed(new)?, old.as_ref(), knows_zone, &mut findings);
+                cron_job::validate(&typed(new)?, old.as_ref(), &self.rules.get(), knows_zone, &mut findings);
             }
             (Kind::JobFlow, Operation::Create | Operation::Update, Some(new), _) => {
                 job_flow::validate(&typed(new)?, &mut findings);

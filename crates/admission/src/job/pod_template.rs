@@ -4,7 +4,7 @@
 //! hand. Template volumes only: what plugins and the job's own volumes add comes later and is always whole.
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
-use pumice_api::batch::{JobSpec, NumaPolicy, TaskSpec};
+use pumice_api::batch::{NumaPolicy, TaskSpec};
 use pumice_apiserver::validate_pod_template;
 use pumice_objects::field::FieldError;
 use pumice_units::Quantity;
@@ -21,11 +21,7 @@ pub(super) fn validate(task: &TaskSpec, index: usize, findings: &mut Findings) {
     }
 }
 
-/// Why no pods could be made of a Job that another object describes: a sentence for each task, with its path in the Job's spec.
-pub(crate) fn faults(job: &JobSpec) -> impl Iterator<Item = String> {
-    job.tasks.iter().enumerate().filter_map(|(index, task)| fault(task, index))
-}
-
+/// Why no pods could be made of a task, with its path in the Job's spec.
 fn fault(task: &TaskSpec, index: usize) -> Option<String> {
     let errors = match serde_json::to_value(&task.template) {
         Ok(template) => validate_pod_template(&template).iter().map(FieldError::to_string).collect(),

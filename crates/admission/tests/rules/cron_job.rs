@@ -1,13 +1,24 @@
 //! CronJobs: one case for each rule.
 
 use super::cluster::typed;
-use pumice_admission::{Findings, cron_job};
-use serde_json::json;
+use pumice_admission::{Findings, Rules, cron_job};
+use serde_json::{Value, json};
+
+/// A Job of one pod, with more in its spec.
+fn template(more: Value) -> Value {
+    let pod = json!({ "containers": [{ "name": "c", "image": "x" }] });
+    let mut spec = json!({ "tasks": [{ "name": "t", "replicas": 1, "template": { "spec": pod } }] });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    json!({ "spec": spec })
+}
 
 fn refusal(name: &str, schedule: &str, zone: Option<&str>) -> Option<String> {
     let mut findings = Findings::default();
-    let cron = json!({ "metadata": { "name": name }, "spec": { "schedule": schedule, "timeZone": zone } });
-    cron_job::validate(&typed(&cron), None, |zone| zone == "Europe/Berlin", &mut findings);
+    let spec = json!({ "schedule": schedule, "timeZone": zone, "jobTemplate": template(json!({})) });
+    let cron = json!({ "metadata": { "name": name }, "spec": spec });
+    cron_job::validate(&typed(&cron), None, &Rules::default(), |zone| zone == "Europe/Berlin", &mut findings);
     findings.refusal()
 }
 
@@ -18,7 +29,8 @@ fn schedules_and_zones_can_be_followed() {
         ("c", "*/5 * * * *", None, None),
         ("c", "@every 10m", None, None),
         ("c", "0 6 * * MON-FRI", Some("Europe/Berlin"), None),
-        (&long[..52], "@hourly", None, None),
+        (&long[..48], "@hourly", None, None),
+        (&long[..52], "@hourly", None, Some("create pod with name")),
         (&long, "@hourly", None, Some("no more than 52 characters")),
         ("c", "", None, Some("schedule cannot be empty")),
         ("c", "TZ=Europe/Berlin 0 6 * * *", None, Some("use timeZone instead")),
@@ -43,15 +55,44 @@ fn schedules_and_zones_can_be_followed() {
 }
 
 #[test]
+fn its_jobs_could_be_made() {
+    let judge = |new: Value, old: Option<Value>| {
+        let cron = |job: Value| {
+            typed(&json!({ "metadata": { "name": "c" }, "spec": { "schedule": "@hourly", "jobTemplate": job } }))
+        };
+        let mut findings = Findings::default();
+        cron_job::validate(&cron(new), old.map(cron).as_ref(), &Rules::default(), |_| true, &mut findings);
+        findings
+    };
+    let cases = [
+        (template(json!({ "queue": "not-there-yet", "minAvailable": 1 })), None),
+        (json!({}), Some("spec.jobTemplate: No task specified in job spec")),
+        (template(json!({ "minAvailable": 2 })), Some("spec.jobTemplate: job 'minAvailable' should not be greater")),
+        (template(json!({ "plugins": { "wings": [] } })), Some("spec.jobTemplate: unable to find job plugin: wings")),
+        (template(json!({ "queue": "root" })), Some("spec.jobTemplate: can not submit job to root queue")),
+        (
+            template(json!({ "policies": [{ "exitCode": 0, "action": "AbortJob" }] })),
+            Some("0 is not a valid error code"),
+        ),
+    ];
+    for (job, wanted) in cases {
+        let found = judge(job.clone(), None).refusal();
+        assert_eq!(found.is_some(), wanted.is_some(), "{job}: {found:?}");
+        assert!(wanted.is_none_or(|text| found.as_ref().unwrap().contains(text)), "{job}: {found:?}");
+        assert_eq!(judge(job.clone(), Some(job)).refusal(), None, "what was stored before holds nothing up");
+    }
+}
+
+#[test]
 fn pods_could_be_made_of_its_jobs() {
     let cron = |user: i64, suspend: bool| {
         let pod = json!({ "containers": [{ "name": "c", "image": "x" }], "securityContext": { "runAsUser": user } });
         let job = json!({ "spec": { "tasks": [{ "name": "t", "replicas": 1, "template": { "spec": pod } }] } });
         json!({ "metadata": { "name": "c" }, "spec": { "schedule": "@hourly", "suspend": suspend, "jobTemplate": job } })
     };
-    let judge = |new: &serde_json::Value, old: Option<&serde_json::Value>| {
+    let judge = |new: &Value, old: Option<&Value>| {
         let mut findings = Findings::default();
-        cron_job::validate(&typed(new), old.map(typed).as_ref(), |_| true, &mut findings);
+        cron_job::validate(&typed(new), old.map(typed).as_ref(), &Rules::default(), |_| true, &mut findings);
         findings.refusal()
     };
     let fault = "spec.jobTemplate.spec.task[0].spec.securityContext.runAsUser: Invalid value: -1";
