@@ -6,6 +6,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use pumice_api::batch::{Action, Job, JobPhase};
+use pumice_api::kubelet;
 use serde::Serialize;
 
 /// What a command ends with.
@@ -96,9 +97,6 @@ pub fn end_of(job: &Job) -> Option<JobEnd> {
     }
 }
 
-/// The reason of a pod that ran longer than `activeDeadlineSeconds`.
-const DEADLINE: &str = "DeadlineExceeded";
-
 /// A container that ended badly.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PodFailure {
@@ -123,7 +121,7 @@ impl PodFailure {
     /// One line for people.
     pub fn sentence(&self) -> String {
         let PodFailure { pod, exit_code, reason, message, .. } = self;
-        if reason == DEADLINE {
+        if reason == kubelet::DEADLINE_EXCEEDED {
             return format!("pod {pod} was ended: it ran longer than it may (--timeout)");
         }
         let mut text = match self.signal {

@@ -94,7 +94,7 @@ async fn a_job_goes_on_once_its_predecessors_pods_are_gone() {
         terminating_since: None,
         mark: None,
         refused: None,
-        exit_code: None,
+        exit_codes: Vec::new(),
         restarts: 0,
         ready: true,
         created_at: None,

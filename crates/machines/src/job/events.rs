@@ -42,7 +42,8 @@ pub(super) struct Signal {
     pub task: Option<String>,
     /// Index of the pod it is about.
     pub index: Option<i32>,
-    pub exit_code: Option<i32>,
+    /// Of the containers that failed.
+    pub exit_codes: Vec<i32>,
 }
 
 impl Signal {
@@ -70,7 +71,7 @@ impl Signal {
     }
 
     fn pod(event: Event, task: &TaskCensus<'_>, index: i32, at: Option<Timestamp>) -> Self {
-        Self { event, at, task: Some(task.spec.name.clone()), index: Some(index), exit_code: None }
+        Self { event, at, task: Some(task.spec.name.clone()), index: Some(index), exit_codes: Vec::new() }
     }
 }
 
@@ -89,7 +90,7 @@ fn of_pod(task: &TaskCensus<'_>, pod: &PodFacts, signals: &mut Vec<Signal>) {
     match pod.phase {
         PodPhase::Failed => {
             let failed = Signal::pod(Event::PodFailed, task, pod.index, ended);
-            signals.push(Signal { exit_code: pod.exit_code, ..failed });
+            signals.push(Signal { exit_codes: pod.exit_codes.clone(), ..failed });
         }
         PodPhase::Pending if pod.terminating_since.is_none() => {
             signals.push(Signal::pod(Event::PodPending, task, pod.index, pod.created_at));
@@ -165,5 +166,5 @@ fn group_unknown(view: &JobView<'_>) -> Option<Signal> {
     }
     let since = status.conditions.iter().filter_map(|condition| condition.last_transition_time.as_ref());
     let at = since.map(|time| time.0).max().or(view.job.status.state.last_transition_time.as_ref().map(|time| time.0));
-    Some(Signal { event: Event::Unknown, at, task: None, index: None, exit_code: None })
+    Some(Signal { event: Event::Unknown, at, task: None, index: None, exit_codes: Vec::new() })
 }

@@ -76,8 +76,8 @@ pub struct PodFacts {
     pub raised: Vec<(String, i64)>,
     /// How often its index had been retried when it was made.
     pub retried: i64,
-    /// Exit code of the first container, if it has ended.
-    pub exit_code: Option<i32>,
+    /// Exit codes of the containers, then of the init containers, that failed by themselves: before anybody stopped the pod.
+    pub exit_codes: Vec<i32>,
     /// Restarts of all its containers.
     pub restarts: i32,
     /// Whether all containers are ready.
@@ -149,7 +149,7 @@ impl JobPod {
                 .collect(),
             raised: sizes::read_level(annotation(oom::MEMORY_RAISED)),
             retried: annotation(pod_retries::RETRIED).and_then(|text| text.parse().ok()).unwrap_or(0),
-            exit_code: containers.first().and_then(exit_code),
+            exit_codes: exit_codes(pod, stopped_at(pod, terminating_since)),
             restarts: containers.iter().chain(init).fold(0_i32, |sum, one| sum.saturating_add(one.restart_count)),
             ready: !containers.is_empty() && containers.iter().all(|one| one.ready),
             created_at: at(pod.metadata.creation_timestamp.as_ref()),
@@ -192,8 +192,34 @@ fn at(time: Option<&Time>) -> Option<Timestamp> {
     time.map(|time| time.0)
 }
 
-fn exit_code(status: &ContainerStatus) -> Option<i32> {
-    status.state.as_ref()?.terminated.as_ref().map(|ended| ended.exit_code)
+/// Codes of containers, then of init containers. What ended after the pod was stopped says how it took the stop; a sidecar
+/// that is over was stopped when the others had ended.
+fn exit_codes(pod: &Pod, stopped_at: Option<Timestamp>) -> Vec<i32> {
+    let Some(status) = &pod.status else { return Vec::new() };
+    let init = pod.spec.as_ref().and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default();
+    let is_sidecar =
+        |name: &str| init.iter().any(|one| one.name == name && one.restart_policy.as_deref() == Some("Always"));
+    let init_statuses = status.init_container_statuses.iter().flatten().filter(|one| !is_sidecar(&one.name));
+    let failed = |one: &ContainerStatus| {
+        let code = one.state.as_ref()?.terminated.as_ref()?.exit_code;
+        (code != 0 && !is_after(ended_at(one), stopped_at)).then_some(code)
+    };
+    status.container_statuses.iter().flatten().chain(init_statuses).filter_map(failed).collect()
+}
+
+/// When somebody began to stop the pod: who deleted or evicted it, or its deadline.
+fn stopped_at(pod: &Pod, terminating_since: Option<Timestamp>) -> Option<Timestamp> {
+    let status = pod.status.as_ref()?;
+    let limit = pod.spec.as_ref().and_then(|spec| spec.active_deadline_seconds).map(SignedDuration::from_secs);
+    let limit = limit.filter(|_| status.reason.as_deref() == Some(kubelet::DEADLINE_EXCEEDED));
+    let deadline = at(status.start_time.as_ref()).zip(limit).and_then(|(start, limit)| start.checked_add(limit).ok());
+    terminating_since.into_iter().chain(at(kubelet::disrupted_at(status))).chain(deadline).min()
+}
+
+/// Whether what ended then did so after the stop. Times are of whole seconds; of what fell into the same one the stop is
+/// taken for the first.
+fn is_after(ended_at: Option<Timestamp>, stopped_at: Option<Timestamp>) -> bool {
+    stopped_at.is_some_and(|stop| ended_at.is_none_or(|ended| ended.as_second() >= stop.as_second()))
 }
 
 /// Whether a container was killed for want of memory. In a pod that has ended only its last end counts, for what was before
@@ -211,14 +237,13 @@ fn is_killed(status: &ContainerStatus, phase: PodPhase) -> bool {
 }
 
 /// Whether a pod that failed did so because it was deleted: had it been left alone it would run on, so it is not one that
-/// has ended. Times are of whole seconds; of what fell into the same one the deletion is taken for the first.
+/// has ended.
 fn was_stopped(
     containers: &[ContainerStatus],
     ended_at: Option<Timestamp>,
     terminating_since: Option<Timestamp>,
 ) -> bool {
-    let Some(since) = terminating_since.filter(|_| !containers.is_empty()) else { return false };
-    ended_at.is_none_or(|ended| ended.as_second() >= since.as_second())
+    !containers.is_empty() && is_after(ended_at, terminating_since)
 }
 
 fn ended_at(status: &ContainerStatus) -> Option<Timestamp> {

@@ -109,7 +109,7 @@ pub(super) fn decide(view: &JobView<'_>, census: &Census<'_>, phase: &JobPhase, 
             } else if pod.retried < i64::from(retries) {
                 // All pods of the task may count as retried since this one was made.
                 let times = known.times(name, pod.index).max(pod.retried.saturating_add(1));
-                (Cause::Failed { exit_code: pod.exit_code, times, retries }, COUNTED)
+                (Cause::Failed { exit_code: pod.exit_codes.first().copied(), times, retries }, COUNTED)
             } else {
                 continue;
             };
@@ -212,8 +212,7 @@ fn tell(job: &Job, task: &str, cause: &Cause, indices: &BTreeMap<i32, i64>) -> E
             Effect::normal("PodReplaced", message)
         }
         Cause::Failed { exit_code, times, retries } => {
-            let code = exit_code.filter(|code| *code != 0);
-            let code = code.map(|code| format!(" with exit code {code}")).unwrap_or_default();
+            let code = exit_code.map(|code| format!(" with exit code {code}")).unwrap_or_default();
             let wait = retry::wait(job, *times).as_secs();
             let wait = if wait > 0 { format!(" after {wait} s") } else { String::new() };
             Effect::normal(

@@ -126,7 +126,7 @@ fn matched(rule: &LifecyclePolicy, signal: &Signal) -> Option<(Action, GoDuratio
     let any = |event: &Event| *event == Event::Any && !matches!(signal.event, Event::JobUpdated | Event::OomKilled);
     let by_event = events.any(|event| *event == signal.event || any(event))
         && (signal.event != Event::PodPending || delay.is_some());
-    let by_code = rule.exit_code.is_some_and(|code| code != 0 && signal.exit_code == Some(code));
+    let by_code = rule.exit_code.is_some_and(|code| signal.exit_codes.contains(&code));
     let action = rule.action.clone().unwrap_or(Action::SyncJob);
     (by_event || by_code).then(|| (action, delay.unwrap_or(GoDuration::ZERO)))
 }
@@ -144,8 +144,13 @@ fn describe(signal: &Signal) -> String {
     if let Some(index) = signal.index {
         text += &format!(", pod {index}");
     }
-    if let Some(code) = signal.exit_code {
-        text += &format!(", exit code {code}");
+    match signal.exit_codes.as_slice() {
+        [] => {}
+        [code] => text += &format!(", exit code {code}"),
+        codes => {
+            let codes: Vec<String> = codes.iter().map(i32::to_string).collect();
+            text += &format!(", exit codes {}", codes.join(", "));
+        }
     }
     text
 }
@@ -165,9 +170,9 @@ mod tests {
         JobSpec { tasks: vec![task], policies: serde_json::from_value(job_policies).unwrap(), ..JobSpec::default() }
     }
 
-    fn signal(event: Event, exit_code: Option<i32>) -> Signal {
+    fn signal(event: Event, exit_codes: &[i32]) -> Signal {
         let at = Timestamp::from_second(1000).ok();
-        Signal { event, at, task: Some("w".into()), index: Some(0), exit_code }
+        Signal { event, at, task: Some("w".into()), index: Some(0), exit_codes: exit_codes.to_vec() }
     }
 
     fn action(spec: &JobSpec, signal: &Signal) -> Option<String> {
@@ -176,10 +181,10 @@ mod tests {
 
     #[test]
     fn rules_are_matched_in_order_the_tasks_first() {
-        let failed = |code| signal(Event::PodFailed, Some(code));
-        let evicted = signal(Event::PodEvicted, None);
-        let pending = signal(Event::PodPending, None);
-        let completed = signal(Event::TaskCompleted, None);
+        let failed = |code| signal(Event::PodFailed, &[code]);
+        let evicted = signal(Event::PodEvicted, &[]);
+        let pending = signal(Event::PodPending, &[]);
+        let completed = signal(Event::TaskCompleted, &[]);
         let cases: Vec<(&str, Value, Value, Signal, Option<&str>)> = vec![
             (
                 "event",
@@ -267,7 +272,7 @@ mod tests {
     #[test]
     fn a_delay_counts_from_the_event() {
         let spec = spec(json!([]), json!([{"event": "PodFailed", "action": "RestartJob", "timeout": "30s"}]));
-        let signals = [signal(Event::PodFailed, Some(1))];
+        let signals = [signal(Event::PodFailed, &[1])];
         let early = judge(&spec, &signals, Timestamp::MIN, Timestamp::from_second(1029).unwrap());
         assert_eq!(early.due, []);
         assert_eq!(early.wake_at, Timestamp::from_second(1030).ok());
@@ -280,7 +285,7 @@ mod tests {
     #[test]
     fn many_pods_that_wait_for_the_same_are_told_of_once() {
         let spec = spec(json!([]), json!([{"event": "PodPending", "action": "RestartJob", "timeout": "10m"}]));
-        let pending = |index| Signal { index: Some(index), ..signal(Event::PodPending, None) };
+        let pending = |index| Signal { index: Some(index), ..signal(Event::PodPending, &[]) };
         let signals: Vec<Signal> = (0..1_000).map(pending).collect();
         let judgement = judge(&spec, &signals, Timestamp::MIN, Timestamp::from_second(1001).unwrap());
         let text = "Execute action RestartJob after 10m0s: PodPending of task w".to_owned();
@@ -293,7 +298,7 @@ mod tests {
             json!([{"event": "TaskCompleted", "action": "CompleteJob"}]),
             json!([{"event": "PodFailed", "action": "RestartJob"}]),
         );
-        let signals = [signal(Event::PodFailed, Some(1)), signal(Event::TaskCompleted, None)];
+        let signals = [signal(Event::PodFailed, &[1]), signal(Event::TaskCompleted, &[])];
         let verdict = judge(&spec, &signals, Timestamp::MIN, Timestamp::from_second(1001).unwrap());
         assert_eq!(actions(&verdict), [Action::CompleteJob, Action::RestartJob]);
     }
@@ -302,7 +307,7 @@ mod tests {
     fn an_event_from_a_clock_ahead_of_ours_is_not_held_back() {
         let spec = spec(json!([]), json!([{"event": "PodFailed", "action": "RestartJob"}]));
         let verdict =
-            judge(&spec, &[signal(Event::PodFailed, Some(1))], Timestamp::MIN, Timestamp::from_second(900).unwrap());
+            judge(&spec, &[signal(Event::PodFailed, &[1])], Timestamp::MIN, Timestamp::from_second(900).unwrap());
         assert_eq!(actions(&verdict), [Action::RestartJob]);
     }
 }

@@ -3,6 +3,7 @@
 mod after;
 mod ended;
 mod exhaust;
+mod exit_codes;
 mod goldens;
 mod laws;
 mod learning;

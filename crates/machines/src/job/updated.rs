@@ -35,7 +35,7 @@ pub(super) fn signal(job: &Job, now: Timestamp) -> Option<Signal> {
     let noted = noted(&job.status).filter(|_| is_wanted(job))?;
     let newer = job.metadata.generation? > noted.generation;
     let at = Some(noted.since.unwrap_or(now));
-    newer.then_some(Signal { event: Event::JobUpdated, at, task: None, index: None, exit_code: None })
+    newer.then_some(Signal { event: Event::JobUpdated, at, task: None, index: None, exit_codes: Vec::new() })
 }
 
 /// Notes that the spec as it is now was acted upon.
