@@ -58,7 +58,7 @@ pub use kill::Mark;
 pub use learned::LEARN_MEMORY;
 pub use oom::rule_of;
 pub use phase::{Transition, transition};
-pub use plan::{Effect, Ensured, Existing, ObjectId, ObjectKind, Plan, Severity};
+pub use plan::{Effect, Ensured, Existing, ObjectId, ObjectKind, Plan, Severity, StatusNews};
 pub use profile::Lesson;
 pub use scale_up::{ScaleUp, ScaleUpError};
 pub use sizes::gets_more_memory;
@@ -202,6 +202,14 @@ impl Scene<'_> {
     /// A status that differs from the job's only in what is set on it.
     fn draft(&self) -> Draft<'_> {
         Draft::new(self.view.job, &self.census)
+    }
+
+    /// The same with the pods that `goes` picks, which are deleted next, as terminating: whoever reads of the phase reads of
+    /// them, however soon they are gone.
+    fn draft_releasing(&self, goes: impl Fn(&PodFacts) -> bool) -> Draft<'_> {
+        let mut draft = self.draft();
+        draft.count(&self.census.clone().releasing(goes));
+        draft
     }
 
     /// The same once `marks` are on the pods of `targets`.

@@ -1,16 +1,21 @@
 //! How often a job is looked at, and how often its status is written.
 //!
 //! Invariant: of three writes of a status the last begins a second or more after the first was answered, so that the API
-//! server sees two within any second at most, whatever happens to the job. A write of mere counts waits for company, and a
-//! look at very many pods for more news of them. One for each job, asked before each plan.
+//! server sees two within any second at most, whatever happens to the job. A new phase waits for none of that, so that
+//! whoever watches sees each, unless there were many of late. A write of mere counts waits for company, and a look at very
+//! many pods for more news of them. One for each job, asked before each plan.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use pumice_machines::job::{Effect, Plan};
+use pumice_machines::job::{Effect, Plan, StatusNews};
 use tokio::time::Instant;
 
 /// The time in which a status is written twice at most.
 const WINDOW: Duration = Duration::from_secs(1);
+/// The time in which so many new phases are written at once; further ones are written as all else.
+const PHASES_WINDOW: Duration = Duration::from_secs(10);
+const PHASES_MAX: usize = 8;
 /// How long a status in which only counts moved waits for more of them, or for a write that is due anyway.
 const COUNTS_WAIT: Duration = Duration::from_millis(100);
 /// How long the counts of a job that has not started wait for its start: most start soon, also on a server that needs a second
@@ -36,6 +41,8 @@ pub(super) struct Pace {
     /// The same of the one before.
     before: Option<Instant>,
     is_writing: bool,
+    /// When new phases were written of late, at most so many as are written at once.
+    phases: VecDeque<Instant>,
     /// Since when the status has counts that are not written.
     counts_since: Option<Instant>,
     /// Not looked at before.
@@ -57,13 +64,19 @@ impl Pace {
 
     /// When a plan with a write that can't be left out may begin, if not now.
     pub fn waits_until(&self, plan: &Plan, now: Instant) -> Option<Instant> {
-        let is_urgent = |effect: &Effect| matches!(effect, Effect::WriteStatus { urgent: true, .. });
-        self.is_free_at().filter(|at| *at > now && effects(plan).any(is_urgent))
+        let may_wait = match news(plan)? {
+            StatusNews::Counts => false,
+            StatusNews::Decision => true,
+            StatusNews::Phase => {
+                self.phases.len() == PHASES_MAX && self.phases.front().is_some_and(|at| *at + PHASES_WINDOW > now)
+            }
+        };
+        self.is_free_at().filter(|at| may_wait && *at > now)
     }
 
     /// Takes a write of mere counts out of a plan until it has waited long enough; tells when that is.
     pub fn hold_back(&mut self, plan: &mut Plan, is_pending: bool, now: Instant) -> Option<Instant> {
-        let is_counts = |effect: &mut Effect| matches!(effect, Effect::WriteStatus { urgent: false, .. });
+        let is_counts = |effect: &mut Effect| matches!(effect, Effect::WriteStatus { news: StatusNews::Counts, .. });
         let since = self.counts_since.unwrap_or(now);
         let wait = if is_pending && self.last.is_none() { FIRST_WAIT } else { COUNTS_WAIT };
         let apart = self.last.map(|at| at + COUNTS_APART);
@@ -75,10 +88,17 @@ impl Pace {
             }
         }
         self.counts_since = held.then_some(since);
-        if effects(plan).any(|effect| matches!(effect, Effect::WriteStatus { .. })) {
+        let news = news(plan);
+        if news.is_some() {
             self.before = self.last;
             self.last = Some(now);
             self.is_writing = true;
+        }
+        if news == Some(StatusNews::Phase) {
+            if self.phases.len() == PHASES_MAX {
+                self.phases.pop_front();
+            }
+            self.phases.push_back(now);
         }
         held.then_some(due)
     }
@@ -95,16 +115,23 @@ impl Pace {
     }
 }
 
-fn effects(plan: &Plan) -> impl Iterator<Item = &Effect> {
-    plan.stages.iter().flatten()
+/// What the plan writes into the status that matters most.
+fn news(plan: &Plan) -> Option<StatusNews> {
+    let writes = plan.stages.iter().flatten().filter_map(|effect| match effect {
+        Effect::WriteStatus { news, .. } => Some(*news),
+        _ => None,
+    });
+    writes.max()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn write(urgent: bool) -> Plan {
-        Plan::only(vec![Effect::WriteStatus { status: Box::default(), urgent }])
+    use StatusNews::{Counts, Decision, Phase};
+
+    fn write(news: StatusNews) -> Plan {
+        Plan::only(vec![Effect::WriteStatus { status: Box::default(), news }])
     }
 
     /// What becomes of a plan: when it is due in place of now, in milliseconds. What goes through is answered 10 ms later.
@@ -118,9 +145,9 @@ mod tests {
             Self { start: Instant::now(), pace: Pace::default() }
         }
 
-        fn at(&mut self, millis: u64, urgent: bool, is_pending: bool) -> Option<u128> {
+        fn at(&mut self, millis: u64, news: StatusNews, is_pending: bool) -> Option<u128> {
             let now = self.start + Duration::from_millis(millis);
-            let mut plan = write(urgent);
+            let mut plan = write(news);
             let due = self.pace.waits_until(&plan, now).or_else(|| {
                 let held = self.pace.hold_back(&mut plan, is_pending, now);
                 assert_eq!(held.is_some(), plan.is_settled());
@@ -134,43 +161,56 @@ mod tests {
     #[tokio::test]
     async fn counts_wait_for_company() {
         let mut clock = Clock::new();
-        assert_eq!(clock.at(0, false, false), Some(100), "more may come with it");
-        assert_eq!(clock.at(60, false, false), Some(100));
-        assert_eq!(clock.at(100, false, false), None);
-        assert_eq!(clock.at(150, false, false), Some(1_110));
-        assert_eq!(clock.at(200, true, false), None, "a decision waits for nothing");
-        assert_eq!(clock.at(220, false, false), Some(1_210));
-        assert_eq!(clock.at(1_210, false, false), None);
+        assert_eq!(clock.at(0, Counts, false), Some(100), "more may come with it");
+        assert_eq!(clock.at(60, Counts, false), Some(100));
+        assert_eq!(clock.at(100, Counts, false), None);
+        assert_eq!(clock.at(150, Counts, false), Some(1_110));
+        assert_eq!(clock.at(200, Decision, false), None, "a decision waits for nothing");
+        assert_eq!(clock.at(220, Counts, false), Some(1_210));
+        assert_eq!(clock.at(1_210, Counts, false), None);
     }
 
     #[tokio::test]
     async fn the_counts_of_a_job_that_has_not_started_wait_for_its_start() {
         let mut clock = Clock::new();
-        assert_eq!(clock.at(0, false, true), Some(3_000));
-        assert_eq!(clock.at(400, false, true), Some(3_000), "the first counts come with it");
-        assert_eq!(clock.at(3_000, false, true), None);
-        assert_eq!(clock.at(3_100, true, true), None);
+        assert_eq!(clock.at(0, Counts, true), Some(3_000));
+        assert_eq!(clock.at(400, Counts, true), Some(3_000), "the first counts come with it");
+        assert_eq!(clock.at(3_000, Counts, true), None);
+        assert_eq!(clock.at(3_100, Decision, true), None);
         let mut soon = Clock::new();
-        assert_eq!(soon.at(0, false, true), Some(3_000));
-        assert_eq!((soon.at(200, true, false), soon.at(400, true, false)), (None, None), "started, and ended");
+        assert_eq!(soon.at(0, Counts, true), Some(3_000));
+        assert_eq!((soon.at(200, Decision, false), soon.at(400, Decision, false)), (None, None), "started, and ended");
     }
 
     #[tokio::test]
     async fn a_third_write_within_a_second_waits_however_urgent() {
         let mut clock = Clock::new();
-        assert_eq!(clock.at(0, true, false), None);
-        assert_eq!(clock.at(300, true, false), None);
-        assert_eq!(clock.at(600, true, false), Some(1_010), "a second after the first was answered");
-        assert_eq!(clock.at(1_010, true, false), None);
-        assert_eq!(clock.at(1_020, true, false), Some(1_310));
-        assert_eq!(clock.at(5_000, true, false), None);
-        assert_eq!(clock.at(5_001, true, false), None);
+        assert_eq!(clock.at(0, Decision, false), None);
+        assert_eq!(clock.at(300, Decision, false), None);
+        assert_eq!(clock.at(600, Decision, false), Some(1_010), "a second after the first was answered");
+        assert_eq!(clock.at(1_010, Decision, false), None);
+        assert_eq!(clock.at(1_020, Decision, false), Some(1_310));
+        assert_eq!(clock.at(5_000, Decision, false), None);
+        assert_eq!(clock.at(5_001, Decision, false), None);
+    }
+
+    #[tokio::test]
+    async fn a_new_phase_waits_for_nothing_unless_there_were_many() {
+        let mut clock = Clock::new();
+        assert_eq!((clock.at(0, Decision, false), clock.at(10, Decision, false)), (None, None));
+        for write in 0..8 {
+            assert_eq!(clock.at(20 + write, Phase, false), None);
+        }
+        assert_eq!(clock.at(30, Decision, false), Some(1_036), "all else keeps its distance from them");
+        assert_eq!(clock.at(30, Phase, false), Some(1_036));
+        assert_eq!(clock.at(1_036, Phase, false), None, "as all else");
+        assert_eq!(clock.at(10_021, Phase, false), None);
     }
 
     #[tokio::test]
     async fn a_plan_without_a_write_never_waits() {
         let mut clock = Clock::new();
-        assert_eq!((clock.at(0, true, false), clock.at(1, true, false)), (None, None));
+        assert_eq!((clock.at(0, Decision, false), clock.at(1, Decision, false)), (None, None));
         let now = clock.start + Duration::from_millis(2);
         let mut plan = Plan::only(vec![Effect::DeleteJob]);
         assert_eq!(clock.pace.waits_until(&plan, now), None);

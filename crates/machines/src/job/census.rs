@@ -24,16 +24,26 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, pod: &PodFacts) {
-        let count = match pod.phase {
-            _ if pod.is_leaving() => &mut self.terminating,
+    fn of(&mut self, phase: PodPhase) -> &mut i32 {
+        match phase {
             PodPhase::Pending => &mut self.pending,
             PodPhase::Running => &mut self.running,
             PodPhase::Succeeded => &mut self.succeeded,
             PodPhase::Failed => &mut self.failed,
             PodPhase::Unknown => &mut self.unknown,
-        };
+        }
+    }
+
+    fn add(&mut self, pod: &PodFacts) {
+        let count = if pod.is_leaving() { &mut self.terminating } else { self.of(pod.phase) };
         *count = count.saturating_add(1);
+    }
+
+    /// A pod that was counted by its phase is told to go.
+    fn release(&mut self, pod: &PodFacts) {
+        let count = self.of(pod.phase);
+        *count = count.saturating_sub(1);
+        self.terminating = self.terminating.saturating_add(1);
     }
 
     fn add_result(&mut self, phase: PodPhase) {
@@ -61,6 +71,7 @@ impl Counts {
 }
 
 /// One task and its pods.
+#[derive(Clone)]
 pub(super) struct TaskCensus<'a> {
     pub spec: &'a TaskSpec,
     /// Pods with an index below `replicas`.
@@ -99,6 +110,7 @@ impl TaskCensus<'_> {
 }
 
 /// All tasks of a job and their pods.
+#[derive(Clone)]
 pub(super) struct Census<'a> {
     pub tasks: Vec<TaskCensus<'a>>,
     /// Pods of no task, or with an index at or above `replicas`.
@@ -156,6 +168,17 @@ impl<'a> Census<'a> {
                 task.ended.insert(index, phase);
                 task.counts.add_result(phase);
                 self.counts.add_result(phase);
+            }
+        }
+        self
+    }
+
+    /// Counts pods that are about to be deleted as terminating.
+    pub fn releasing(mut self, goes: impl Fn(&PodFacts) -> bool) -> Self {
+        for task in &mut self.tasks {
+            for pod in task.slots.values().filter(|pod| !pod.is_leaving() && goes(pod)) {
+                task.counts.release(pod);
+                self.counts.release(pod);
             }
         }
         self

@@ -5,17 +5,18 @@
 
 use pumice_api::batch::JobPhase;
 
+use super::kill::is_unfinished;
 use super::plan::{Effect, Plan};
 use super::{Scene, plugin_objects, ttl};
 
 impl Scene<'_> {
     /// Deletes what is unfinished, then moves to the phase that this one leads to.
     pub(super) fn settle(&self) -> Plan {
-        let mut kills = self.deletions(|pod| !pod.has_ended() || pod.mark.is_some());
+        let mut kills = self.deletions(is_unfinished);
+        let mut draft = if kills.is_empty() { self.draft() } else { self.draft_releasing(is_unfinished) };
         let stopped = kills.is_empty() && self.census.counts.unfinished() == 0;
         kills.extend(self.delete_group());
         let quiet = stopped && kills.is_empty();
-        let mut draft = self.draft();
         let next = match self.phase {
             JobPhase::Aborting => Some(JobPhase::Aborted),
             JobPhase::Terminating => Some(JobPhase::Terminated),

@@ -145,9 +145,12 @@ impl Scene<'_> {
     }
 
     pub(super) fn restart_job(&self, order: Option<&Order>) -> Plan {
-        let mut draft = self.draft();
+        let restart = self.view.job.status.retry_count.saturating_add(1);
+        // The last restart is none.
+        let last = restart >= rules::max_retry(&self.view.job.spec);
+        let mut draft = self.draft_releasing(|_| !last);
         draft.next.version = draft.next.version.saturating_add(1);
-        draft.next.retry_count = draft.next.retry_count.saturating_add(1);
+        draft.next.retry_count = restart;
         self.note_plugins(&mut draft.next);
         updated::acted(self.view.job, &mut draft.next);
         draft.enter(JobPhase::Restarting, RESTART_JOB, &message(order), self.now);
@@ -203,7 +206,7 @@ impl Scene<'_> {
     }
 
     pub(super) fn begin_kill(&self, to: JobPhase, order: Option<&Order>) -> Plan {
-        let mut draft = self.draft();
+        let mut draft = self.draft_releasing(is_unfinished);
         draft.next.version = draft.next.version.saturating_add(1);
         self.note_plugins(&mut draft.next);
         let reason = order.map_or("", |order| order.action.as_str()).to_owned();
@@ -223,7 +226,7 @@ impl Scene<'_> {
 
     /// Unlike in Volcano, a resume costs no retry.
     pub(super) fn resume(&self) -> Plan {
-        let mut draft = self.draft();
+        let mut draft = self.draft_releasing(|pod| !pod.has_ended());
         draft.next.version = draft.next.version.saturating_add(1);
         updated::acted(self.view.job, &mut draft.next);
         draft.enter(JobPhase::Restarting, RESUME_JOB, "", self.now);
@@ -274,7 +277,12 @@ impl Scene<'_> {
             Some(verdict) if verdict.phase == JobPhase::Pending && due.is_some_and(|due| due > self.now) => {
                 wake_at = due;
             }
-            Some(verdict) => draft.goto(&verdict, self.now),
+            Some(verdict) => {
+                if verdict.phase.is_finished() {
+                    draft.count(&self.census.clone().releasing(is_unfinished));
+                }
+                draft.goto(&verdict, self.now);
+            }
             None => {}
         }
         Plan { wake_at, ..Plan::only(draft.write(self.now).into_iter().collect()) }
@@ -339,6 +347,11 @@ impl Scene<'_> {
         let name = metadata.name.clone()?;
         Some(Effect::DeleteGroup(Existing { name, uid: metadata.uid.clone().unwrap_or_default() }))
     }
+}
+
+/// Whether the end of a job takes the pod away.
+pub(super) fn is_unfinished(pod: &PodFacts) -> bool {
+    !pod.has_ended() || pod.mark.is_some()
 }
 
 fn message(order: Option<&Order>) -> String {

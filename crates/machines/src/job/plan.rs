@@ -34,6 +34,17 @@ pub struct Existing {
     pub uid: String,
 }
 
+/// What is new in a status that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StatusNews {
+    /// Counts, or that a job has a status: it may be held back and merged with the next write.
+    Counts,
+    /// Something was decided.
+    Decision,
+    /// The job entered another phase.
+    Phase,
+}
+
 /// One change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
@@ -83,8 +94,8 @@ pub enum Effect {
     WriteStatus {
         /// The whole new status.
         status: Box<JobStatus>,
-        /// False when only counts moved, or a job has no status yet: such a write may be held back and merged with the next.
-        urgent: bool,
+        /// What it is for.
+        news: StatusNews,
     },
     /// Record a Kubernetes Event on the job.
     Record {

@@ -11,7 +11,7 @@ use pumice_api::batch::{Job, JobCondition, JobPhase, JobStatus, TaskState};
 use pumice_units::GoDuration;
 
 use super::census::Census;
-use super::plan::Effect;
+use super::plan::{Effect, StatusNews};
 use super::plugin_objects;
 use super::rules::Verdict;
 
@@ -26,8 +26,16 @@ impl<'a> Draft<'a> {
     pub fn new(job: &'a Job, census: &Census<'_>) -> Self {
         let old = &job.status;
         let mut next = old.clone();
-        let counts = &census.counts;
         next.min_available = job.spec.min_available;
+        let created_at = job.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let mut draft = Self { old, created_at, next };
+        draft.count(census);
+        draft
+    }
+
+    /// Tells the counts of a census.
+    pub fn count(&mut self, census: &Census<'_>) {
+        let (next, counts) = (&mut self.next, &census.counts);
         next.pending = counts.pending;
         next.running = counts.running;
         next.succeeded = counts.succeeded;
@@ -37,11 +45,9 @@ impl<'a> Draft<'a> {
         next.task_status_count =
             census.tasks.iter().map(|task| (task.spec.name.clone(), task.counts.by_phase())).collect();
         next.task_status_count.retain(|_, state| !state.phase.is_empty());
-        if old.state.phase.as_ref().is_some_and(JobPhase::is_finished) {
-            keep_results(old, &mut next);
+        if self.old.state.phase.as_ref().is_some_and(JobPhase::is_finished) {
+            keep_results(self.old, next);
         }
-        let created_at = job.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        Self { old, created_at, next }
     }
 
     /// Gives a status that says nothing yet its first phase.
@@ -101,16 +107,20 @@ impl<'a> Draft<'a> {
         if !finished && self.next.state == self.old.state {
             self.next.state.last_transition_time = Some(Time(now));
         }
-        let decided = |status: &JobStatus| {
-            let state = &status.state;
-            // A job without a status is read as one that is pending.
-            let phase = state.phase.clone().unwrap_or(JobPhase::Pending);
-            (phase, state.reason.clone(), status.version, status.retry_count)
-        };
-        let urgent = must
+        // A job without a status is read as one that is pending.
+        let phase = |status: &JobStatus| status.state.phase.clone().unwrap_or(JobPhase::Pending);
+        let decided = |status: &JobStatus| (status.state.reason.clone(), status.version, status.retry_count);
+        let news = if phase(&self.next) != phase(self.old) {
+            StatusNews::Phase
+        } else if must
             || decided(&self.next) != decided(self.old)
-            || !adds_plugins_at_most(&self.old.controlled_resources, &self.next.controlled_resources);
-        Some(Effect::WriteStatus { status: Box::new(self.next), urgent })
+            || !adds_plugins_at_most(&self.old.controlled_resources, &self.next.controlled_resources)
+        {
+            StatusNews::Decision
+        } else {
+            StatusNews::Counts
+        };
+        Some(Effect::WriteStatus { status: Box::new(self.next), news })
     }
 }
 

@@ -6,7 +6,7 @@ use pumice_api::scheduling::PodGroupCondition;
 use serde_json::json;
 
 use super::model::{Model, job, simple};
-use crate::job::Effect;
+use crate::job::{Effect, StatusNews};
 
 #[test]
 fn from_pending_to_completed() {
@@ -53,7 +53,7 @@ fn the_first_plan_makes_the_group_and_a_status_that_may_wait_for_counts() {
     let plan = model.plan(None);
     let [stage] = plan.stages.as_slice() else { panic!("{plan:?}") };
     assert!(matches!(stage[0], Effect::CreateGroup(_)), "{stage:?}");
-    assert!(matches!(stage[1], Effect::WriteStatus { urgent: false, .. }), "{stage:?}");
+    assert!(matches!(stage[1], Effect::WriteStatus { news: StatusNews::Counts, .. }), "{stage:?}");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn counts_only_are_not_urgent() {
     let mut model = Model::running(simple(3, json!({"minAvailable": 1})));
     model.pod("j-w-0", "Succeeded");
     let plan = model.plan(None);
-    assert!(matches!(plan.stages[0][0], Effect::WriteStatus { urgent: false, .. }), "{plan:?}");
+    assert!(matches!(plan.stages[0][0], Effect::WriteStatus { news: StatusNews::Counts, .. }), "{plan:?}");
 }
 
 #[test]
@@ -375,8 +375,43 @@ fn pods_that_end_before_they_are_seen_to_run_end_the_job_by_one_write() {
     model.all_pods("Succeeded");
     let plan = model.plan(None);
     let [stage] = plan.stages.as_slice() else { panic!("{plan:?}") };
-    let [Effect::WriteStatus { status, urgent: true }] = stage.as_slice() else { panic!("{stage:?}") };
+    let [Effect::WriteStatus { status, news: StatusNews::Decision | StatusNews::Phase }] = stage.as_slice() else {
+        panic!("{stage:?}")
+    };
     assert_eq!(status.state.phase, Some(P::Completed));
     let conditions: Vec<P> = status.conditions.iter().map(|one| one.status.clone()).collect();
     assert_eq!(conditions, [P::Pending, P::Running, P::Completed]);
+}
+
+/// However soon they are gone: who waits to see them terminate reads it here.
+#[test]
+fn the_write_of_a_phase_counts_the_pods_that_go_as_terminating() {
+    let cases = [
+        (Action::RestartJob, P::Restarting, [0, 0, 0, 0, 3]),
+        (Action::AbortJob, P::Aborting, [0, 0, 1, 0, 2]),
+        (Action::TerminateJob, P::Terminating, [0, 0, 1, 0, 2]),
+        (Action::CompleteJob, P::Completing, [0, 0, 1, 0, 2]),
+    ];
+    for (action, phase, counts) in cases {
+        let mut model = Model::running(simple(3, json!({"minAvailable": 1})));
+        model.pod("j-w-0", "Succeeded");
+        model.settle();
+        let plan = model.plan(Some(&action));
+        let written = plan.stages.iter().flatten().find_map(|effect| match effect {
+            Effect::WriteStatus { status, news: StatusNews::Phase } => Some(status),
+            _ => None,
+        });
+        let told = written.map(|status| {
+            let counts = [status.pending, status.running, status.succeeded, status.failed, status.terminating];
+            (status.state.phase.clone().unwrap(), counts)
+        });
+        assert_eq!(told, Some((phase, counts)), "{action:?}");
+        let by_task: i32 = written.unwrap().task_status_count.values().flat_map(|task| task.phase.values()).sum();
+        assert_eq!(by_task, counts[2], "{action:?}");
+    }
+    // The last restart is none, and the job's end takes what runs away.
+    let mut model = Model::running(simple(3, json!({"minAvailable": 1, "maxRetry": 1})));
+    model.linger = true;
+    model.command(Action::RestartJob);
+    assert_eq!((model.phase(), model.counts()), (P::Failed, [0, 0, 0, 0, 3]));
 }
