@@ -269,7 +269,7 @@ fn kind_of(tables: &Tables, policy: &Policy, group: GroupId, row: &GroupRow) -> 
         return None;
     }
     let queue = tables.queues.row(row.queue);
-    if !queue.known || (row.of_one && !queue.is_open()) || policy.job_valid(tables, group).is_some() {
+    if !queue.may_place() || (row.of_one && !queue.is_open()) || policy.job_valid(tables, group).is_some() {
         return None;
     }
     let first = *row.tasks.first()?;

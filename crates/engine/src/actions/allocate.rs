@@ -20,6 +20,7 @@ use crate::queue_limit;
 use crate::reasons::{Reason, Stage};
 use crate::world::groups::GroupRow;
 use crate::world::reservations::Lift;
+use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 use crate::world::windows::Barring;
 
@@ -170,17 +171,7 @@ fn eligible(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
         cycle.tables.set_phase(group, GroupPhase::Inqueue);
     }
     let row = cycle.tables.groups.row(group);
-    let queue = cycle.tables.queues.row(row.queue);
-    let name = || queue.name.to_string();
-    let closed_to_it = row.of_one && row.counts.ready() == 0 && !queue.is_open();
-    let reason = if !queue.known {
-        Some(Reason::QueueNotFound { queue: name() })
-    } else if closed_to_it {
-        Some(Reason::QueueClosed { queue: name(), state: format!("{:?}", queue.state) })
-    } else {
-        cycle.policy.job_valid(cycle.tables, group)
-    };
-    if let Some(reason) = reason {
+    if let Some(reason) = barred(cycle.tables, row).or_else(|| cycle.policy.job_valid(cycle.tables, group)) {
         let stage = match reason {
             Reason::NotEnoughTasks { .. } | Reason::NotEnoughTasksOfRole { .. } => Stage::NoPods,
             _ => Stage::Allocate,
@@ -189,6 +180,18 @@ fn eligible(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
         return false;
     }
     row.pending() > 0
+}
+
+/// Why its queue lets nothing of the group be placed. A pod without a PodGroup is admitted when it is first placed.
+pub(super) fn barred(tables: &Tables, row: &GroupRow) -> Option<Reason> {
+    let queue = tables.queues.row(row.queue);
+    let name = || queue.name.to_string();
+    let is_new = row.of_one && row.counts.ready() == 0;
+    match (queue.known, queue.is_open() || queue.may_place() && !is_new) {
+        (false, _) => Some(Reason::QueueNotFound { queue: name() }),
+        (true, false) => Some(Reason::QueueClosed { queue: name(), state: format!("{:?}", queue.state) }),
+        (true, true) => None,
+    }
 }
 
 /// The pods to place, in order: what the roles' minima need comes first.

@@ -121,6 +121,7 @@ fn place(cycle: &mut Cycle<'_>, group: GroupId, task: TaskId, promised: NodeId) 
     let class = tables.classes.row(tables.task(task).class);
     let held_back = tables.task(task).not_before > cycle.now || tables.task(task).gated;
     if held_back
+        || !tables.queues.row(queue).may_place()
         || queue_limit::exceeded_by_pod(tables, cycle.policy, queue, &class.demand).is_some()
         || cycle.policy.allocatable(tables, queue, task).is_some()
     {

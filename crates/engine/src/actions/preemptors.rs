@@ -20,14 +20,14 @@ pub(super) fn may_preempt(cycle: &Cycle<'_>, group: GroupId) -> bool {
     row.topology.is_none() && row.sub_groups.iter().all(|policy| policy.topology.is_none()) && starves(cycle, group)
 }
 
-/// Whether the group lacks pods that may make victims.
+/// Whether the group lacks pods that may make victims. In a queue that is not open nobody makes room for it.
 pub(super) fn starves(cycle: &Cycle<'_>, group: GroupId) -> bool {
     let tables = &*cycle.tables;
     let row = tables.groups.row(group);
     row.exists()
         && row.pending() > 0
         && row.phase != GroupPhase::Pending
-        && tables.queues.row(row.queue).known
+        && tables.queues.row(row.queue).is_open()
         && cycle.policy.job_valid(tables, group).is_none()
         && cycle.policy.job_starving(tables, group)
 }

@@ -73,12 +73,11 @@ impl Capacity {
         &above[..self.levels.min(above.len() - usize::from(rooted))]
     }
 
-    /// Why no group of the queue may start, whatever it asks for.
+    /// Why no group of the queue may start, whatever it asks for: its place in the tree is wrong.
     fn unusable(&self, tables: &Tables, queue: QueueId) -> Option<Reason> {
         let row = tables.queues.row(queue);
-        let closed = admission::closed(row);
-        let fault = || if self.hierarchical { standing::fault(tables, row) } else { None };
-        closed.or_else(|| fault().map(|fault| Reason::QueueUnusable { queue: row.name.to_string(), fault }))
+        let fault = self.hierarchical.then(|| standing::fault(tables, row)).flatten();
+        fault.map(|fault| Reason::QueueUnusable { queue: row.name.to_string(), fault })
     }
 
     /// The first dimension in which the queue itself may not hold that much more.
@@ -178,7 +177,8 @@ impl Plugin for Capacity {
 
     /// The limits of queues above are not asked: victims below them make room there, too.
     fn preemptive(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> bool {
-        self.unusable(tables, queue).or_else(|| self.beyond(tables, queue, demand)).is_none()
+        tables.queues.row(queue).is_open()
+            && self.unusable(tables, queue).or_else(|| self.beyond(tables, queue, demand)).is_none()
             && (self.deserves(tables, queue, demand)
                 || self.near(tables, queue).iter().any(|above| self.deserves(tables, *above, demand)))
     }
@@ -236,7 +236,8 @@ impl Plugin for Capacity {
 
     fn job_enqueueable(&self, tables: &Tables, group: GroupId, missing: &Missing) -> Result<Vote, Reason> {
         let queue = tables.groups.row(group).queue;
-        if let Some(reason) = self.unusable(tables, queue) {
+        let closed = admission::closed(tables.queues.row(queue));
+        if let Some(reason) = closed.or_else(|| self.unusable(tables, queue)) {
             return Err(reason);
         }
         let over = self.line(tables, queue).find_map(|queue| {

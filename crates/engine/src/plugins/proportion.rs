@@ -111,9 +111,6 @@ impl Plugin for Proportion {
 
     fn allocatable(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> Option<Reason> {
         let row = tables.queues.row(queue);
-        if let Some(reason) = admission::closed(row) {
-            return Some(reason);
-        }
         let deserved = self.due(queue);
         let wanted = || demand.iter().filter(|(dim, _)| *dim != PODS);
         let beyond = |dim: DimId, amount: i64, bound: i64| row.own.promised(dim).saturating_add(amount) > bound;

@@ -103,8 +103,14 @@ impl Keyed for QueueRow {
 }
 
 impl QueueRow {
+    /// Whether it admits groups.
     pub(crate) fn is_open(&self) -> bool {
         self.known && self.state == QueueState::Open
+    }
+
+    /// Whether groups that it has admitted may be placed: one that is closing lets them end.
+    pub(crate) fn may_place(&self) -> bool {
+        self.known && matches!(self.state, QueueState::Open | QueueState::Closing)
     }
 }
 

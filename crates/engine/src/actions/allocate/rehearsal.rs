@@ -38,13 +38,8 @@ pub(crate) fn rehearse(cycle: &mut Cycle<'_>, group: GroupId) -> Rehearsal {
     }
     let row = cycle.tables.groups.row(group);
     let queue = row.queue;
-    let takes = cycle.tables.queues.row(queue);
-    if !takes.known {
-        return Rehearsal::barred(Reason::QueueNotFound { queue: takes.name.to_string() });
-    }
-    if row.of_one && row.counts.ready() == 0 && !takes.is_open() {
-        let state = format!("{:?}", takes.state);
-        return Rehearsal::barred(Reason::QueueClosed { queue: takes.name.to_string(), state });
+    if let Some(reason) = super::barred(cycle.tables, row) {
+        return Rehearsal::barred(reason);
     }
     let lends = cycle.policy.fairness.lending;
     let (rehearsal, by_shares) = match cycle.policy.overused(cycle.tables, queue) {

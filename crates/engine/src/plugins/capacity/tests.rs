@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::config::{Argument, Switches};
-use crate::facts::{Delta, GroupFacts, PodFacts, PodPhase, QueueFacts, QueueState};
+use crate::facts::{Delta, GroupFacts, PodFacts, PodPhase, QueueFacts};
 use crate::world::tests::{Lab, group, pod, resources};
 
 fn plugin(lab: &Lab, hierarchical: bool, levels: i64) -> Capacity {
@@ -155,12 +155,6 @@ fn a_wrong_queue_is_unusable_and_the_others_go_on() {
             "yes",
         ]
     );
-    lab.apply(Delta::QueueUpsert(QueueFacts {
-        name: "good".to_owned(),
-        state: QueueState::Closed,
-        ..QueueFacts::default()
-    }));
-    assert_eq!(may(&plugin, &lab, "good"), "queue good is Closed and takes no new work");
 }
 
 #[test]

@@ -75,6 +75,39 @@ fn a_closed_or_missing_queue_takes_nothing_new() {
 }
 
 #[test]
+fn a_closing_queue_places_what_it_has_admitted_and_a_closed_one_nothing() {
+    let plugins = |share: &str| {
+        format!("actions: allocate, preempt, reclaim\ntiers:\n- plugins:\n  - name: gang\n  - name: priority\n{share}")
+    };
+    let shares = ["", "  - name: capacity\n", "  - name: proportion\n"].map(plugins);
+    let states = [(QueueState::Open, true), (QueueState::Closing, true), (QueueState::Closed, false)];
+    for (config, (state, places)) in shares.iter().flat_map(|config| states.map(|state| (config, state))) {
+        let mut lab = Lab::of(config, &[2_000]);
+        let deserved = resources(2_000);
+        lab.apply(Delta::QueueUpsert(QueueFacts { name: "q".to_owned(), state, deserved, ..QueueFacts::default() }));
+        lab.apply(Delta::PriorityClassUpsert { name: "high".to_owned(), value: 100, global_default: false });
+        for (name, queue, class, least) in [("other", "default", "", 0), ("own", "q", "", 0), ("waits", "q", "high", 1)]
+        {
+            let queue = queue.to_owned();
+            let facts = GroupFacts { queue, priority_class: class.to_owned(), ..group(name, least) };
+            lab.apply(Delta::GroupUpsert(Box::new(facts)));
+        }
+        for name in ["other", "own"] {
+            lab.pod(PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Running, ..pod(name, 0, 1_000) });
+        }
+        lab.pod(pod("waits", 0, 1_000));
+        let victims = lab.cycle().evictions;
+        assert_eq!(!victims.is_empty(), state == QueueState::Open, "{state:?} in {config}: {victims:?}");
+        lab.end(&victims);
+        lab.apply(Delta::TaskRemove("uid-own-0".to_owned()));
+        assert_eq!(!lab.binds().is_empty(), places, "{state:?} in {config}");
+        if !places {
+            assert_eq!(lab.why("waits"), "queue q is Closed and takes no new work", "{config}");
+        }
+    }
+}
+
+#[test]
 fn what_could_start_now_is_admitted_past_promises() {
     let mut lab = Lab::new(&[10_000]);
     lab.queue("q", &[("cpu", 10_000)]);
