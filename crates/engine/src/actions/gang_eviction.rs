@@ -6,7 +6,7 @@
 //! Volcano's actions. The room is fenced, and bound as it is freed.
 
 use super::allocate::parts::{Part, parts};
-use super::potential;
+use super::potential::Taking;
 use super::preemptors;
 use super::statement::Statement;
 use super::walk::Outcome;
@@ -15,6 +15,7 @@ use crate::dims::Demand;
 use crate::ids::{DimId, GroupId, HyperId, TaskId};
 use crate::plugins::{Counting, GangEviction, HyperSearch};
 use crate::world::sub_jobs::Reach;
+use crate::world::tables::Tables;
 
 mod bundles;
 mod nomination;
@@ -115,7 +116,10 @@ impl Want {
         }
         for domain in self.domains(cycle, domains_max) {
             let Some(nomination) = self.in_domain(cycle, domain) else { continue };
-            let balanced = self.kind == Kind::Preempt || potential::falls(cycle, queue, &demand, &nomination.victims);
+            let is_short = |(dim, amount): &&(DimId, i64)| *amount > room_in(cycle.tables, domain, *dim);
+            let short: Vec<DimId> = self.need.iter().filter(is_short).map(|(dim, _)| *dim).collect();
+            let taking = Taking { queue, demand: &demand, victims: &nomination.victims, short: &short };
+            let balanced = self.kind == Kind::Preempt || taking.is_right(cycle);
             if balanced && self.decide(cycle, nomination) {
                 return true;
             }
@@ -183,11 +187,7 @@ impl Want {
             let tasks = bundles.iter().flat_map(|bundle| &bundle.tasks);
             tasks.map(|task| tables.classes.row(tables.task(*task).class).demand.get(dim)).fold(0, i64::saturating_add)
         };
-        let idle = |dim: DimId| {
-            let nodes = tables.hyper_nodes.row(domain).nodes.ones();
-            nodes.map(|node| tables.nodes.future_room(node.into(), dim).max(0)).fold(0, i64::saturating_add)
-        };
-        self.need.iter().all(|(dim, amount)| *amount <= idle(*dim).saturating_add(freed(*dim)))
+        self.need.iter().all(|(dim, amount)| *amount <= room_in(tables, domain, *dim).saturating_add(freed(*dim)))
     }
 
     fn decide(&self, cycle: &mut Cycle<'_>, nomination: Nomination) -> bool {
@@ -201,6 +201,12 @@ impl Want {
         let pipelined = cycle.policy.job_pipelined(cycle.tables, self.group);
         statement.end(cycle, pipelined)
     }
+}
+
+/// What is left on all nodes of the domain together, once all that leaves it is gone and all that is promised is taken.
+fn room_in(tables: &Tables, domain: HyperId, dim: DimId) -> i64 {
+    let nodes = tables.hyper_nodes.row(domain).nodes.ones();
+    nodes.map(|node| tables.nodes.future_room(node.into(), dim).max(0)).fold(0, i64::saturating_add)
 }
 
 #[cfg(test)]

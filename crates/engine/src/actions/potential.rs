@@ -4,7 +4,10 @@
 //! without adding to the excess of its own or of those above it, or it makes the sum of all excesses fall: it takes
 //! back only what the taker holds above its share by more than the task adds to its own. So the sum never rises, and
 //! what leaves it equal brings a queue nearer to its share. But what allocate lends in between raises it again, so who
-//! takes beyond its share takes only from those that could not take it back. Called by `victims` and `gang_eviction`.
+//! takes beyond its share takes only from those that could not take it back.
+//!
+//! What lies idle is taken from nobody, so it is enough if all that holds of what is short: a queue that holds more
+//! than its share of cpu that nobody wants gets its GPUs back. Called by `victims` and `gang_eviction`.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -30,108 +33,141 @@ struct Change {
     whole: bool,
 }
 
-/// Whether giving `demand` to `queue` at the cost of `victims` brings the cluster nearer to its shares, and stays so.
-/// Where no plugin knows shares, yes.
-pub(super) fn falls(cycle: &mut Cycle<'_>, queue: QueueId, demand: &Demand, victims: &[TaskId]) -> bool {
-    if cycle.policy.shares(cycle.tables, queue).is_none() {
-        return true;
+/// Room that a queue is to get at the cost of others.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taking<'a> {
+    pub(super) queue: QueueId,
+    pub(super) demand: &'a Demand,
+    pub(super) victims: &'a [TaskId],
+    /// What there is too little of without the victims; nothing where they leave for another reason.
+    pub(super) short: &'a [DimId],
+}
+
+/// Which dimensions are looked at.
+#[derive(Debug, Clone, Copy)]
+enum Look {
+    All,
+    Short,
+}
+
+impl Taking<'_> {
+    /// Whether it brings the cluster nearer to its shares, and stays so. Where no plugin knows shares, yes.
+    pub(super) fn is_right(&self, cycle: &mut Cycle<'_>) -> bool {
+        if cycle.policy.shares(cycle.tables, self.queue).is_none() {
+            return true;
+        }
+        let is_idle = |dim: DimId| dim != PODS && !self.short.contains(&dim);
+        let some_is_idle = !self.short.is_empty() && self.demand.iter().any(|(dim, _)| is_idle(dim));
+        self.is_right_in(cycle, Look::All) || some_is_idle && self.is_right_in(cycle, Look::Short)
     }
-    let (alone, both) = differences(cycle, queue, demand, victims);
-    let nearer = alone <= 0 || both < 0;
-    let settled = both < 0 && is_within(cycle, queue, demand, victims) && all_borrow(cycle, demand, victims);
-    nearer && (settled || !may_return(cycle, queue, demand, victims))
-}
 
-/// Whether each victim's queue, without those before it, holds more than its share of something that is taken from it.
-fn all_borrow(cycle: &Cycle<'_>, demand: &Demand, victims: &[TaskId]) -> bool {
-    let tables = &*cycle.tables;
-    let mut lost: BTreeMap<QueueId, Vec<i64>> = BTreeMap::new();
-    victims.iter().all(|victim| {
-        let row = tables.task(*victim);
-        let Some(queue) = queue_of(tables, *victim) else { return false };
-        let gone = lost.entry(queue).or_default();
-        let (held, shares) = (&tables.queues.row(queue).tree, cycle.policy.shares(tables, queue).unwrap_or_default());
-        let loses = &tables.classes.row(row.class).demand;
-        let borrows = loses
-            .iter()
-            .filter(|(dim, _)| *dim != PODS && demand.get(*dim) > 0)
-            .any(|(dim, _)| held.promised(dim).saturating_sub(share::at(gone, dim)) > share_of(&shares, dim));
-        loses.add_to(gone, 1);
-        borrows
-    })
-}
+    fn is_right_in(&self, cycle: &mut Cycle<'_>, look: Look) -> bool {
+        let (alone, both) = self.differences(cycle, look);
+        let nearer = alone <= 0 || both < 0;
+        let settled = both < 0 && self.is_within(cycle, look) && self.all_borrow(cycle, look);
+        nearer && (settled || !self.may_return(cycle, look))
+    }
 
-/// Whether the queue and those above it that lose nothing keep within their shares in all that they take: then nobody
-/// can take it back.
-fn is_within(cycle: &Cycle<'_>, queue: QueueId, demand: &Demand, victims: &[TaskId]) -> bool {
-    let tables = &*cycle.tables;
-    let loses = |at: QueueId| {
-        let below = |loser: QueueId| loser == at || tables.queues.row(loser).ancestors.contains(&at);
-        victims.iter().filter_map(|victim| queue_of(tables, *victim)).any(below)
-    };
-    let keeps = |at: QueueId| {
-        let (held, shares) = (&tables.queues.row(at).tree, cycle.policy.shares(tables, at).unwrap_or_default());
-        let share = |dim: DimId| share_of(&shares, dim);
-        let mut taken = demand.iter().filter(|(dim, _)| *dim != PODS && (at == queue || share(*dim) > 0));
-        taken.all(|(dim, amount)| held.promised(dim).saturating_add(amount) <= share(dim))
-    };
-    let mut above = tables.queues.row(queue).ancestors.iter().copied();
-    keeps(queue) && above.all(|at| loses(at) || keeps(at))
-}
+    fn counts(&self, look: Look, dim: DimId) -> bool {
+        dim != PODS && (matches!(look, Look::All) || self.short.contains(&dim))
+    }
 
-/// Whether any of the victims could reclaim what it loses once the taker holds it, or its queue for other pods: it would
-/// hold less than its share of what the taker takes from it.
-fn may_return(cycle: &mut Cycle<'_>, taker: QueueId, demand: &Demand, victims: &[TaskId]) -> bool {
-    let savepoint = cycle.tables.savepoint();
-    victims.iter().for_each(|victim| cycle.vacate(*victim));
-    cycle.tables.queues.charge(taker, TaskState::Pipelined, demand, 1);
-    let (tables, policy) = (&*cycle.tables, &*cycle.policy);
-    let owed = |queue: QueueId, lost: &Demand| {
-        let held = &tables.queues.row(queue).tree;
-        let shares = policy.shares(tables, queue).unwrap_or_default();
-        let taken = |dim: DimId| dim != PODS && demand.get(dim) > 0 && lost.get(dim) > 0;
-        shares.iter().any(|(dim, share)| taken(*dim) && held.promised(*dim) < *share)
-    };
-    let returns = victims.iter().any(|victim| {
-        let row = tables.task(*victim);
-        let Some(queue) = queue_of(tables, *victim) else { return false };
-        let lost = &tables.classes.row(row.class).demand;
-        owed(queue, lost) || policy.preemptive(tables, queue, lost)
-    });
-    cycle.tables.queues.charge(taker, TaskState::Pipelined, demand, -1);
-    cycle.rollback(savepoint);
-    returns
+    /// What of `amounts` counts.
+    fn part(&self, look: Look, amounts: &Demand) -> Demand {
+        Demand(amounts.iter().filter(|(dim, _)| self.counts(look, *dim)).collect())
+    }
+
+    /// Whether each victim's queue, without those before it, holds more than its share of something that is taken from it.
+    fn all_borrow(&self, cycle: &Cycle<'_>, look: Look) -> bool {
+        let tables = &*cycle.tables;
+        let mut lost: BTreeMap<QueueId, Vec<i64>> = BTreeMap::new();
+        self.victims.iter().all(|victim| {
+            let Some(queue) = queue_of(tables, *victim) else { return false };
+            let gone = lost.entry(queue).or_default();
+            let held = &tables.queues.row(queue).tree;
+            let shares = cycle.policy.shares(tables, queue).unwrap_or_default();
+            let loses = demand_of(tables, *victim);
+            let borrows = loses
+                .iter()
+                .filter(|(dim, _)| self.counts(look, *dim) && self.demand.get(*dim) > 0)
+                .any(|(dim, _)| held.promised(dim).saturating_sub(share::at(gone, dim)) > share_of(&shares, dim));
+            loses.add_to(gone, 1);
+            borrows
+        })
+    }
+
+    /// Whether the queue and those above it that lose nothing keep within their shares in all that they take: then nobody
+    /// can take it back.
+    fn is_within(&self, cycle: &Cycle<'_>, look: Look) -> bool {
+        let tables = &*cycle.tables;
+        let loses = |at: QueueId| {
+            let below = |loser: QueueId| loser == at || tables.queues.row(loser).ancestors.contains(&at);
+            self.victims.iter().filter_map(|victim| queue_of(tables, *victim)).any(below)
+        };
+        let keeps = |at: QueueId| {
+            let (held, shares) = (&tables.queues.row(at).tree, cycle.policy.shares(tables, at).unwrap_or_default());
+            let share = |dim: DimId| share_of(&shares, dim);
+            let counts = |dim: DimId| self.counts(look, dim) && (at == self.queue || share(dim) > 0);
+            let mut taken = self.demand.iter().filter(|(dim, _)| counts(*dim));
+            taken.all(|(dim, amount)| held.promised(dim).saturating_add(amount) <= share(dim))
+        };
+        let mut above = tables.queues.row(self.queue).ancestors.iter().copied();
+        keeps(self.queue) && above.all(|at| loses(at) || keeps(at))
+    }
+
+    /// Whether any of the victims could reclaim what it loses once the taker holds it, or its queue for other pods: it would
+    /// hold less than its share of what the taker takes from it.
+    fn may_return(&self, cycle: &mut Cycle<'_>, look: Look) -> bool {
+        let savepoint = cycle.tables.savepoint();
+        self.victims.iter().for_each(|victim| cycle.vacate(*victim));
+        cycle.tables.queues.charge(self.queue, TaskState::Pipelined, self.demand, 1);
+        let (tables, policy) = (&*cycle.tables, &*cycle.policy);
+        let owed = |queue: QueueId, lost: &Demand| {
+            let held = &tables.queues.row(queue).tree;
+            let shares = policy.shares(tables, queue).unwrap_or_default();
+            let taken = |dim: DimId| self.demand.get(dim) > 0 && lost.get(dim) > 0;
+            shares.iter().any(|(dim, share)| taken(*dim) && held.promised(*dim) < *share)
+        };
+        let returns = self.victims.iter().any(|victim| {
+            let Some(queue) = queue_of(tables, *victim) else { return false };
+            let lost = self.part(look, demand_of(tables, *victim));
+            owed(queue, &lost) || policy.preemptive(tables, queue, &lost)
+        });
+        cycle.tables.queues.charge(self.queue, TaskState::Pipelined, self.demand, -1);
+        cycle.rollback(savepoint);
+        returns
+    }
+
+    /// By how much the sum of the excesses changes for what the queue gets, and for that and what the victims lose.
+    fn differences(&self, cycle: &Cycle<'_>, look: Look) -> (i128, i128) {
+        let tables = &*cycle.tables;
+        let mut changes = Changes::new();
+        add(cycle, &mut changes, self.queue, self.demand, 1);
+        // What the losers name counts for the taker, too.
+        let mut both = changes.clone();
+        for victim in self.victims {
+            if let Some(loser) = queue_of(tables, *victim) {
+                add(cycle, &mut both, loser, demand_of(tables, *victim), -1);
+            }
+        }
+        let is_named = |dim: DimId| both.values().any(|change| change.shares.iter().any(|(named, _)| *named == dim));
+        let dims = (0..tables.dims.len()).map(DimId::from);
+        let divided: Vec<DimId> = dims.filter(|dim| self.counts(look, *dim) && is_named(*dim)).collect();
+        (excess(tables, &divided, &changes), excess(tables, &divided, &both))
+    }
 }
 
 fn queue_of(tables: &Tables, task: TaskId) -> Option<QueueId> {
     tables.task(task).group.map(|group| tables.groups.row(group).queue)
 }
 
+fn demand_of(tables: &Tables, task: TaskId) -> &Demand {
+    &tables.classes.row(tables.task(task).class).demand
+}
+
 /// What is not named is no share.
 fn share_of(shares: &[(DimId, i64)], dim: DimId) -> i64 {
     shares.iter().find(|(named, _)| *named == dim).map_or(0, |(_, share)| *share)
-}
-
-/// By how much the sum of the excesses changes for what the queue gets, and for that and what the victims lose.
-fn differences(cycle: &Cycle<'_>, queue: QueueId, demand: &Demand, victims: &[TaskId]) -> (i128, i128) {
-    let tables = &*cycle.tables;
-    let mut changes = Changes::new();
-    add(cycle, &mut changes, queue, demand, 1);
-    // What the losers name counts for the taker, too.
-    let losers = victims.iter().filter_map(|victim| {
-        let row = tables.task(*victim);
-        Some((queue_of(tables, *victim)?, &tables.classes.row(row.class).demand))
-    });
-    let losers: Vec<(QueueId, &Demand)> = losers.collect();
-    let mut both = changes.clone();
-    for (loser, demand) in losers {
-        add(cycle, &mut both, loser, demand, -1);
-    }
-    let divided: Vec<DimId> = (0..tables.dims.len())
-        .map(DimId::from)
-        .filter(|dim| *dim != PODS && both.values().any(|change| change.shares.iter().any(|(named, _)| named == dim)))
-        .collect();
-    (excess(tables, &divided, &changes), excess(tables, &divided, &both))
 }
 
 /// In the queue and all above it.

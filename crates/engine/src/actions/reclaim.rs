@@ -40,6 +40,10 @@ fn reclaim(cycle: &mut Cycle<'_>, prospects: &mut Prospects, group: GroupId) -> 
     let mut statement = Statement::new(cycle, NAME, group);
     let mut failed = rustc_hash::FxHashSet::default();
     for task in tasks {
+        // Victims leave for its minimum, not for all the pods that happen to be there.
+        if !cycle.policy.job_starving(cycle.tables, group) {
+            break;
+        }
         let hunt = Hunt::new(cycle, From::OtherQueues, group, task);
         let demand = &cycle.tables.classes.row(hunt.class).demand;
         if failed.contains(&hunt.class) || !cycle.policy.preemptive(cycle.tables, hunt.queue, demand) {

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::kept::Kept;
-use super::potential;
+use super::potential::Taking;
 use crate::cycle::Cycle;
 use crate::dims::Demand;
 use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId, TaskId, TimeMs};
@@ -243,7 +243,9 @@ impl Hunt {
         } else {
             self.try_out(cycle, node, &demand, victims)?
         };
-        let balanced = self.from != From::OtherQueues || potential::falls(cycle, self.queue, &demand, &chosen);
+        let short: SmallVec<[DimId; 4]> = lacks.iter().map(|(dim, _)| *dim).collect();
+        let taking = Taking { queue: self.queue, demand: &demand, victims: &chosen, short: &short };
+        let balanced = self.from != From::OtherQueues || taking.is_right(cycle);
         if balanced { Ok(chosen) } else { Err(Refusal::Node) }
     }
 

@@ -145,18 +145,22 @@ const LISTS: &[&[(i64, i64)]] = &[
 fn queues_never_take_the_same_room_in_turns() {
     let shares: &[(&str, &[(&str, i64)])] =
         &[("proportion", &[]), ("capacity", &[("cpu", 4_000), ("memory", 4)]), ("capacity", &[("cpu", 3_000)])];
-    for (dividing, deserved) in shares {
+    // With much more cpu than is wanted, or little on each node, one dimension is short where another is not.
+    let clusters: &[&[(i64, i64)]] = &[&[(8_000, 8)], &[(32_000, 8)], &[(6_000, 4), (6_000, 8)]];
+    for ((dividing, deserved), nodes) in
+        shares.iter().flat_map(|share| clusters.iter().map(move |nodes| (share, nodes)))
+    {
         for actions in [
             vec![Action::Enqueue, Action::Allocate, Action::Reclaim],
             vec![Action::Enqueue, Action::Reclaim, Action::Allocate],
         ] {
             for world in worlds(3, LISTS) {
-                let mut circle = Circle::new(with(dividing, actions.clone()), &[(8_000, 8)]);
+                let mut circle = Circle::new(with(dividing, actions.clone()), nodes);
                 // Each queue's work comes when the others' already runs.
                 for (index, pods) in world.iter().enumerate() {
                     circle.queue(&format!("q{index}"), deserved);
                     circle.group(&format!("g{index}"), &format!("q{index}"), 0, pods);
-                    circle.step_until_quiet(&(dividing, deserved, &world));
+                    circle.step_until_quiet(&(dividing, deserved, nodes, &world));
                 }
             }
         }

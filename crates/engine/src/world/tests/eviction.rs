@@ -422,6 +422,62 @@ fn a_group_that_outranks_what_runs_is_admitted_to_a_full_queue() {
     }
 }
 
+/// However many of its pods are there already.
+#[test]
+fn queues_give_back_what_a_group_needs_to_start_and_no_more() {
+    let config =
+        "actions: allocate, reclaim\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: capacity\n";
+    for pods in [2, 3, 20] {
+        let mut lab = Lab::of(config, &[20_000, 20_000]);
+        for name in ["holder", "owner"] {
+            let facts = QueueFacts { name: name.to_owned(), deserved: resources(20_000), ..QueueFacts::default() };
+            lab.apply(Delta::QueueUpsert(facts));
+        }
+        for (name, queue, min_member) in [("held", "holder", 1), ("group", "owner", 2)] {
+            let facts = GroupFacts { queue: queue.to_owned(), ..group(name, min_member) };
+            lab.apply(Delta::GroupUpsert(Box::new(facts)));
+        }
+        (0..40).for_each(|index| lab.running("held", index, 1_000, ["n0", "n1"][index as usize / 20]));
+        (0..pods).for_each(|index| lab.pod(pod("group", index, 1_000)));
+        let plan = lab.cycle();
+        assert_eq!((plan.evictions.len(), plan.pipelined.len()), (2, 2), "{pods} pods");
+    }
+}
+
+/// What lies idle is nobody's loss, however much of it a queue holds.
+#[test]
+fn a_queue_that_holds_much_idle_cpu_gets_its_gpus_back() {
+    let config =
+        "actions: allocate, reclaim\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  - name: capacity\n";
+    let gpus = |cpu_milli: i64, gpus: i64| -> Resources {
+        [("cpu".to_owned(), cpu_milli), ("nvidia.com/gpu".to_owned(), gpus)].into()
+    };
+    for (cpu_milli, victims) in [(100_000, 4), (28_000, 0)] {
+        let mut lab = Lab::of(config, &[]);
+        let mut facts = node("n0", cpu_milli);
+        facts.allocatable.insert("nvidia.com/gpu".to_owned(), 8);
+        lab.apply(Delta::NodeUpsert(facts));
+        for (name, deserved) in [("a", gpus(10_000, 4)), ("b", gpus(40_000, 4))] {
+            lab.apply(Delta::QueueUpsert(QueueFacts { name: name.to_owned(), deserved, ..QueueFacts::default() }));
+        }
+        for (name, queue, min_member) in [("batch", "a", 1), ("wants", "a", 1), ("holds", "b", 0)] {
+            let facts = GroupFacts { queue: queue.to_owned(), ..group(name, min_member) };
+            lab.apply(Delta::GroupUpsert(Box::new(facts)));
+        }
+        (0..20).for_each(|index| lab.running("batch", index, 1_000, "n0"));
+        let with_gpus = |name: &str, index, count| {
+            let requests = gpus(1_000, count);
+            PodFacts { template: PodTemplate { requests, ..PodTemplate::default() }.into(), ..pod(name, index, 0) }
+        };
+        for index in 0..8 {
+            let node = Some("n0".to_owned());
+            lab.pod(PodFacts { node, phase: PodPhase::Running, ..with_gpus("holds", index, 1) });
+        }
+        lab.pod(with_gpus("wants", 0, 4));
+        assert_eq!(lab.cycle().evictions.len(), victims, "{cpu_milli}");
+    }
+}
+
 /// What one queue could not make use of another one gets, where the first's trial had shown that nobody leaves.
 #[test]
 fn a_trial_that_is_taken_back_hides_no_victims() {
