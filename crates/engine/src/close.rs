@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::actions::enqueue;
 use crate::backlog::{Backlog, Bucket, Kind};
+use crate::config::{Action, Config};
 use crate::cycle::{Cycle, Failure};
 use crate::deadlines;
 use crate::facts::{GroupCondition, GroupPhase, GroupStatus};
@@ -18,6 +19,7 @@ use crate::policy::Policy;
 use crate::reasons::{Minimum, Reason, Reasons, RoleMinimum, Stage};
 use crate::world::groups::{GroupRow, Kept, MADE_PREFIX, Noticed};
 use crate::world::sub_jobs::JOB_HYPER_NODE;
+use crate::world::sums::{PROMISED, SOME_TIME};
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
@@ -40,6 +42,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
     known.into_iter().for_each(|group| refresh_numbers(cycle, group));
     groups.extend(news);
     groups.extend(long_absent(cycle));
+    groups.extend(cycle.tables.groups.due_sums(cycle.now));
     groups.extend(changed.iter().flat_map(|kind| cycle.backlog.buckets[kind].groups.iter()));
     let (asking, lines) = cycle.backlog.asking.take_news();
     groups.extend(asking);
@@ -185,13 +188,14 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
         cycle.wake_at(cycle.now);
     }
     cycle.tables.set_phase(group, phase);
+    settle_sum(cycle, group);
     let row = cycle.tables.groups.row(group);
     // Binds are answered in a moment, and then there is more to say: one write instead of two. What has no object has
     // nothing written.
     let in_flight = row.counts.get(TaskState::Binding) > 0;
     if row.known && (!in_flight || row.emitted.as_ref().is_none_or(|old| old.phase != phase)) {
         let blocked = if blocked { said(cycle.tables, group) } else { None };
-        let status = status(row, phase, ready, blocked.as_ref());
+        let status = status(cycle.tables, row, phase, ready, blocked.as_ref());
         write_status(cycle, group, status);
     }
     told.is_none_or(|failure| notify_pods(cycle, group, &failure))
@@ -259,7 +263,11 @@ fn kept(cycle: &Cycle<'_>, group: GroupId, failure: Option<Arc<Failure>>) -> Opt
         _ if is_absent => Arc::new(not_found(row)),
         _ if !waits => return None,
         Some(failure) => failure,
-        None => Arc::new(unexplained(row)),
+        None => match unexplained(cycle.config, row) {
+            Some(failure) => Arc::new(failure),
+            // It is yet to be looked at: what was said of it stands until then.
+            None => row.reasons.as_ref()?.failure.clone(),
+        },
     };
     let since = row.reasons.as_ref().filter(|old| old.failure.stage == failure.stage).map(|old| old.since);
     Some(Kept { since: since.unwrap_or(cycle.now), failure })
@@ -271,32 +279,35 @@ fn not_found(row: &GroupRow) -> Failure {
     Failure::at(Stage::NoGroup, vec![Reason::GroupNotFound { group: row.key(), made }])
 }
 
-/// No action looked at it.
-fn unexplained(row: &GroupRow) -> Failure {
-    let action = |action: &str| vec![Reason::NotConfigured { action: action.to_owned() }];
-    if row.phase == GroupPhase::Pending {
-        return Failure::at(Stage::Enqueue, action("enqueue"));
-    }
-    match row.pending() {
-        0 => Failure::at(Stage::NoPods, Vec::new()),
-        pending if pending == row.pending_best_effort => Failure::at(Stage::Allocate, action("backfill")),
-        _ => Failure::at(Stage::Allocate, action("allocate")),
-    }
+/// No action looked at it: there is none that would, or nothing to look at.
+fn unexplained(config: &Config, row: &GroupRow) -> Option<Failure> {
+    let (stage, action, name) = match (row.phase, row.pending()) {
+        (GroupPhase::Pending, _) => (Stage::Enqueue, Action::Enqueue, "enqueue"),
+        (_, 0) => return Some(Failure::at(Stage::NoPods, Vec::new())),
+        (_, pending) if pending == row.pending_best_effort => (Stage::Allocate, Action::Backfill, "backfill"),
+        _ => (Stage::Allocate, Action::Allocate, "allocate"),
+    };
+    let missing = || Failure::at(stage, vec![Reason::NotConfigured { action: name.to_owned() }]);
+    (!config.has(action)).then(missing)
 }
 
 /// Volcano's rules, in order; but binds in flight that complete a group, and a part of it that runs on while pods are
-/// being made again, are no reason to admit it anew.
+/// being made again, are no reason to admit it anew. A group has ended when all its pods have: it stays so when they are
+/// removed, and one more pod makes it wait for nodes, as it was admitted before.
 fn phase(row: &GroupRow, blocked: bool, ready: bool) -> GroupPhase {
     use TaskState::{Bound, Failed, Running, Succeeded};
     let count = |state| row.counts.get(state);
     let ended = count(Succeeded) + count(Failed);
     let scheduled = count(Bound) + count(Running) + ended + row.releasing_placed;
+    let at_rest = if row.counts.all() > ended { GroupPhase::Inqueue } else { GroupPhase::Completed };
     if blocked && count(Running) > 0 {
         GroupPhase::Unknown
     } else if scheduled >= row.min_member.max(1) {
-        if scheduled == ended { GroupPhase::Completed } else { GroupPhase::Running }
+        if scheduled == ended { at_rest } else { GroupPhase::Running }
     } else if row.phase == GroupPhase::Inqueue || row.of_one && !row.known {
         GroupPhase::Inqueue
+    } else if row.phase == GroupPhase::Completed {
+        at_rest
     } else if ready || row.ended && row.counts.all() == 0 || row.phase == GroupPhase::Unknown && count(Running) > 0 {
         row.phase
     } else {
@@ -304,7 +315,23 @@ fn phase(row: &GroupRow, blocked: bool, ready: bool) -> GroupPhase {
     }
 }
 
-fn status(row: &GroupRow, phase: GroupPhase, ready: bool, blocked: Option<&Reasons>) -> GroupStatus {
+/// The sum that a group declares is spent once its pods have held it, and where none was made for long and none waits.
+fn settle_sum(cycle: &mut Cycle<'_>, group: GroupId) {
+    let row = cycle.tables.groups.row(group);
+    let Some(until) = row.sum_until else { return };
+    let is_over = matches!(row.phase, GroupPhase::Pending | GroupPhase::Completed)
+        || cycle.tables.rest_of_sum(row, &[]).0.is_empty();
+    let timeout = cycle.config.promise_ms();
+    let begun = if until == SOME_TIME { cycle.now.plus_ms(timeout) } else { until };
+    let until = cycle.tables.newest_pod(row, cycle.now).map_or(begun, |made| begun.max(made.plus_ms(timeout)));
+    let until = Some(until).filter(|until| !is_over && *until > cycle.now);
+    cycle.tables.groups.set_sum(group, until);
+    if let Some(at) = until {
+        cycle.wake_at(at);
+    }
+}
+
+fn status(tables: &Tables, row: &GroupRow, phase: GroupPhase, ready: bool, blocked: Option<&Reasons>) -> GroupStatus {
     let old = row.emitted.as_ref().map_or(&[][..], |status| &status.conditions);
     let mut conditions = old.to_vec();
     if let Some(reasons) = blocked {
@@ -316,6 +343,11 @@ fn status(row: &GroupRow, phase: GroupPhase, ready: bool, blocked: Option<&Reaso
         let reason = "tasks in gang are ready to be scheduled";
         set_condition(&mut conditions, "Scheduled", reason, String::new());
         clear_condition(&mut conditions, "Unschedulable", "Scheduled");
+    }
+    if row.sum_until.is_some() && matches!(phase, GroupPhase::Running | GroupPhase::Unknown) {
+        set_condition(&mut conditions, PROMISED, "MinResourcesNotReached", tables.say_promise(row));
+    } else {
+        clear_condition(&mut conditions, PROMISED, "MinResourcesReached");
     }
     let count = |state| row.counts.get(state);
     GroupStatus {

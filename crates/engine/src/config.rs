@@ -12,6 +12,7 @@ mod fairness;
 mod kinds;
 mod metrics;
 mod parse;
+mod promise;
 mod reservation;
 mod switches;
 mod tree;

@@ -1,5 +1,5 @@
-//! What a group still needs before it may start: counts of classes, from its Job's tasks, else from its pods, else
-//! `minResources` as one divisible block. Called by `enqueue`.
+//! What a group still needs before it may start: counts of classes, from its Job's tasks, else from its pods, and what its
+//! `minResources` say beyond these as one divisible block. Called by `enqueue`.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::world::tasks::TaskState;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Missing {
     pub(crate) parts: Vec<Part>,
-    /// Nothing is known but a sum.
+    /// What is declared beyond the parts, for pods that are not there yet.
     pub(crate) block: Option<Demand>,
-    /// The sum, by dimension.
+    /// All of it, by dimension.
     pub(crate) total: Vec<i64>,
     pub(crate) past: Past,
 }
@@ -28,6 +28,13 @@ pub(crate) enum Past {
     Nobody,
     /// Only those to groups that are on their way: it could start past those that wait for nodes.
     Waiting,
+}
+
+impl Missing {
+    /// Whether pods are there, and a sum is declared beyond them.
+    pub(crate) fn declares_more(&self) -> bool {
+        self.block.is_some() && !self.parts.is_empty()
+    }
 }
 
 /// Pods of one class that are needed.
@@ -49,11 +56,14 @@ struct Candidate {
 pub(crate) fn missing(tables: &Tables, group: GroupId) -> Missing {
     let row = tables.groups.row(group);
     let candidates = candidates(tables, row);
-    if candidates.is_empty() {
-        return block(row);
-    }
     let least = row.min_member.saturating_sub(row.counts.ready());
-    of_parts(tables, choose(row, candidates, least))
+    let mut missing = of_parts(tables, choose(row, candidates, least));
+    let rest = tables.rest_of_sum(row, &missing.total);
+    if !rest.0.is_empty() {
+        rest.add_to(&mut missing.total, 1);
+        missing.block = Some(rest);
+    }
+    missing
 }
 
 /// The class of the pod that is all a group needs, where it wants one and has just that one: most groups do.
@@ -150,18 +160,4 @@ fn take(candidate: &mut Candidate, wanted: &mut u32, left: &mut u32) {
     candidate.available -= taken;
     *wanted -= taken;
     *left = left.saturating_sub(taken);
-}
-
-fn block(row: &GroupRow) -> Missing {
-    let Some(wanted) = row.min_resources.as_deref() else { return Missing::default() };
-    let held = |dim: crate::ids::DimId| row.allocated.get(dim.index()).copied().unwrap_or(0);
-    let left = wanted
-        .iter()
-        .map(|(dim, amount)| (dim, amount.saturating_sub(held(dim))))
-        .filter(|(_, amount)| *amount > 0)
-        .collect();
-    let block = Demand(left);
-    let mut total = Vec::new();
-    block.add_to(&mut total, 1);
-    Missing { parts: Vec::new(), block: Some(block), total, past: Past::Nobody }
 }

@@ -41,6 +41,7 @@ pub(crate) mod shard;
 pub(crate) mod sketch;
 pub(crate) mod storage;
 pub(crate) mod sub_jobs;
+pub(crate) mod sums;
 pub(crate) mod table;
 pub(crate) mod tables;
 pub(crate) mod tasks;

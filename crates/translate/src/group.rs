@@ -1,11 +1,12 @@
 //! PodGroups.
 
 use pumice_api::scheduling::{
-    NetworkTopologyMode, NetworkTopologySpec, PodGroup, PodGroupCondition, PodGroupPhase, SubGroupPolicySpec,
+    NetworkTopologyMode, NetworkTopologySpec, PodGroup, PodGroupCondition, PodGroupPhase, ResourceList,
+    SubGroupPolicySpec,
 };
 use pumice_api::{names, runs::base_name};
 use pumice_engine::{
-    GroupCondition, GroupFacts, GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TimeMs, TopologySpec,
+    GroupCondition, GroupFacts, GroupPhase, GroupStatus, OwnerFacts, Resources, SubGroupPolicy, TimeMs, TopologySpec,
 };
 
 use super::{annotation, count, created, preemptable, requirements, resources, text, volcano_annotations};
@@ -28,7 +29,7 @@ pub fn group_facts(group: &PodGroup) -> GroupFacts {
         queue: spec.queue.clone(),
         min_member: count(spec.min_member),
         min_task_member: spec.min_task_member.iter().map(|(task, min)| (task.clone(), count(*min))).collect(),
-        min_resources: spec.min_resources.as_ref().map(resources),
+        min_resources: spec.min_resources.as_ref().map(room),
         priority_class: spec.priority_class_name.clone(),
         created: created(metadata),
         owner,
@@ -46,6 +47,13 @@ pub fn group_facts(group: &PodGroup) -> GroupFacts {
             failed: count(group.status.failed),
         },
     }
+}
+
+/// What is room on nodes: Volcano's controllers write down what quotas count, too.
+fn room(list: &ResourceList) -> Resources {
+    let mut resources = resources(list);
+    resources.retain(|name, _| !["limits.", "requests."].iter().any(|quota| name.starts_with(quota)));
+    resources
 }
 
 /// A time as people write it; what can't be read is none.

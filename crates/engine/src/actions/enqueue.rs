@@ -20,7 +20,7 @@ use crate::cycle::{Cycle, Failure};
 use crate::dims::Demand;
 use crate::facts::GroupPhase;
 use crate::finder::Search;
-use crate::ids::{ClassId, GroupId, QueueId, TaskId};
+use crate::ids::{ClassId, DimId, GroupId, QueueId, TaskId};
 use crate::minimum::{Missing, Part, Past, easiest, missing, of_pods};
 use crate::plugins::Counting;
 use crate::policy::Policy;
@@ -168,6 +168,9 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId, known: &mut Known) -> Verdict {
 
 fn admit(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) {
     cycle.tables.set_phase(group, GroupPhase::Inqueue);
+    let declares = cycle.tables.declares_sum(cycle.tables.groups.row(group));
+    let until = declares.then(|| cycle.now.plus_ms(cycle.config.promise_ms()));
+    cycle.tables.groups.set_sum(group, until);
     cycle.tables.promise(group, missing);
     cycle.policy.job_enqueued(cycle.tables, group, missing);
     cycle.plan.admitted.push(cycle.tables.groups.row(group).key());
@@ -325,8 +328,11 @@ fn fits_alone(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) -> bool 
     never_allowed(cycle, group, missing).is_none() && fits_empty(cycle, missing)
 }
 
-/// The smallest of its pods that it could start with if nothing else ran.
+/// The smallest of its pods that it could start with if nothing else ran. A group that declares a sum needs all of it.
 fn easier(cycle: &mut Cycle<'_>, group: GroupId) -> Option<Missing> {
+    if missing(cycle.tables, group).declares_more() {
+        return None;
+    }
     let Cycle { tables, policy, finder, .. } = cycle;
     let possible = |part: &Part| finder.unplaced_on_empty(tables, policy, std::slice::from_ref(part)).is_none();
     easiest(tables, group, possible).filter(|easier| fits_alone(cycle, group, easier))
@@ -354,7 +360,7 @@ fn objection(tables: &Tables, policy: &Policy, group: GroupId, missing: &mut Mis
 
 /// Could the whole minimum be placed this moment, past those that wait for nodes? Tried on the tables and taken back.
 fn could_start_now(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &mut Known) -> bool {
-    if rehearse(cycle, group, missing, known) {
+    if !missing.declares_more() && rehearse(cycle, group, missing, known) {
         return true;
     }
     if objection(cycle.tables, cycle.policy, group, missing, Past::Waiting).is_some() {
@@ -364,8 +370,12 @@ fn could_start_now(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing,
     if missing.total.iter().zip(total).any(|(wanted, offered)| wanted > offered) {
         return false;
     }
-    if let Some(block) = &missing.block {
-        return block.iter().all(|(dim, amount)| amount <= cycle.tables.nodes.room_in_all(dim));
+    if missing.block.is_some() {
+        let wanted = missing.total.iter().enumerate().filter(|(_, amount)| **amount > 0);
+        let fits = |(dim, amount): (usize, &i64)| *amount <= cycle.tables.nodes.room_in_all(DimId::from(dim));
+        if missing.parts.is_empty() || !wanted.clone().all(fits) {
+            return wanted.clone().all(fits);
+        }
     }
     let parts: Vec<(ClassId, u32)> = missing.parts.iter().map(|part| (part.class, part.count)).collect();
     let now_free = *known.placeable.entry((parts.clone(), None)).or_insert_with(|| place_and_take_back(cycle, missing));
@@ -441,24 +451,25 @@ fn place_and_take_back(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
 
 /// Would the minimum fit if nothing ran?
 fn fits_empty(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
-    match &missing.block {
-        Some(block) => block.iter().all(|(dim, amount)| amount <= cycle.tables.nodes.total[dim.index()]),
-        None => cycle.finder.unplaced_on_empty(cycle.tables, cycle.policy, &missing.parts).is_none(),
-    }
+    let offered = |(dim, wanted): (usize, &i64)| *wanted <= share::at(&cycle.tables.nodes.total, DimId::from(dim));
+    (missing.block.is_none() || missing.total.iter().enumerate().all(offered))
+        && cycle.finder.unplaced_on_empty(cycle.tables, cycle.policy, &missing.parts).is_none()
 }
 
 fn exceeds(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) -> NodesUnfit {
-    if let Some(block) = &missing.block {
-        let tables = &*cycle.tables;
-        let over = block.iter().filter(|(dim, amount)| *amount > tables.nodes.total[dim.index()]);
-        let short = over.map(|(dim, amount)| Shortage {
-            resource: tables.dims.name(dim).to_string(),
-            requested: amount,
+    let tables = &*cycle.tables;
+    let beyond = |(dim, amount): (usize, &i64)| {
+        let short = amount.saturating_sub(share::at(&tables.nodes.total, DimId::from(dim)));
+        (short > 0).then(|| Shortage {
+            resource: tables.dims.name(DimId::from(dim)).to_string(),
+            requested: *amount,
             best_node: String::new(),
-            short_on_best: amount - tables.nodes.total[dim.index()],
-            short_total: amount - tables.nodes.total[dim.index()],
-        });
-        let short: Vec<Shortage> = short.collect();
+            short_on_best: short,
+            short_total: short,
+        })
+    };
+    let short: Vec<Shortage> = missing.total.iter().enumerate().filter_map(beyond).collect();
+    if missing.block.is_some() && (missing.parts.is_empty() || !short.is_empty()) {
         let nodes = tables.nodes.known;
         let checks =
             short.iter().map(|short| CheckCount { check: Check::Resource, detail: short.resource.clone(), nodes });

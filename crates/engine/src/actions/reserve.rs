@@ -319,7 +319,12 @@ pub(super) fn admits(cycle: &mut Cycle<'_>, group: GroupId, fronts: &mut Fronts)
         return false;
     }
     let promised = tables.promises.of(queue, false).map(|promised| &promised.groups);
-    let before = |other: &GroupId| cycle.policy.job_order(tables, *other, group).is_lt();
+    // What is promised to a group that has begun is reserved for nobody else, whatever the order.
+    let has_begun = |other: GroupId| {
+        let row = tables.groups.row(other);
+        row.sum_until.is_some() && row.phase != GroupPhase::Inqueue
+    };
+    let before = |other: &GroupId| has_begun(*other) || cycle.policy.job_order(tables, *other, group).is_lt();
     if promised.into_iter().flatten().any(before) {
         return false;
     }

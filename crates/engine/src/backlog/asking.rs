@@ -203,6 +203,6 @@ fn needs(tables: &Tables, policy: &Policy, row: &GroupRow) -> Option<Needs> {
         }
     }
     let minima = row.roles.iter().filter(|role| role.min > 0).map(|role| (role.name.clone(), role.min)).collect();
-    let block = if parts.is_empty() { row.min_resources.as_deref().cloned() } else { None };
+    let block = if shape.is_none() || parts.is_empty() { row.min_resources.as_deref().cloned() } else { None };
     Some(Needs { parts, minima, min_member: row.min_member, block, profile: row.run_profile.clone() })
 }

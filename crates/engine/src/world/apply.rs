@@ -401,6 +401,10 @@ impl Tables {
         }
         // Its place among others depends on all of this.
         self.groups.set_deadline(group, facts.deadline);
+        if replaced || !was_known {
+            let until = self.groups.row(group).told_sum(&facts.status);
+            self.groups.set_sum(group, until);
+        }
         self.groups.refresh(group);
         let row = self.groups.row_mut(group);
         row.shape_version += 1;
@@ -482,6 +486,7 @@ impl Tables {
         let owner = self.groups.set_owner(group, None).map(|owner| owner.uid);
         self.set_owner(group, owner, None);
         self.groups.set_deadline(group, None);
+        self.groups.set_sum(group, None);
         self.groups.refresh(group);
         self.release_group(group);
     }

@@ -141,6 +141,8 @@ pub struct GroupRow {
     pub(crate) deadline: Option<TimeMs>,
     /// It was told that it is expected to be late.
     pub(crate) told_late: bool,
+    /// Until when what `minResources` say beyond its pods is promised to it, unless more pods come; nothing where it is spent.
+    pub(crate) sum_until: Option<TimeMs>,
     pub(crate) sub_groups: Vec<SubGroupPolicy>,
     /// The parts that these make.
     pub(crate) sub_jobs: SubJobs,
@@ -258,6 +260,8 @@ pub(crate) struct Groups {
     pub(crate) best_effort: BTreeSet<GroupId>,
     /// Groups with a deadline that are there and have not ended, the nearest first.
     pub(crate) deadlines: BTreeSet<(TimeMs, GroupId)>,
+    /// Groups whose sums are promised, by when they are spent.
+    pub(crate) sums: BTreeSet<(TimeMs, GroupId)>,
     /// Groups by their namespaces' and owners' names, of which there is a part of a hash.
     owned: BTreeSet<(u32, GroupId)>,
     /// When to tell the pods of groups that were not there when they were looked at; by time.
@@ -299,6 +303,7 @@ impl Groups {
             half_placed: BTreeSet::new(),
             best_effort: BTreeSet::new(),
             deadlines: BTreeSet::new(),
+            sums: BTreeSet::new(),
             owned: BTreeSet::new(),
             absent: VecDeque::new(),
             dirty: Vec::new(),
@@ -355,6 +360,7 @@ impl Groups {
             run_profile: Arc::default(),
             deadline: None,
             told_late: false,
+            sum_until: None,
             sub_groups: Vec::new(),
             sub_jobs: SubJobs::default(),
             told_hyper_node: None,
@@ -522,8 +528,8 @@ crate::save::saved! {
     ShapePart { role, class, count };
     Noticed { version, class, at };
     Kept { since, failure };
-    GroupRow { namespace, namespace_id, key, uid, known, of_one, queue, inherits_queue, min_member, roles, min_resources, priority_class, priority, created, owner, phase, tasks, counts, pending_best_effort, releasing_placed, allocated, annotations, preemptable, topology, run_profile, deadline, told_late, sub_groups, sub_jobs, told_hyper_node, emitted, half_placed_since, ended, writing, reasons, arrived, noticed, shape_version };
-    Groups { table, waiting, half_placed, unadmitted, best_effort, deadlines, owned, absent, dirty, moved, unsettled, marks } except { statuses: FxHashSet::default(), names: FxHashSet::default(), parts: FxHashSet::default() };
+    GroupRow { namespace, namespace_id, key, uid, known, of_one, queue, inherits_queue, min_member, roles, min_resources, priority_class, priority, created, owner, phase, tasks, counts, pending_best_effort, releasing_placed, allocated, annotations, preemptable, topology, run_profile, deadline, told_late, sum_until, sub_groups, sub_jobs, told_hyper_node, emitted, half_placed_since, ended, writing, reasons, arrived, noticed, shape_version };
+    Groups { table, waiting, half_placed, unadmitted, best_effort, deadlines, sums, owned, absent, dirty, moved, unsettled, marks } except { statuses: FxHashSet::default(), names: FxHashSet::default(), parts: FxHashSet::default() };
     Marks { dirty, moved, unsettled, waiting, unadmitted, best_effort, half_placed };
 }
 

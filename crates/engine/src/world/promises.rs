@@ -1,4 +1,5 @@
-//! What is promised to groups that were admitted and have not started, and what groups hold beyond their minimum.
+//! What is promised to groups that were admitted and have not started, or have not held the sum that they declare, and what
+//! groups hold beyond their minimum.
 //!
 //! Invariant: after `settle` the sums are those of all groups as they are now; inside an action only admissions add
 //! to them. Groups that changed are remembered, so that settling costs no more than what changed. Read by `enqueue` and
@@ -21,7 +22,7 @@ use crate::world::tasks::TaskState;
 /// What one queue's groups were promised.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Promised {
-    /// To all that were admitted and have not started.
+    /// To all that were admitted and have not started, or not held their sum.
     pub(crate) all: Vec<i64>,
     /// To those of them that are on their way: their pods are being made, or were not tried yet.
     pub(crate) starting: Vec<i64>,
@@ -140,11 +141,17 @@ impl Tables {
     }
 
     fn promise_of(&self, group: GroupId, row: &GroupRow) -> Option<Promise> {
-        let waits = row.exists() && !row.ended && row.phase == GroupPhase::Inqueue;
-        let wanted = if waits { missing(self, group).total } else { Vec::new() };
+        let goes_on = row.exists() && !row.ended;
+        let waits = goes_on && row.phase == GroupPhase::Inqueue;
+        let has_begun = goes_on && matches!(row.phase, GroupPhase::Running | GroupPhase::Unknown);
+        let wanted = match (waits, has_begun) {
+            (true, _) => missing(self, group).total,
+            (_, true) => share::vector(&self.rest_of_sum(row, &[])),
+            _ => Vec::new(),
+        };
         let minimum = row.min_resources.as_deref();
         let elastic = minimum.map_or_else(Vec::new, |minimum| share::beyond(&row.allocated, &share::vector(minimum)));
-        let starting = waits && row.counts.valid() < row.min_member;
+        let starting = waits && row.counts.valid() < row.min_member || has_begun && !wanted.is_empty();
         let promise = Promise {
             path: self.path(row.queue),
             namespace: row.namespace.clone(),

@@ -403,6 +403,7 @@ impl Tables {
         }
         for (id, group) in self.groups.table.iter() {
             (id, group.phase, group.counts, group.pending_best_effort, group.releasing_placed).hash(&mut hasher);
+            group.sum_until.hash(&mut hasher);
             self.dims.resources(&group.allocated).hash(&mut hasher);
             for part in group.sub_jobs.rows() {
                 (&part.name, part.counts, part.pending_best_effort).hash(&mut hasher);

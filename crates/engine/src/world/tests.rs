@@ -25,6 +25,7 @@ mod orders;
 mod reservations;
 mod review;
 mod saved;
+mod sums;
 mod told;
 mod why;
 mod windows;

@@ -197,13 +197,39 @@ fn phases_follow_the_pods() {
     assert_eq!(phase(&lab), Some(GroupPhase::Running));
     seen(&mut lab, 1, PodPhase::Failed);
     assert_eq!(phase(&lab), Some(GroupPhase::Completed));
-    // All pods taken away, as a restart does: it is admitted again.
+    // All pods are cleaned away: it has ended all the same, and holds no room.
     for index in 0..2 {
         lab.apply(Delta::TaskRemove(format!("uid-j-{index}")));
     }
     let plan = lab.cycle();
-    assert_eq!((phase(&lab), plan.next_wakeup), (Some(GroupPhase::Pending), Some(lab.now)));
-    assert_eq!(lab.cycle().admitted, ["ns/j"]);
+    assert_eq!((phase(&lab), plan.next_wakeup), (Some(GroupPhase::Completed), None));
+    lab.gang("other", 4, 4, 1_000);
+    assert_eq!(lab.binds().len(), 4);
+    // One more pod was admitted with the others.
+    lab.pod(pod("j", 2, 1_000));
+    let plan = lab.cycle();
+    assert_eq!((phase(&lab), plan.admitted), (Some(GroupPhase::Inqueue), Vec::<String>::new()));
+}
+
+/// As a Job makes them that runs one pod after the other.
+#[test]
+fn a_group_has_not_ended_while_a_pod_of_it_waits() {
+    let mut lab = Lab::new(&[2_000]);
+    let phase = |lab: &Lab| lab.world.groups().find(|group| group.name == "j").map(|group| group.phase);
+    lab.gang("j", 1, 1, 2_000);
+    assert_eq!(lab.binds(), ["j-0"]);
+    let at = |phase| PodFacts { node: Some("n0".to_owned()), phase, ..pod("j", 0, 2_000) };
+    lab.pod(at(PodPhase::Running));
+    lab.cycle();
+    lab.pod(at(PodPhase::Succeeded));
+    lab.gang("other", 1, 1, 2_000);
+    assert_eq!((lab.binds(), phase(&lab)), (vec!["other-0".to_owned()], Some(GroupPhase::Completed)));
+    lab.pod(pod("j", 1, 2_000));
+    let plan = lab.cycle();
+    assert_eq!((phase(&lab), plan.binds), (Some(GroupPhase::Inqueue), Vec::new()));
+    assert!(lab.why("j").contains("1 insufficient cpu (short by 2)"), "{}", lab.why("j"));
+    lab.apply(Delta::TaskRemove("uid-other-0".to_owned()));
+    assert_eq!((lab.binds(), phase(&lab)), (vec!["j-1".to_owned()], Some(GroupPhase::Inqueue)));
 }
 
 #[test]
