@@ -49,7 +49,12 @@ impl Head {
         if plain > PLAIN_MAX || packed > PLAIN_MAX + PLAIN_MAX / 8 || (packed == 0) != (plain == 0) {
             return Err(Damage::Lengths);
         }
-        Ok(Self { packed, plain, checksum: word(8) })
+        let head = Self { packed, plain, checksum: word(8) };
+        // Nothing comes after the last one that would be unpacked.
+        if head.is_end() && head.checksum != crc32(&[]) {
+            return Err(Damage::Checksum);
+        }
+        Ok(head)
     }
 
     /// The segment ends here in good order.
@@ -130,6 +135,13 @@ mod tests {
             let same_length = |head: &Head| head.packed == packed.len();
             let good = head.ok().filter(same_length).and_then(|head| head.unpack(packed).ok());
             assert_eq!(good, None, "bit {at}");
+        }
+        // The last block has a head alone, in which no length can be true but none.
+        let end = pack(b"");
+        for at in 0..HEAD * 8 {
+            let mut end = end.clone();
+            end[at / 8] ^= 1 << (at % 8);
+            assert!(parts(&end).0.is_err(), "bit {at}");
         }
     }
 
