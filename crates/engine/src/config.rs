@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use pumice_units::GoDuration;
 use thiserror::Error;
 
 use crate::plugins::ArgumentError;
@@ -82,6 +83,14 @@ pub enum Argument {
     List(Vec<Argument>),
     /// A mapping.
     Map(BTreeMap<String, Argument>),
+}
+
+impl Argument {
+    /// A duration of zero or more as text, such as `10m`.
+    pub(crate) fn as_millis(&self) -> Option<i64> {
+        let Self::Text(text) = self else { return None };
+        text.parse::<GoDuration>().ok().map(GoDuration::as_millis).filter(|time| *time >= 0)
+    }
 }
 
 /// Longest time that an argument may name: a day.

@@ -58,7 +58,7 @@ pub use kill::Mark;
 pub use learned::LEARN_MEMORY;
 pub use oom::rule_of;
 pub use phase::{Transition, transition};
-pub use plan::{Effect, Ensured, Existing, ObjectId, ObjectKind, Plan, Severity, StatusNews};
+pub use plan::{Effect, Ensured, Existing, ObjectId, ObjectKind, Plan, Severity, StatusChange};
 pub use profile::Lesson;
 pub use scale_up::{ScaleUp, ScaleUpError};
 pub use sizes::gets_more_memory;
@@ -66,9 +66,10 @@ pub use task_numbers::{MAX_PARALLEL, MIN_SUCCESS, RETRIES, TASK_NUMBERS, TaskNum
 
 use census::Census;
 use events::Signal;
-use kill::Targets;
+use kill::{Targets, is_unfinished};
 use memory::Memory;
 use policy::{Judgement, Order};
+use rules::Verdict;
 use status::Draft;
 
 /// Everything a step looks at. All of it is observed; nothing is remembered.
@@ -210,6 +211,14 @@ impl Scene<'_> {
         let mut draft = self.draft();
         draft.count(&self.census.clone().releasing(goes));
         draft
+    }
+
+    /// Moves to the phase of a verdict. The end of a job takes away what is unfinished.
+    fn conclude(&self, draft: &mut Draft<'_>, verdict: &Verdict) {
+        if verdict.phase.is_finished() {
+            draft.count(&self.census.clone().releasing(is_unfinished));
+        }
+        draft.goto(verdict, self.now);
     }
 
     /// The same once `marks` are on the pods of `targets`.

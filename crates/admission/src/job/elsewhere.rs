@@ -2,13 +2,11 @@
 //!
 //! The rules are those of a new Job, but for its queue: there is one, and it is open.
 
-use pumice_api::batch::Job;
-use pumice_api::scheduling::Queue;
 use pumice_objects::schema::{Schema, SchemaError};
 use serde_json::{Map, Value, json};
 
-use super::{mutate, validate_create};
-use crate::{Findings, Rules, View};
+use super::later;
+use crate::Rules;
 
 /// Most unknown fields that are named.
 const UNKNOWN_MAX: usize = 5;
@@ -50,10 +48,8 @@ fn fill_and_judge(job: &mut Value, name: &str) -> Result<(), String> {
     let said = job.pointer("/spec/schedulerName").cloned();
     let mut filled = job.clone();
     filled["metadata"]["name"] = json!(name);
-    mutate(&mut filled, &Rules::default());
-    let read: Job = serde_json::from_value(filled.clone()).map_err(|error| format!("it is no Job: {error}"))?;
-    let mut findings = Findings::default();
-    validate_create(&read, &Anywhere, &mut findings);
+    let findings =
+        later::fill_and_judge(&mut filled, &Rules::default()).map_err(|error| format!("it is no Job: {error}"))?;
     if let Some(refusal) = findings.refusal() {
         return Err(refusal);
     }
@@ -66,23 +62,6 @@ fn fill_and_judge(job: &mut Value, name: &str) -> Result<(), String> {
         };
     }
     Ok(())
-}
-
-/// A cluster of which only is known that the Job's queue takes it.
-struct Anywhere;
-
-impl View for Anywhere {
-    fn queue(&self, _name: &str) -> Option<Queue> {
-        Some(Queue::default())
-    }
-
-    fn queues(&self) -> Vec<Queue> {
-        Vec::new()
-    }
-
-    fn namespace_annotation(&self, _namespace: &str, _key: &str) -> Option<String> {
-        None
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use pumice_machines::job::{Effect, Plan, StatusNews};
+use pumice_machines::job::{Effect, Plan, StatusChange};
 use tokio::time::Instant;
 
 /// The time in which a status is written twice at most.
@@ -64,10 +64,10 @@ impl Pace {
 
     /// When a plan with a write that can't be left out may begin, if not now.
     pub fn waits_until(&self, plan: &Plan, now: Instant) -> Option<Instant> {
-        let may_wait = match news(plan)? {
-            StatusNews::Counts => false,
-            StatusNews::Decision => true,
-            StatusNews::Phase => {
+        let may_wait = match greatest_change(plan)? {
+            StatusChange::Counts => false,
+            StatusChange::Decision => true,
+            StatusChange::Phase => {
                 self.phases.len() == PHASES_MAX && self.phases.front().is_some_and(|at| *at + PHASES_WINDOW > now)
             }
         };
@@ -76,7 +76,8 @@ impl Pace {
 
     /// Takes a write of mere counts out of a plan until it has waited long enough; tells when that is.
     pub fn hold_back(&mut self, plan: &mut Plan, is_pending: bool, now: Instant) -> Option<Instant> {
-        let is_counts = |effect: &mut Effect| matches!(effect, Effect::WriteStatus { news: StatusNews::Counts, .. });
+        let is_counts =
+            |effect: &mut Effect| matches!(effect, Effect::WriteStatus { change: StatusChange::Counts, .. });
         let since = self.counts_since.unwrap_or(now);
         let wait = if is_pending && self.last.is_none() { FIRST_WAIT } else { COUNTS_WAIT };
         let apart = self.last.map(|at| at + COUNTS_APART);
@@ -88,13 +89,13 @@ impl Pace {
             }
         }
         self.counts_since = held.then_some(since);
-        let news = news(plan);
-        if news.is_some() {
+        let change = greatest_change(plan);
+        if change.is_some() {
             self.before = self.last;
             self.last = Some(now);
             self.is_writing = true;
         }
-        if news == Some(StatusNews::Phase) {
+        if change == Some(StatusChange::Phase) {
             if self.phases.len() == PHASES_MAX {
                 self.phases.pop_front();
             }
@@ -116,9 +117,9 @@ impl Pace {
 }
 
 /// What the plan writes into the status that matters most.
-fn news(plan: &Plan) -> Option<StatusNews> {
+fn greatest_change(plan: &Plan) -> Option<StatusChange> {
     let writes = plan.stages.iter().flatten().filter_map(|effect| match effect {
-        Effect::WriteStatus { news, .. } => Some(*news),
+        Effect::WriteStatus { change, .. } => Some(*change),
         _ => None,
     });
     writes.max()
@@ -128,10 +129,10 @@ fn news(plan: &Plan) -> Option<StatusNews> {
 mod tests {
     use super::*;
 
-    use StatusNews::{Counts, Decision, Phase};
+    use StatusChange::{Counts, Decision, Phase};
 
-    fn write(news: StatusNews) -> Plan {
-        Plan::only(vec![Effect::WriteStatus { status: Box::default(), news }])
+    fn write(change: StatusChange) -> Plan {
+        Plan::only(vec![Effect::WriteStatus { status: Box::default(), change }])
     }
 
     /// What becomes of a plan: when it is due in place of now, in milliseconds. What goes through is answered 10 ms later.
@@ -145,9 +146,9 @@ mod tests {
             Self { start: Instant::now(), pace: Pace::default() }
         }
 
-        fn at(&mut self, millis: u64, news: StatusNews, is_pending: bool) -> Option<u128> {
+        fn at(&mut self, millis: u64, change: StatusChange, is_pending: bool) -> Option<u128> {
             let now = self.start + Duration::from_millis(millis);
-            let mut plan = write(news);
+            let mut plan = write(change);
             let due = self.pace.waits_until(&plan, now).or_else(|| {
                 let held = self.pace.hold_back(&mut plan, is_pending, now);
                 assert_eq!(held.is_some(), plan.is_settled());

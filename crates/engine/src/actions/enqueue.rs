@@ -373,8 +373,9 @@ fn could_start_now(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing,
     if missing.block.is_some() {
         let wanted = missing.total.iter().enumerate().filter(|(_, amount)| **amount > 0);
         let fits = |(dim, amount): (usize, &i64)| *amount <= cycle.tables.nodes.room_in_all(DimId::from(dim));
-        if missing.parts.is_empty() || !wanted.clone().all(fits) {
-            return wanted.clone().all(fits);
+        let has_room = wanted.into_iter().all(fits);
+        if missing.parts.is_empty() || !has_room {
+            return has_room;
         }
     }
     let parts: Vec<(ClassId, u32)> = missing.parts.iter().map(|part| (part.class, part.count)).collect();

@@ -116,10 +116,11 @@ impl Want {
         }
         for domain in self.domains(cycle, domains_max) {
             let Some(nomination) = self.in_domain(cycle, domain) else { continue };
-            let is_short = |(dim, amount): &&(DimId, i64)| *amount > room_in(cycle.tables, domain, *dim);
-            let short: Vec<DimId> = self.need.iter().filter(is_short).map(|(dim, _)| *dim).collect();
-            let taking = Taking { queue, demand: &demand, victims: &nomination.victims, short: &short };
-            let balanced = self.kind == Kind::Preempt || taking.is_right(cycle);
+            let short = || self.need.iter().filter(|(dim, amount)| *amount > room_in(cycle.tables, domain, *dim));
+            let balanced = self.kind == Kind::Preempt || {
+                let short: Vec<DimId> = short().map(|(dim, _)| *dim).collect();
+                Taking { queue, demand: &demand, victims: &nomination.victims, short: &short }.is_right(cycle)
+            };
             if balanced && self.decide(cycle, nomination) {
                 return true;
             }

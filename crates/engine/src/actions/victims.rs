@@ -243,10 +243,14 @@ impl Hunt {
         } else {
             self.try_out(cycle, node, &demand, victims)?
         };
-        let short: SmallVec<[DimId; 4]> = lacks.iter().map(|(dim, _)| *dim).collect();
-        let taking = Taking { queue: self.queue, demand: &demand, victims: &chosen, short: &short };
-        let balanced = self.from != From::OtherQueues || taking.is_right(cycle);
-        if balanced { Ok(chosen) } else { Err(Refusal::Node) }
+        if self.from == From::OtherQueues {
+            let short: SmallVec<[DimId; 4]> = lacks.iter().map(|(dim, _)| *dim).collect();
+            let taking = Taking { queue: self.queue, demand: &demand, victims: &chosen, short: &short };
+            if !taking.is_right(cycle) {
+                return Err(Refusal::Node);
+            }
+        }
+        Ok(chosen)
     }
 
     fn checks_pass(&self, cycle: &Cycle<'_>, node: NodeId) -> bool {

@@ -1,7 +1,5 @@
 //! `configurations: - name: promise`: how long the part of a group's `minResources` is kept for it that no pod asks for yet.
 
-use pumice_units::GoDuration;
-
 use super::{Argument, Config};
 
 pub(super) const NAME: &str = "promise";
@@ -10,20 +8,14 @@ const SHIPPED_MS: i64 = 600_000;
 
 /// Whether the value of an argument means something, and what it must be.
 pub(super) fn judge(name: &str, value: &Argument) -> Option<(bool, &'static str)> {
-    (name == TIMEOUT).then(|| (time_ms(value).is_some(), "a duration such as 10m"))
-}
-
-/// A time of zero or more.
-fn time_ms(value: &Argument) -> Option<i64> {
-    let Argument::Text(text) = value else { return None };
-    text.parse::<GoDuration>().ok().map(GoDuration::as_millis).filter(|time| *time >= 0)
+    (name == TIMEOUT).then(|| (value.as_millis().is_some(), "a duration such as 10m"))
 }
 
 impl Config {
     /// How long after its last new pod a group is promised what its sum has beyond its pods.
     pub(crate) fn promise_ms(&self) -> i64 {
         let arguments = self.configurations.get(NAME);
-        arguments.and_then(|arguments| time_ms(arguments.get(TIMEOUT)?)).unwrap_or(SHIPPED_MS)
+        arguments.and_then(|arguments| arguments.get(TIMEOUT)?.as_millis()).unwrap_or(SHIPPED_MS)
     }
 }
 

@@ -1,7 +1,5 @@
 //! `configurations: - name: reservation`: room that is kept for the groups that are next. On where nothing is said of it.
 
-use pumice_units::GoDuration;
-
 use super::{Argument, Config};
 
 pub(super) const NAME: &str = "reservation";
@@ -29,18 +27,12 @@ impl Default for Reserving {
 
 /// Whether the value of an argument means something, and what it must be.
 pub(super) fn judge(name: &str, value: &Argument) -> Option<(bool, &'static str)> {
-    let is_time = |value: &Argument| matches!(value, Argument::Text(text) if time_ms(text).is_some());
     match name {
         ENABLE => Some((matches!(value, Argument::Bool(_)), "true or false")),
-        AFTER | AGE_BOUND => Some((is_time(value), "a duration such as 10m")),
+        AFTER | AGE_BOUND => Some((value.as_millis().is_some(), "a duration such as 10m")),
         MOST => Some((matches!(value, Argument::Int(most) if *most >= 0), "a number of reservations such as 8")),
         _ => None,
     }
-}
-
-/// A time of zero or more.
-fn time_ms(text: &str) -> Option<i64> {
-    text.parse::<GoDuration>().ok().map(GoDuration::as_millis).filter(|time| *time >= 0)
 }
 
 impl Config {
@@ -48,10 +40,7 @@ impl Config {
     pub(crate) fn reserving(&self) -> Option<Reserving> {
         let shipped = Reserving::default();
         let Some(arguments) = self.configurations.get(NAME) else { return Some(shipped) };
-        let time = |name: &str, default: i64| match arguments.get(name) {
-            Some(Argument::Text(text)) => time_ms(text).unwrap_or(default),
-            _ => default,
-        };
+        let time = |name: &str, default: i64| arguments.get(name).and_then(Argument::as_millis).unwrap_or(default);
         let reserving = Reserving {
             after_ms: time(AFTER, shipped.after_ms),
             age_bound_ms: time(AGE_BOUND, shipped.age_bound_ms),

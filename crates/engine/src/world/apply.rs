@@ -402,7 +402,7 @@ impl Tables {
         // Its place among others depends on all of this.
         self.groups.set_deadline(group, facts.deadline);
         if replaced || !was_known {
-            let until = self.groups.row(group).told_sum(&facts.status);
+            let until = self.groups.row(group).restored_sum(&facts.status);
             self.groups.set_sum(group, until);
         }
         self.groups.refresh(group);

@@ -21,7 +21,7 @@ pub(crate) const SOME_TIME: TimeMs = TimeMs(i64::MAX);
 
 impl GroupRow {
     /// Whether a group that was admitted before had not held its sum, by what is told of it.
-    pub(crate) fn told_sum(&self, status: &GroupStatus) -> Option<TimeMs> {
+    pub(crate) fn restored_sum(&self, status: &GroupStatus) -> Option<TimeMs> {
         let is_promised = || status.conditions.iter().any(|condition| condition.kind == PROMISED && condition.status);
         let open = match status.phase {
             GroupPhase::Inqueue => true,

@@ -277,12 +277,7 @@ impl Scene<'_> {
             Some(verdict) if verdict.phase == JobPhase::Pending && due.is_some_and(|due| due > self.now) => {
                 wake_at = due;
             }
-            Some(verdict) => {
-                if verdict.phase.is_finished() {
-                    draft.count(&self.census.clone().releasing(is_unfinished));
-                }
-                draft.goto(&verdict, self.now);
-            }
+            Some(verdict) => self.conclude(&mut draft, &verdict),
             None => {}
         }
         Plan { wake_at, ..Plan::only(draft.write(self.now).into_iter().collect()) }

@@ -36,7 +36,7 @@ pub struct Existing {
 
 /// What is new in a status that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum StatusNews {
+pub enum StatusChange {
     /// Counts, or that a job has a status: it may be held back and merged with the next write.
     Counts,
     /// Something was decided.
@@ -95,7 +95,7 @@ pub enum Effect {
         /// The whole new status.
         status: Box<JobStatus>,
         /// What it is for.
-        news: StatusNews,
+        change: StatusChange,
     },
     /// Record a Kubernetes Event on the job.
     Record {

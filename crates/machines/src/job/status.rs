@@ -11,7 +11,7 @@ use pumice_api::batch::{Job, JobCondition, JobPhase, JobStatus, TaskState};
 use pumice_units::GoDuration;
 
 use super::census::Census;
-use super::plan::{Effect, StatusNews};
+use super::plan::{Effect, StatusChange};
 use super::plugin_objects;
 use super::rules::Verdict;
 
@@ -110,17 +110,17 @@ impl<'a> Draft<'a> {
         // A job without a status is read as one that is pending.
         let phase = |status: &JobStatus| status.state.phase.clone().unwrap_or(JobPhase::Pending);
         let decided = |status: &JobStatus| (status.state.reason.clone(), status.version, status.retry_count);
-        let news = if phase(&self.next) != phase(self.old) {
-            StatusNews::Phase
+        let change = if phase(&self.next) != phase(self.old) {
+            StatusChange::Phase
         } else if must
             || decided(&self.next) != decided(self.old)
             || !adds_plugins_at_most(&self.old.controlled_resources, &self.next.controlled_resources)
         {
-            StatusNews::Decision
+            StatusChange::Decision
         } else {
-            StatusNews::Counts
+            StatusChange::Counts
         };
-        Some(Effect::WriteStatus { status: Box::new(self.next), news })
+        Some(Effect::WriteStatus { status: Box::new(self.next), change })
     }
 }
 

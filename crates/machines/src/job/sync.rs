@@ -10,7 +10,7 @@ use pumice_api::names;
 use pumice_api::scheduling::{PodGroupConditionType, PodGroupPhase};
 
 use super::claims::Claims;
-use super::kill::{Targets, is_unfinished};
+use super::kill::Targets;
 use super::memory::Memory;
 use super::plan::{Effect, Plan};
 use super::pod_retries::PodRetries;
@@ -56,9 +56,8 @@ impl Scene<'_> {
             }
         }
         for verdict in self.verdicts() {
-            draft.goto(&verdict, self.now);
+            self.conclude(&mut draft, &verdict);
             if verdict.phase.is_finished() {
-                draft.count(&self.census.clone().releasing(is_unfinished));
                 let write = draft.write(self.now).into_iter().collect();
                 return self.with_ended(&Targets::default(), self.remember(&owed, Plan::only(write)));
             }

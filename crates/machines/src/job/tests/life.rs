@@ -6,7 +6,7 @@ use pumice_api::scheduling::PodGroupCondition;
 use serde_json::json;
 
 use super::model::{Model, job, simple};
-use crate::job::{Effect, StatusNews};
+use crate::job::{Effect, StatusChange};
 
 #[test]
 fn from_pending_to_completed() {
@@ -53,7 +53,7 @@ fn the_first_plan_makes_the_group_and_a_status_that_may_wait_for_counts() {
     let plan = model.plan(None);
     let [stage] = plan.stages.as_slice() else { panic!("{plan:?}") };
     assert!(matches!(stage[0], Effect::CreateGroup(_)), "{stage:?}");
-    assert!(matches!(stage[1], Effect::WriteStatus { news: StatusNews::Counts, .. }), "{stage:?}");
+    assert!(matches!(stage[1], Effect::WriteStatus { change: StatusChange::Counts, .. }), "{stage:?}");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn counts_only_are_not_urgent() {
     let mut model = Model::running(simple(3, json!({"minAvailable": 1})));
     model.pod("j-w-0", "Succeeded");
     let plan = model.plan(None);
-    assert!(matches!(plan.stages[0][0], Effect::WriteStatus { news: StatusNews::Counts, .. }), "{plan:?}");
+    assert!(matches!(plan.stages[0][0], Effect::WriteStatus { change: StatusChange::Counts, .. }), "{plan:?}");
 }
 
 #[test]
@@ -375,7 +375,8 @@ fn pods_that_end_before_they_are_seen_to_run_end_the_job_by_one_write() {
     model.all_pods("Succeeded");
     let plan = model.plan(None);
     let [stage] = plan.stages.as_slice() else { panic!("{plan:?}") };
-    let [Effect::WriteStatus { status, news: StatusNews::Decision | StatusNews::Phase }] = stage.as_slice() else {
+    let [Effect::WriteStatus { status, change: StatusChange::Decision | StatusChange::Phase }] = stage.as_slice()
+    else {
         panic!("{stage:?}")
     };
     assert_eq!(status.state.phase, Some(P::Completed));
@@ -398,7 +399,7 @@ fn the_write_of_a_phase_counts_the_pods_that_go_as_terminating() {
         model.settle();
         let plan = model.plan(Some(&action));
         let written = plan.stages.iter().flatten().find_map(|effect| match effect {
-            Effect::WriteStatus { status, news: StatusNews::Phase } => Some(status),
+            Effect::WriteStatus { status, change: StatusChange::Phase } => Some(status),
             _ => None,
         });
         let told = written.map(|status| {

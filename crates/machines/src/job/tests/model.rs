@@ -11,7 +11,7 @@ use pumice_api::profile::ResourceProfile;
 use pumice_api::scheduling::{PodGroup, PodGroupPhase};
 use serde_json::{Value, json};
 
-use crate::job::{Effect, Evicted, JobPod, JobView, ObjectId, Plan, PodFacts as JobPodFacts, StatusNews, step};
+use crate::job::{Effect, Evicted, JobPod, JobView, ObjectId, Plan, PodFacts as JobPodFacts, StatusChange, step};
 
 pub(super) const STEPS_MAX: usize = 60;
 
@@ -165,7 +165,7 @@ impl Model {
         for _ in 0..STEPS_MAX {
             let plan = self.plan(None);
             let held = |effect: &Effect| {
-                self.hold_counts && matches!(effect, Effect::WriteStatus { news: StatusNews::Counts, .. })
+                self.hold_counts && matches!(effect, Effect::WriteStatus { change: StatusChange::Counts, .. })
             };
             let settled = plan.stages.iter().flatten().all(|effect| effect.is_record() || held(effect));
             // They are told once.
@@ -248,7 +248,7 @@ impl Model {
                     None => drop(annotations.remove(key)),
                 }
             }
-            Effect::WriteStatus { news: StatusNews::Counts, .. } if self.hold_counts => {}
+            Effect::WriteStatus { change: StatusChange::Counts, .. } if self.hold_counts => {}
             Effect::WriteStatus { status, .. } => {
                 let wire = serde_json::to_string(&status).unwrap();
                 let mut status: pumice_api::batch::JobStatus = serde_json::from_str(&wire).unwrap();
