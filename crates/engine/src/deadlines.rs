@@ -5,11 +5,13 @@
 
 use crate::cycle::Cycle;
 use crate::facts::GroupPhase;
-use crate::ids::{GroupId, TimeMs};
+use crate::ids::{GroupId, TaskId, TimeMs};
 use crate::minimum::missing;
-use crate::outlook::Look;
+use crate::outlook::{Guess, Look};
 use crate::plan::Late;
 use crate::world::ends::Surety;
+use crate::world::groups::GroupRow;
+use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
 /// Groups looked at: the nearest deadlines.
@@ -24,33 +26,41 @@ pub(crate) fn look(cycle: &mut Cycle<'_>) {
         let Some(deadline) = row.deadline.filter(|_| !row.ended && row.phase != GroupPhase::Completed) else {
             continue;
         };
-        let end = expected_end(cycle, group);
-        let late = end.is_some_and(|end| end > deadline);
+        let guess = || cycle.outlook.guess((cycle.tables, cycle.policy, cycle.backlog), group, cycle.now, Look::Sums);
+        let guess = waits(row).then(guess).flatten();
+        let late = late_end(cycle.tables, group, guess, cycle.now);
         let row = cycle.tables.groups.row_mut(group);
-        let told = std::mem::replace(&mut row.told_late, late);
-        if let Some(expected) = end.filter(|_| late && !told) {
+        let told = std::mem::replace(&mut row.told_late, late.is_some());
+        if let Some(expected) = late.filter(|_| !told) {
             let (namespace, name, uid) = (row.namespace.to_string(), row.name().to_owned(), row.uid.to_string());
             cycle.plan.late.push(Late { namespace, name, uid, deadline, expected });
         }
     }
 }
 
-/// When all of the group's pods are expected to have ended. Nothing where that is not known, or they have.
-fn expected_end(cycle: &Cycle<'_>, group: GroupId) -> Option<TimeMs> {
-    let (tables, now) = (&*cycle.tables, cycle.now);
+/// When all of the group's pods are expected to have ended, if that is after its deadline even where it starts as early and
+/// runs as short as others did. Nothing where that is not so, or not known. O(its tasks).
+pub(crate) fn late_end(tables: &Tables, group: GroupId, guess: Option<Guess>, now: TimeMs) -> Option<TimeMs> {
     let row = tables.groups.row(group);
-    let begins = if row.pending() > 0 || row.counts.all() == 0 {
-        let guess = cycle.outlook.guess((tables, cycle.policy, cycle.backlog), group, now, Look::Sums);
-        guess.map_or(now, |guess| now.plus_ms(guess.lead_ms))
-    } else {
-        now
-    };
-    let missing = missing(tables, group);
-    let waiting = missing.parts.iter().filter_map(|part| tables.typical_run(group, part.class)).max();
-    let running = row.tasks.iter().filter(|task| {
-        let state = tables.task(**task).state;
-        state.holds_node() && state != TaskState::Releasing
-    });
-    let ends = running.filter_map(|task| tables.end_of(*task, Surety::Expected, now));
-    ends.chain(waiting.filter(|_| row.pending() > 0 || row.counts.all() == 0).map(|run| begins.plus_ms(run))).max()
+    let deadline = row.deadline?;
+    let running: Vec<TaskId> = row.tasks.iter().copied().filter(|task| is_running(tables, *task)).collect();
+    let to_come = if waits(row) { missing(tables, group).parts } else { Vec::new() };
+    let begins = |lead_ms: fn(Guess) -> i64| guess.map_or(now, |guess| now.plus_ms(lead_ms(guess)));
+    let soonest = running.iter().filter_map(|task| tables.soonest_end_of(*task, now));
+    let shortest = to_come.iter().filter_map(|part| tables.shortest_run(group, part.class, 0));
+    let shortest = shortest.map(|run| begins(|guess| guess.early_ms).plus_ms(run));
+    soonest.chain(shortest).max().filter(|end| *end > deadline)?;
+    let ends = running.iter().filter_map(|task| tables.end_of(*task, Surety::Expected, now));
+    let runs = to_come.iter().filter_map(|part| tables.typical_run(group, part.class));
+    ends.chain(runs.map(|run| begins(|guess| guess.lead_ms).plus_ms(run))).max().filter(|end| *end > deadline)
+}
+
+/// Pods of it are yet to be placed.
+fn waits(row: &GroupRow) -> bool {
+    row.pending() > 0 || row.counts.all() == 0
+}
+
+fn is_running(tables: &Tables, task: TaskId) -> bool {
+    let state = tables.task(task).state;
+    state.holds_node() && state != TaskState::Releasing
 }

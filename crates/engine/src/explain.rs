@@ -20,8 +20,8 @@ pub(crate) use {why::why, windows::closed};
 
 use std::collections::BTreeSet;
 
+use crate::deadlines::late_end;
 use crate::ids::{GroupId, TaskId, TimeMs};
-use crate::minimum::missing;
 use crate::outlook::Guess;
 use crate::reasons::{Expected, Reason, Reasons};
 use crate::world::ends::Surety;
@@ -42,12 +42,9 @@ pub(crate) fn explain(tables: &Tables, group: GroupId, now: TimeMs, guess: Optio
         Expected { asked: now, at, early, late, promised: promise.is_some() }
     };
     reasons.expected = guess.map(expected);
-    let row = tables.groups.row(group);
-    if let (Some(deadline), Some(expected)) = (row.deadline, &reasons.expected) {
-        let runs = missing(tables, group).parts;
-        let run = runs.iter().filter_map(|part| tables.typical_run(group, part.class)).max().unwrap_or(0);
-        let late_ms = expected.at.plus_ms(run).0.saturating_sub(deadline.0);
-        reasons.reasons.extend((late_ms > 0).then_some(Reason::DeadlineMiss { late_ms }));
+    let late = guess.and_then(|guess| late_end(tables, group, Some(guess), now));
+    if let (Some(deadline), Some(end)) = (tables.groups.row(group).deadline, late) {
+        reasons.reasons.push(Reason::DeadlineMiss { late_ms: end.0.saturating_sub(deadline.0) });
     }
     if let Some(reservation) = reservation {
         reasons.reasons.push(reserved(reservation, now));

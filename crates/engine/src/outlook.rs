@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::backlog::lines::{Tenant, Waiting};
+use crate::backlog::lines::{Entry, Tenant, Waiting};
 use crate::backlog::{Backlog, SIZE_MAX, SIZE_WHOLE as WHOLE};
 use crate::forecast;
 use crate::ids::{GroupId, TimeMs};
@@ -22,6 +22,8 @@ use crate::world::tasks::TaskState;
 
 /// Where more runs, nodes are not looked at one by one.
 const PODS_LOOKED_AT_MAX: usize = 100_000;
+/// Where more groups wait, they are not looked at one by one to find a group's place.
+const COMPARED_MAX: usize = 2_000;
 /// Groups whose start is guessed to be compared with what comes.
 const WATCHED_MAX: usize = 4_096;
 /// Of these, in one cycle.
@@ -67,7 +69,12 @@ struct Releases {
     work: i64,
     /// When how much comes free, in order.
     ends: Vec<(TimeMs, i64)>,
+    /// The same at the soonest; empty where no deadline asks for it.
+    soonest: Vec<(TimeMs, i64)>,
 }
+
+/// A wait as long as was guessed.
+const WHOLE_RATIO: i64 = 1_000;
 
 /// Parts in a thousand: how the waits were, beside what was guessed.
 type Ratios = SmallVec<[u32; 8]>;
@@ -143,9 +150,24 @@ impl Outlook {
         look: Look,
     ) -> Option<Guess> {
         let lead = self.lead(of, group, now, look)?;
-        let [early, middle, late] = self.ratios(lead);
-        let of = |ratio: i64| lead.max(1_000).saturating_mul(ratio) / 1_000;
-        Some(Guess { lead_ms: of(middle), early_ms: of(early), late_ms: of(late) })
+        let mut ratios = self.ratios(lead);
+        if of.0.reservations.of(group).is_some() {
+            // It has a time of its own, which is told in its place.
+            let [early, middle, late] = &mut ratios;
+            (*early, *middle, *late) = ((*early).min(WHOLE_RATIO), WHOLE_RATIO, (*late).max(WHOLE_RATIO));
+        }
+        let [early, middle, late] = ratios;
+        let by = |ratio: i64| lead.max(1_000).saturating_mul(ratio) / 1_000;
+        let least = self.least_lead(of.2, group, now);
+        Some(Guess { lead_ms: by(middle), early_ms: by(early).max(least).min(by(middle)), late_ms: by(late) })
+    }
+
+    /// The group can't start before so much has come free as it needs, if all that runs ends at the soonest.
+    fn least_lead(&self, backlog: &Backlog, group: GroupId, now: TimeMs) -> i64 {
+        let releases = self.releases.as_ref().filter(|releases| !releases.soonest.is_empty());
+        let size = backlog.lines.entry(group).map(|entry| entry.waiting().size);
+        let least = releases.zip(size).and_then(|(releases, size)| releases.soonest(size - releases.free));
+        least.map_or(0, |at| at.0.saturating_sub(now.0).max(0))
     }
 
     /// The tenth, the half and nine tenths of what came of guesses of that length, or of the next ones to it.
@@ -160,7 +182,7 @@ impl Outlook {
             }
         }
         if near.len() < ENOUGH {
-            return [300, 1_000, 3_000];
+            return [300, WHOLE_RATIO, 3_000];
         }
         near.sort_unstable();
         [100, 500, 900].map(|part| i64::from(near[(near.len() * part / 1_000).min(near.len() - 1)]))
@@ -179,7 +201,9 @@ impl Outlook {
         }
         let releases = self.releases.as_ref()?;
         let entry = backlog.lines.entry(group)?;
-        let before = before(tables, policy, backlog, entry.tenant, backlog.lines.before(entry));
+        tables.queues.table.get(entry.tenant.0.index())?;
+        let own = before_in_line(tables, policy, backlog, group, entry);
+        let before = before(tables, policy, backlog, entry.tenant, own);
         let known = before.groups.saturating_sub(before.unknown);
         if known == 0 && before.unknown > 0 {
             return None;
@@ -240,6 +264,23 @@ fn length_of(lead_ms: i64) -> usize {
     usize::try_from(64 - seconds.leading_zeros()).unwrap_or(0).min(LENGTHS - 1)
 }
 
+/// What stands before a group in its own line: one by one where few wait, as those who came within a minute share a place.
+fn before_in_line(tables: &Tables, policy: &Policy, backlog: &Backlog, group: GroupId, entry: &Entry) -> Waiting {
+    let waiting = &tables.groups.waiting;
+    if waiting.len() > COMPARED_MAX {
+        return backlog.lines.before(entry);
+    }
+    let mut before = Waiting::default();
+    for other in waiting.iter().filter(|other| **other != group) {
+        let Some(its) = backlog.lines.entry(*other).filter(|its| its.tenant == entry.tenant) else { continue };
+        let goes_first = its.place_order(entry).then_with(|| policy.job_order(tables, *other, group));
+        if goes_first.is_lt() {
+            before.add(its.waiting(), 1);
+        }
+    }
+    before
+}
+
 /// What is served before a group comes to its turn: what stands before it in its line, and meanwhile of others as much for
 /// their weight, and until they hold as much.
 fn before(tables: &Tables, policy: &Policy, backlog: &Backlog, tenant: Tenant, own: Waiting) -> Waiting {
@@ -254,7 +295,9 @@ fn before(tables: &Tables, policy: &Policy, backlog: &Backlog, tenant: Tenant, o
         (held / (share::WHOLE / WHOLE), weight)
     };
     let (held, weight) = standing(tenant);
-    for (other, waiting) in backlog.lines.all().filter(|(other, _)| *other != tenant) {
+    // A queue that has just gone has its line until the next cycle.
+    let is_there = |(queue, _): Tenant| tables.queues.table.get(queue.index()).is_some();
+    for (other, waiting) in backlog.lines.all().filter(|(other, _)| *other != tenant && is_there(*other)) {
         let (others_hold, others_weight) = standing(other);
         let level = i128::from(held.saturating_add(own.size)) * i128::from(others_weight) / i128::from(weight);
         let level = i64::try_from(level).unwrap_or(i64::MAX);
@@ -273,7 +316,7 @@ fn before(tables: &Tables, policy: &Policy, backlog: &Backlog, tenant: Tenant, o
 
 crate::save::saved! {
     Outlook { releases, watched, watched_now, tried_now, came };
-    Releases { at, free, endless, work, ends };
+    Releases { at, free, endless, work, ends, soonest };
 }
 
 impl Releases {
@@ -286,6 +329,9 @@ impl Releases {
             }
             let size = tables.size(row.class).min(SIZE_MAX);
             releases.free = releases.free.saturating_sub(size);
+            if !tables.groups.deadlines.is_empty() {
+                releases.soonest.push((tables.soonest_end_of(task, now).unwrap_or(now), size));
+            }
             match tables.end_of(task, Surety::Expected, now) {
                 Some(end) => {
                     let seconds = end.0.saturating_sub(now.0) / 1_000;
@@ -297,6 +343,7 @@ impl Releases {
         }
         releases.free = releases.free.max(0);
         releases.ends.sort_unstable();
+        releases.soonest.sort_unstable();
         releases
     }
 
@@ -305,10 +352,20 @@ impl Releases {
         if lacking <= 0 {
             return Some(self.at);
         }
-        let mut freed = 0_i64;
-        self.ends.iter().find_map(|(end, size)| {
-            freed = freed.saturating_add(*size);
-            (freed >= lacking).then_some(*end)
-        })
+        first_with(&self.ends, lacking)
     }
+
+    /// The same if all that runs ends at the soonest.
+    fn soonest(&self, lacking: i64) -> Option<TimeMs> {
+        if lacking <= 0 { None } else { first_with(&self.soonest, lacking) }
+    }
+}
+
+/// The first of these ends by which so much has come free.
+fn first_with(ends: &[(TimeMs, i64)], lacking: i64) -> Option<TimeMs> {
+    let mut freed = 0_i64;
+    ends.iter().find_map(|(end, size)| {
+        freed = freed.saturating_add(*size);
+        (freed >= lacking).then_some(*end)
+    })
 }

@@ -17,6 +17,9 @@ use crate::ids::NamespaceId;
 const RUNS_MAX: usize = 16;
 /// The typical run is the middle of so many of the last: users do now what they did just before.
 const TYPICAL_OF: usize = 3;
+/// So many jobs have to have run before somebody relies on their being over by a time: of the next one in six is longer than
+/// all of them.
+const RELIABLE: usize = 5;
 /// Kinds remembered; beyond it all are forgotten, and learned again as pods end.
 const KINDS_MAX: usize = 1 << 16;
 
@@ -74,6 +77,11 @@ impl Runs {
         last.get(last.len().saturating_sub(1) / 2).copied()
     }
 
+    /// How long the shortest ran of those that ran longer than this. Nothing if none did.
+    pub(crate) fn shortest(&self, over_ms: i64) -> Option<i64> {
+        self.last.iter().map(|run| i64::from(run.mean)).filter(|mean| *mean > over_ms).min()
+    }
+
     /// So many in a thousand were over when it was past. Nothing if there are none.
     pub(crate) fn quantile(&self, per_mille: usize) -> Option<i64> {
         let mut all: SmallVec<[i64; RUNS_MAX]> = self.last.iter().map(|run| i64::from(run.longest)).collect();
@@ -129,10 +137,27 @@ impl RunBook {
         self.of_namespace.contains_key(&namespace)
     }
 
-    /// What speaks for the next run of a kind.
+    /// What speaks for the next run of a kind. A limit goes before what is not known well: a few runs, or those of others.
     pub(crate) fn of(&self, kind: &Kind) -> Option<&Runs> {
-        let of_profile = || self.of_profile.get(&(kind.namespace, kind.profile.clone()));
-        self.of_kind.get(kind).or_else(of_profile).or_else(|| self.of_namespace.get(&kind.namespace))
+        if kind.limit_ms.is_some() {
+            return self.reliable(kind);
+        }
+        self.of_own(kind).or_else(|| self.of_namespace.get(&kind.namespace))
+    }
+
+    /// The runs of a kind, or of its profile, if they are enough to rely on.
+    pub(crate) fn reliable(&self, kind: &Kind) -> Option<&Runs> {
+        let is_enough = |runs: &&Runs| runs.last.len() >= RELIABLE;
+        self.of_kind.get(kind).filter(is_enough).or_else(|| self.alike(kind).filter(is_enough))
+    }
+
+    /// The runs of a kind, or of its profile, however few.
+    pub(crate) fn of_own(&self, kind: &Kind) -> Option<&Runs> {
+        self.of_kind.get(kind).or_else(|| self.alike(kind))
+    }
+
+    fn alike(&self, kind: &Kind) -> Option<&Runs> {
+        self.of_profile.get(&(kind.namespace, kind.profile.clone()))
     }
 }
 
@@ -199,19 +224,34 @@ mod tests {
             namespace,
             profile: profile.into(),
             together,
-            limit_ms: Some(limit),
+            limit_ms: limit,
         };
-        book.note(&kind(mine, "train", 8, 60), 1, 50);
-        book.note(&kind(mine, "train", 1, 60), 2, 10);
+        book.note(&kind(mine, "train", 8, None), 1, 50);
+        book.note(&kind(mine, "train", 1, None), 2, 10);
         book.learn(mine, &"test".into(), 3);
-        let typical = |namespace, profile: &str, together, limit| {
-            book.of(&kind(namespace, profile, together, limit)).and_then(|runs| runs.typical(0))
+        let typical = |namespace, profile: &str, together| {
+            book.of(&kind(namespace, profile, together, None)).and_then(|runs| runs.typical(0))
         };
-        assert_eq!(typical(mine, "train", 8, 60), Some(50));
-        assert_eq!(typical(mine, "train", 1, 60), Some(10));
-        assert_eq!(typical(mine, "train", 8, 90), Some(10), "the profile's");
-        assert_eq!(typical(mine, "test", 8, 60), Some(3));
-        assert_eq!(typical(mine, "new", 8, 60), Some(10), "the middle of the namespace's");
-        assert_eq!(typical(other, "train", 8, 60), None);
+        assert_eq!(typical(mine, "train", 8), Some(50));
+        assert_eq!(typical(mine, "train", 1), Some(10));
+        assert_eq!(typical(mine, "train", 4), Some(10), "the profile's");
+        assert_eq!(typical(mine, "test", 8), Some(3));
+        assert_eq!(typical(mine, "new", 8), Some(10), "the middle of the namespace's");
+        assert_eq!(typical(other, "train", 8), None);
+    }
+
+    #[test]
+    fn what_has_a_limit_is_judged_by_enough_runs_of_its_own_kind_only() {
+        let (mut book, mine) = (RunBook::default(), NamespaceId::from(1));
+        let kind =
+            |profile: &str, together| Kind { namespace: mine, profile: profile.into(), together, limit_ms: Some(60) };
+        let typical = |book: &RunBook, profile: &str, together| {
+            book.of(&kind(profile, together)).and_then(|runs| runs.typical(0))
+        };
+        (0..4).for_each(|job| book.note(&kind("train", 8), job, 50));
+        assert_eq!(typical(&book, "train", 8), None, "four are too few");
+        book.note(&kind("train", 1), 4, 10);
+        assert_eq!(typical(&book, "train", 8), Some(50), "five of its profile");
+        assert_eq!(typical(&book, "other", 8), None, "whatever others of the namespace did");
     }
 }

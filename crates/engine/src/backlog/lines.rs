@@ -4,7 +4,7 @@
 //! creation: who waits since the same minute shares one. Sizes are parts of what the cluster offered when the group came.
 //! Kept by the backlog; read by `outlook`.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
@@ -58,6 +58,11 @@ impl Entry {
         let seconds = run_ms.map(|run| NonZeroU32::new(least(run / 1_000)).unwrap_or(NonZeroU32::MIN));
         let place = (Reverse(priority), i32::try_from(minute).unwrap_or(i32::MAX));
         Self { tenant, place, size: least(size), seconds }
+    }
+
+    /// Whether its place is before the other's, as far as places tell.
+    pub(crate) fn place_order(&self, other: &Self) -> Ordering {
+        self.place.cmp(&other.place)
     }
 
     pub(crate) fn waiting(&self) -> Waiting {

@@ -45,6 +45,29 @@ impl Tables {
         }
     }
 
+    /// How long a pod of this class runs at most, where somebody else relies on it: by its limit, else as enough runs of its own
+    /// kind did. What other jobs of its namespace did says nothing of it.
+    pub(crate) fn reliable_run(&self, group: GroupId, class: ClassId) -> Option<i64> {
+        let learned = || self.runs.reliable(&self.run_kind(group, class))?.quantile(PASSING_PER_MILLE);
+        self.classes.row(class).template.time_limit_ms.or_else(learned)
+    }
+
+    /// How long a pod of this class, which has run for `over_ms`, runs at least, as the shortest of its own kind that ran longer
+    /// did; where there is none, as long as it may.
+    pub(crate) fn shortest_run(&self, group: GroupId, class: ClassId, over_ms: i64) -> Option<i64> {
+        let learned = self.runs.of_own(&self.run_kind(group, class)).and_then(|runs| runs.shortest(over_ms));
+        let limit = self.classes.row(class).template.time_limit_ms;
+        [learned, limit].into_iter().flatten().min()
+    }
+
+    /// When a pod that holds room ends at the soonest, by the same.
+    pub(crate) fn soonest_end_of(&self, task: TaskId, now: TimeMs) -> Option<TimeMs> {
+        let row = self.task(task);
+        let ran = row.started.map_or(0, |started| now.0.saturating_sub(started.0).max(0));
+        let run = self.shortest_run(row.group?, row.class, ran)?;
+        Some(now.plus_ms(run.saturating_sub(ran).max(0)))
+    }
+
     /// How long a pod of this class is expected to run.
     pub(crate) fn typical_run(&self, group: GroupId, class: ClassId) -> Option<i64> {
         let limit = self.classes.row(class).template.time_limit_ms;

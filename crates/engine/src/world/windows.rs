@@ -155,8 +155,10 @@ impl Tables {
     /// How long a pod runs at most, as windows count it: by its limit, else, where it may be evicted, as runs of its kind
     /// did.
     pub(crate) fn run_before_windows(&self, group: GroupId, class: ClassId, preemptable: bool) -> Option<i64> {
-        let surety = if preemptable { Surety::Expected } else { Surety::Certain };
-        self.passes_for(group, class, surety)
+        match preemptable {
+            true => self.reliable_run(group, class),
+            false => self.passes_for(group, class, Surety::Certain),
+        }
     }
 
     /// The same for the pods that a group waits with: the longest; nothing where one of them is endless.

@@ -323,10 +323,10 @@ fn best_by_scan(tables: &Tables, policy: &Policy, class: ClassId) -> Option<Node
     let row = tables.classes.row(class);
     let fits = |node: &NodeId| {
         policy.check_facts(tables, row, *node).is_none()
-            && row
-                .demand
-                .iter()
-                .all(|(dim, amount)| amount <= tables.nodes.idle(*node, dim).min(tables.nodes.future_idle(*node, dim)))
+            && row.demand.iter().all(|(dim, amount)| {
+                let free = tables.nodes.idle(*node, dim).min(tables.nodes.future_idle(*node, dim));
+                amount <= free.saturating_sub(tables.nodes.held(*node, dim))
+            })
             && policy.check_use(tables, row, *node).is_none()
     };
     let candidates: Vec<NodeId> = tables.nodes.ids().filter(fits).collect();

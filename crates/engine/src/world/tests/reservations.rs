@@ -104,7 +104,7 @@ fn people_are_told_what_is_kept_and_for_whom() {
     0/2 nodes fit 1 pod: 1 insufficient cpu (short by 4), 1 with room that is kept for others
     ├─ 1 node could take it, but room there is kept for ns/gang, expected to start in 1m 36s
     ├─ cpu: each pod asks for 4; node n0 comes nearest and lacks 4; in all 4 more cpu would be needed
-    └─ expected to start in 1m 13s, between 22s and 3m 39s
+    └─ expected to start in 1m 38s, between 30s and 4m 54s
     ");
     let expected = farm.lab.world.reasons("ns", "gang").unwrap().expected.unwrap();
     assert_eq!((expected.at, expected.promised), (TimeMs(1_100_000), false));

@@ -144,7 +144,7 @@ fn nodes_with_its_labels_count_as_soon_as_they_join() {
 #[test]
 fn a_kind_that_is_short_may_start_before_a_window_if_it_may_be_evicted() {
     let mut farm = Farm::new(SETTINGS, &[4_000, 4_000]);
-    for round in 0..3 {
+    for round in 0..5 {
         farm.submit(&Work { profile: "train", ..job(&format!("train-{round}"), 40) });
         farm.until(farm.now() + 41 * SECOND);
     }
@@ -153,6 +153,21 @@ fn a_kind_that_is_short_may_start_before_a_window_if_it_may_be_evicted() {
     farm.submit(&Work { profile: "train", ..job("leaves", 40) });
     farm.settle();
     assert!(!farm.has_started("stays") && farm.has_started("leaves"), "{}", farm.lab.why("leaves"));
+}
+
+#[test]
+fn few_runs_of_a_kind_or_runs_of_another_are_nothing_to_rely_on() {
+    for (before, profile, rounds) in [("train", "train", 4), ("clean", "train", 9)] {
+        let mut farm = Farm::new(SETTINGS, &[4_000, 4_000]);
+        for round in 0..rounds {
+            farm.submit(&Work { profile: before, ..job(&format!("before-{round}"), 2) });
+            farm.until(farm.now() + 3 * SECOND);
+        }
+        farm.window("upgrade", &["n0", "n1"], 60, Some(100), &[]);
+        farm.submit(&Work { profile, ..job("next", 500) });
+        farm.settle();
+        assert!(!farm.has_started("next"), "{rounds} of {before}: it would be evicted in a minute");
+    }
 }
 
 #[test]
