@@ -12,10 +12,10 @@ pub mod server;
 use std::collections::BTreeMap;
 
 use pumice_engine::{
-    BudgetFacts, Config, Delta, GroupFacts, GroupPhase, GroupStatus, HostPort, HyperNodeFacts, HyperNodeMember,
-    MemberKind, NodeFacts, NodeGroupAffinity, NodeTerm, Operator, OwnerFacts, PodFacts, PodPhase, PodTemplate,
-    PreferredTerm, QueueFacts, QueueState, QuotaFacts, Requirement, Resources, ShapeTask, ShardFacts, SubGroupPolicy,
-    Taint, TaintEffect, TimeMs, Toleration, TopologySpec, WindowFacts,
+    BudgetFacts, Config, Delta, DependsOn, GroupFacts, GroupPhase, GroupStatus, HostPort, HyperNodeFacts,
+    HyperNodeMember, MemberKind, NodeFacts, NodeGroupAffinity, NodeTerm, Operator, OwnerFacts, PodFacts, PodPhase,
+    PodTemplate, PreferredTerm, QueueFacts, QueueState, QuotaFacts, Requirement, Resources, ShapeTask, ShardFacts,
+    SubGroupPolicy, Taint, TaintEffect, TimeMs, Toleration, TopologySpec, WindowFacts,
 };
 
 /// Most events of one input.
@@ -413,6 +413,9 @@ fn delta(bytes: &mut Bytes<'_>) -> Delta {
                 role: bytes.pick(ROLES).to_owned(),
                 count: u32::from(bytes.below(5)),
                 template: template(bytes).into(),
+                depends_on: bytes
+                    .one_in(3)
+                    .then(|| DependsOn { tasks: vec![bytes.pick(ROLES).to_owned()], any: false }),
             }],
             ended: bytes.one_in(4),
         },

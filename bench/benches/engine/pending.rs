@@ -116,7 +116,12 @@ impl Standing {
     fn submit(&mut self, index: usize) {
         let facts = job(index);
         let owner_uid = facts.owner.as_ref().map(|owner| owner.uid.clone()).unwrap_or_default();
-        let tasks = vec![ShapeTask { role: "worker".to_owned(), count: 1, template: shape(index).into() }];
+        let tasks = vec![ShapeTask {
+            role: "worker".to_owned(),
+            count: 1,
+            template: shape(index).into(),
+            ..ShapeTask::default()
+        }];
         self.apply(Delta::ShapeUpsert { owner_uid, tasks, ended: false });
         self.apply(Delta::GroupUpsert(Box::new(facts)));
     }

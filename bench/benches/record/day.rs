@@ -246,7 +246,12 @@ impl Cluster {
             Event::Arrive(index) => {
                 let job = self.jobs[index].as_ref().expect("it is there");
                 let template = job.pods[0].template.clone();
-                let tasks = vec![ShapeTask { role: "main".to_owned(), count: job.pods.len() as u32, template }];
+                let tasks = vec![ShapeTask {
+                    role: "main".to_owned(),
+                    count: job.pods.len() as u32,
+                    template,
+                    ..ShapeTask::default()
+                }];
                 let owner_uid = job.facts.owner.as_ref().map(|owner| owner.uid.clone()).unwrap_or_default();
                 self.deltas.push(Delta::ShapeUpsert { owner_uid, tasks, ended: false });
                 self.deltas.push(Delta::GroupUpsert(Box::new(job.facts.clone())));

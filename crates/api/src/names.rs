@@ -98,6 +98,15 @@ pub const ON_OOM: &str = "pumice.sh/on-oom";
 pub const MIN_SUCCESS: &str = "pumice.sh/min-success";
 /// Pods of a task that may be unfinished at once, where there is no field `maxParallel`; annotation of its pod template.
 pub const MAX_PARALLEL: &str = "pumice.sh/max-parallel";
+/// How often Jobs of a JobFlow are made again when they have failed, `NAME=COUNT,..`, where there is no field `retries`; annotation
+/// of a JobFlow.
+pub const FLOW_RETRIES: &str = "pumice.sh/flow-retries";
+/// Jobs that a Queue runs at a time, where there is no field `maxRunningJobs`; annotation of a Queue.
+pub const MAX_RUNNING_JOBS: &str = "pumice.sh/max-running-jobs";
+/// `true`: a Job has no pods, where there is no field `suspend`; annotation of a Job.
+pub const SUSPEND: &str = "pumice.sh/suspend";
+/// Seconds that a Job may run, where there is no field `activeDeadlineSeconds`; annotation of a Job.
+pub const ACTIVE_DEADLINE_SECONDS: &str = "pumice.sh/active-deadline-seconds";
 /// How often a failed pod of one index is made again, where there is no field `retries`; annotation of the pod template.
 pub const RETRIES: &str = "pumice.sh/retries";
 /// Most of those retries.

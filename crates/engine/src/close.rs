@@ -17,7 +17,7 @@ use crate::plan::{GroupUpdate, PodNotice, QueueUpdate};
 use crate::plugins::Counting;
 use crate::policy::Policy;
 use crate::reasons::{Minimum, Reason, Reasons, RoleMinimum, Stage};
-use crate::world::groups::{GroupRow, Kept, MADE_PREFIX, Noticed};
+use crate::world::groups::{AWAITS_NODES, GroupRow, Kept, MADE_PREFIX, Noticed};
 use crate::world::sub_jobs::JOB_HYPER_NODE;
 use crate::world::sums::{PROMISED, SOME_TIME};
 use crate::world::tables::Tables;
@@ -188,6 +188,9 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
         cycle.wake_at(cycle.now);
     }
     cycle.tables.set_phase(group, phase);
+    if phase != GroupPhase::Inqueue {
+        cycle.tables.groups.set_awaits_nodes(group, false);
+    }
     settle_sum(cycle, group);
     let row = cycle.tables.groups.row(group);
     // Binds are answered in a moment, and then there is more to say: one write instead of two. What has no object has
@@ -195,7 +198,7 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
     let in_flight = row.counts.get(TaskState::Binding) > 0;
     if row.known && (!in_flight || row.emitted.as_ref().is_none_or(|old| old.phase != phase)) {
         let blocked = if blocked { said(cycle.tables, group) } else { None };
-        let status = status(cycle.tables, row, phase, ready, blocked.as_ref());
+        let status = status(cycle.tables, group, phase, ready, blocked.as_ref());
         write_status(cycle, group, status);
     }
     told.is_none_or(|failure| notify_pods(cycle, group, &failure))
@@ -302,7 +305,7 @@ fn phase(row: &GroupRow, blocked: bool, ready: bool) -> GroupPhase {
     let at_rest = if row.counts.all() > ended { GroupPhase::Inqueue } else { GroupPhase::Completed };
     if blocked && count(Running) > 0 {
         GroupPhase::Unknown
-    } else if scheduled >= row.min_member.max(1) {
+    } else if scheduled >= row.min_to_begin().max(1) {
         if scheduled == ended { at_rest } else { GroupPhase::Running }
     } else if row.phase == GroupPhase::Inqueue || row.of_one && !row.known {
         GroupPhase::Inqueue
@@ -320,7 +323,7 @@ fn settle_sum(cycle: &mut Cycle<'_>, group: GroupId) {
     let row = cycle.tables.groups.row(group);
     let Some(until) = row.sum_until else { return };
     let is_over = matches!(row.phase, GroupPhase::Pending | GroupPhase::Completed)
-        || cycle.tables.rest_of_sum(row, &[]).0.is_empty();
+        || cycle.tables.still_promised(group).iter().all(|amount| *amount <= 0);
     let timeout = cycle.config.promise_ms();
     let begun = if until == SOME_TIME { cycle.now.plus_ms(timeout) } else { until };
     let until = cycle.tables.newest_pod(row, cycle.now).map_or(begun, |made| begun.max(made.plus_ms(timeout)));
@@ -331,7 +334,8 @@ fn settle_sum(cycle: &mut Cycle<'_>, group: GroupId) {
     }
 }
 
-fn status(tables: &Tables, row: &GroupRow, phase: GroupPhase, ready: bool, blocked: Option<&Reasons>) -> GroupStatus {
+fn status(tables: &Tables, group: GroupId, phase: GroupPhase, ready: bool, blocked: Option<&Reasons>) -> GroupStatus {
+    let row = tables.groups.row(group);
     let old = row.emitted.as_ref().map_or(&[][..], |status| &status.conditions);
     let mut conditions = old.to_vec();
     if let Some(reasons) = blocked {
@@ -345,9 +349,14 @@ fn status(tables: &Tables, row: &GroupRow, phase: GroupPhase, ready: bool, block
         clear_condition(&mut conditions, "Unschedulable", "Scheduled");
     }
     if row.sum_until.is_some() && matches!(phase, GroupPhase::Running | GroupPhase::Unknown) {
-        set_condition(&mut conditions, PROMISED, "MinResourcesNotReached", tables.say_promise(row));
+        set_condition(&mut conditions, PROMISED, "MinResourcesNotReached", tables.say_promise(group));
     } else {
         clear_condition(&mut conditions, PROMISED, "MinResourcesReached");
+    }
+    if row.awaits_nodes && phase == GroupPhase::Inqueue {
+        set_condition(&mut conditions, AWAITS_NODES, "NoNodeFits", Reason::AwaitsNodes.to_string());
+    } else {
+        clear_condition(&mut conditions, AWAITS_NODES, "NodesFit");
     }
     let count = |state| row.counts.get(state);
     GroupStatus {

@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::plugins::ArgumentError;
 
+mod autoscaling;
 mod decode;
 mod fairness;
 mod kinds;
@@ -18,6 +19,7 @@ mod reservation;
 mod switches;
 mod tree;
 
+pub(crate) use autoscaling::Autoscaling;
 pub(crate) use decode::{Fault, Field};
 pub(crate) use fairness::Fairness;
 pub use metrics::{MetricsKind, MetricsSource};

@@ -26,7 +26,7 @@ pub use devices::{
 pub use group::{GroupCondition, GroupFacts, GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
 pub use node::{NodeFacts, NodeUsage, Taint, TaintEffect};
 pub use numa::{CpuPlace, NumaFacts};
-pub use pod::{PodFacts, PodPhase, ShapeTask};
+pub use pod::{DependsOn, PodFacts, PodPhase, ShapeTask};
 pub use queue::{NodeGroupAffinity, QueueFacts, QueueState};
 pub use shared::Shared;
 pub use storage::{CsiNodeFacts, PodClaims, StorageClassFacts, VolumeClaimFacts, VolumeFacts};

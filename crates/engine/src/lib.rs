@@ -40,13 +40,13 @@ pub use config::{
 pub use dims::{Resources, amount_text};
 pub use explain::{Could, Held, Holder, Line, NodeWhy, QueueWhy, Why};
 pub use facts::{
-    Attribute, BudgetFacts, ContainerFacts, CpuPlace, CsiNodeFacts, Delta, DeviceClaimFacts, DeviceClassFacts,
-    DeviceFacts, DeviceName, DeviceRequest, DeviceSliceFacts, GroupCondition, GroupFacts, GroupPhase, GroupStatus,
-    HostPort, HyperNodeFacts, HyperNodeMember, LabelSelector, MemberKind, NodeFacts, NodeGroupAffinity, NodeTerm,
-    NodeUsage, NumaFacts, Operator, OwnerFacts, PodClaims, PodCouplings, PodFacts, PodPhase, PodSelector, PodTemplate,
-    PodTerm, PreferredPodTerm, PreferredTerm, QueueFacts, QueueState, QuotaFacts, Requirement, ShapeTask, ShardFacts,
-    Shared, SpreadConstraint, StorageClassFacts, SubGroupPolicy, Taint, TaintEffect, Toleration, TopologySpec,
-    VolumeClaimFacts, VolumeFacts, WindowFacts,
+    Attribute, BudgetFacts, ContainerFacts, CpuPlace, CsiNodeFacts, Delta, DependsOn, DeviceClaimFacts,
+    DeviceClassFacts, DeviceFacts, DeviceName, DeviceRequest, DeviceSliceFacts, GroupCondition, GroupFacts, GroupPhase,
+    GroupStatus, HostPort, HyperNodeFacts, HyperNodeMember, LabelSelector, MemberKind, NodeFacts, NodeGroupAffinity,
+    NodeTerm, NodeUsage, NumaFacts, Operator, OwnerFacts, PodClaims, PodCouplings, PodFacts, PodPhase, PodSelector,
+    PodTemplate, PodTerm, PreferredPodTerm, PreferredTerm, QueueFacts, QueueState, QuotaFacts, Requirement, ShapeTask,
+    ShardFacts, Shared, SpreadConstraint, StorageClassFacts, SubGroupPolicy, Taint, TaintEffect, Toleration,
+    TopologySpec, VolumeClaimFacts, VolumeFacts, WindowFacts,
 };
 pub use ids::TimeMs;
 pub use plan::{

@@ -1,11 +1,12 @@
 //! What a group still needs before it may start: counts of classes, from its Job's tasks, else from its pods, and what its
-//! `minResources` say beyond these as one divisible block. Called by `enqueue`.
+//! `minResources` say beyond these as one divisible block. Tasks whose pods are made later (`dependsOn`) are part of it, as
+//! all of a Job is admitted as one. Called by `enqueue`.
 
 use std::sync::Arc;
 
 use crate::dims::Demand;
 use crate::ids::{ClassId, GroupId, TaskId, TimeMs};
-use crate::world::groups::GroupRow;
+use crate::world::groups::{GroupRow, minima_apply};
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
@@ -56,7 +57,7 @@ struct Candidate {
 pub(crate) fn missing(tables: &Tables, group: GroupId) -> Missing {
     let row = tables.groups.row(group);
     let candidates = candidates(tables, row);
-    let least = row.min_member.saturating_sub(row.counts.ready());
+    let least = row.declared_min.saturating_sub(row.counts.ready());
     let mut missing = of_parts(tables, choose(row, candidates, least));
     let rest = tables.rest_of_sum(row, &missing.total);
     if !rest.0.is_empty() {
@@ -101,7 +102,7 @@ pub(crate) fn easiest(tables: &Tables, group: GroupId, mut possible: impl FnMut(
     let mut candidates = candidates(tables, row);
     candidates.retain(|candidate| possible(&Part { count: 1, ..candidate.part.clone() }));
     candidates.sort_by_key(|candidate| tables.size(candidate.part.class));
-    let least = row.min_member.saturating_sub(row.counts.ready()).max(1);
+    let least = row.declared_min.saturating_sub(row.counts.ready()).max(1);
     let parts = choose(row, candidates, least);
     let found: u32 = parts.iter().map(|part| part.count).sum();
     (found >= least).then(|| of_parts(tables, parts))
@@ -109,10 +110,9 @@ pub(crate) fn easiest(tables: &Tables, group: GroupId, mut possible: impl FnMut(
 
 /// All the pods the group could still place, highest priority first.
 fn candidates(tables: &Tables, row: &GroupRow) -> Vec<Candidate> {
-    let shape = row.owner.as_ref().and_then(|owner| tables.shapes.get(owner.uid.as_str()));
     let mut candidates: Vec<Candidate> = Vec::new();
-    if let Some(shape) = shape.filter(|shape| !shape.parts.is_empty()) {
-        for part in shape.parts.iter() {
+    if let Some(parts) = tables.parts_of(row) {
+        for part in parts.iter() {
             let ready = row.roles.iter().find(|role| role.name == part.role).map_or(0, |role| role.counts.ready());
             let available = part.count.saturating_sub(ready);
             let part = Part { class: part.class, role: part.role.clone(), count: 0 };
@@ -139,9 +139,9 @@ fn candidates(tables: &Tables, row: &GroupRow) -> Vec<Candidate> {
 /// First what the roles' minima need, then whatever reaches the group's minimum.
 fn choose(row: &GroupRow, mut candidates: Vec<Candidate>, least: u32) -> Vec<Part> {
     let mut left = least;
-    if row.role_minima_apply() {
+    if minima_apply(row.declared_min, row.roles.iter().map(|role| role.declared_min)) {
         for role in &row.roles {
-            let mut wanted = role.min.saturating_sub(role.counts.ready());
+            let mut wanted = role.declared_min.saturating_sub(role.counts.ready());
             for candidate in candidates.iter_mut().filter(|candidate| candidate.part.role == role.name) {
                 take(candidate, &mut wanted, &mut left);
             }

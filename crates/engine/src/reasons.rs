@@ -183,8 +183,19 @@ pub enum Reason {
         /// What this group asks for.
         requested: i64,
     },
+    /// The queue runs as many jobs as it may at a time.
+    QueueJobs {
+        /// The queue, or one above it.
+        queue: String,
+        /// `maxRunningJobs`.
+        limit: u32,
+        /// How many were admitted and have not ended.
+        running: u32,
+    },
     /// No node can take the pods that are needed.
     NodesUnfit(NodesUnfit),
+    /// No present node fits it, and its pods are there for an autoscaler to see.
+    AwaitsNodes,
     /// The minimum does not fit the cluster even when it is empty.
     ExceedsCluster(NodesUnfit),
     /// Fewer pods than the minimum exist.
@@ -193,6 +204,22 @@ pub enum Reason {
         min: u32,
         /// Pods that could count.
         valid: u32,
+    },
+    /// It has begun, and room is kept for pods of it that are not there yet.
+    ResourcesPromised {
+        /// How much, as `2 cpu`.
+        amounts: Vec<String>,
+        /// For how many milliseconds longer, unless a pod of it is made or waits.
+        left_ms: i64,
+    },
+    /// A task has no pods yet, as it depends on others; the rest starts without it.
+    WaitsForTasks {
+        /// The task.
+        role: String,
+        /// Those that it depends on.
+        tasks: Vec<String>,
+        /// One of them is enough.
+        any: bool,
     },
     /// Fewer pods of one task than its minimum exist.
     NotEnoughTasksOfRole {

@@ -15,12 +15,13 @@ use crate::plan::Plan;
 use crate::plan_lint;
 use crate::plugins::Registry;
 use crate::policy::Policy;
-use crate::reasons::{Minimum, Reasons, Stage};
+use crate::reasons::{Minimum, Reason, Reasons, Stage};
 
 mod alone;
 mod apply;
 pub(crate) mod classes;
 pub(crate) mod couplings;
+mod dependents;
 pub(crate) mod devices;
 pub(crate) mod ends;
 mod evictions;
@@ -269,13 +270,16 @@ impl World {
         Some(explain::why(&mut cycle, &self.backlog, group, reasons))
     }
 
-    /// What is said of a group that does not wait, but of which there are receipts to tell.
+    /// What is said of a group that does not wait, but has tasks that do, or of which there are receipts to tell.
     fn started(&self, group: GroupId) -> Option<Reasons> {
         let row = self.tables.groups.row(group);
-        let told = row.exists() && !row.ended && !self.tables.receipts_of(&row.key(), self.now).is_empty();
+        let mut reasons = self.tables.tasks_to_come(group);
+        reasons.extend(self.tables.promise_reason(group, self.now));
+        let tells = || !reasons.is_empty() || !self.tables.receipts_of(&row.key(), self.now).is_empty();
+        let told = row.exists() && !row.ended && tells();
         let queue = self.tables.queues.row(row.queue).name.to_string();
         let minimum = Minimum { min_member: row.min_member, ready: row.counts.ready(), ..Minimum::default() };
-        told.then(|| Reasons { stage: Stage::Started, since: self.now, queue, minimum, ..Reasons::default() })
+        told.then(|| Reasons { stage: Stage::Started, since: self.now, queue, minimum, reasons, ..Reasons::default() })
     }
 
     fn reasons_of(&self, group: GroupId, look: Look) -> Option<Reasons> {
@@ -285,6 +289,10 @@ impl World {
         let guess = foreseeable.then(guess).flatten();
         explain::explain(&self.tables, group, self.now, guess, &mut reasons);
         reasons.reasons.extend(explain::closed(&self.tables, &self.policy, group, self.now));
+        reasons.reasons.extend(self.tables.groups.row(group).awaits_nodes.then_some(Reason::AwaitsNodes));
+        if reasons.stage != Stage::Enqueue {
+            reasons.reasons.extend(self.tables.tasks_to_come(group));
+        }
         Some(reasons)
     }
 

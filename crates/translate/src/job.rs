@@ -1,8 +1,8 @@
 //! Jobs: what pods they will have, before they have any.
 
-use pumice_api::batch::{Job, JobPhase};
+use pumice_api::batch::{Iteration, Job, JobPhase, TaskSpec};
 use pumice_api::names;
-use pumice_engine::{Delta, ShapeTask};
+use pumice_engine::{Delta, DependsOn, ShapeTask};
 
 use super::template::template;
 use super::{count, text};
@@ -18,6 +18,7 @@ pub fn job_shape(job: &Job) -> Delta {
             role: if task.name.is_empty() { names::unnamed_task(index) } else { task.name.clone() },
             count: count(task.replicas),
             template: template(namespace, &metadata, &spec, None).into(),
+            depends_on: depends_on(task),
         }
     });
     Delta::ShapeUpsert {
@@ -25,6 +26,11 @@ pub fn job_shape(job: &Job) -> Delta {
         tasks: tasks.collect(),
         ended: job.metadata.deletion_timestamp.is_some() || wants_nothing(job.status.state.phase.as_ref()),
     }
+}
+
+fn depends_on(task: &TaskSpec) -> Option<DependsOn> {
+    let depends_on = task.depends_on.as_ref().filter(|depends_on| !depends_on.name.is_empty())?;
+    Some(DependsOn { tasks: depends_on.name.clone(), any: depends_on.iteration == Some(Iteration::Any) })
 }
 
 /// The job has ended, or is being brought to an end: no pods of it are to be placed any more.

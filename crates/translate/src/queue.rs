@@ -1,5 +1,6 @@
 //! Queues.
 
+use pumice_api::names;
 use pumice_api::scheduling::{Affinity, Queue, QueueState as WireState};
 use pumice_engine::{NodeGroupAffinity, QueueFacts, QueueState};
 
@@ -18,6 +19,7 @@ pub fn queue_facts(queue: &Queue) -> QueueFacts {
             Some(WireState::Unknown | WireState::Other(_)) => QueueState::Unknown,
         },
         capability: resources(&queue.spec.capability),
+        max_running_jobs: max_running_jobs(queue),
         weight: queue.spec.weight,
         priority: queue.spec.priority,
         parent: Some(queue.spec.parent.clone()).filter(|parent| !parent.is_empty()),
@@ -28,6 +30,12 @@ pub fn queue_facts(queue: &Queue) -> QueueFacts {
         affinity: queue.spec.affinity.as_ref().map(node_groups),
         allocated: resources(&queue.status.allocated),
     }
+}
+
+/// The field counts before the annotation; what can't be read is none, admission refuses it.
+fn max_running_jobs(queue: &Queue) -> Option<u32> {
+    let annotation = || queue.metadata.annotations.as_ref()?.get(names::MAX_RUNNING_JOBS)?.parse().ok();
+    queue.spec.max_running_jobs.map(|most| u32::try_from(most).unwrap_or(0)).or_else(annotation)
 }
 
 fn node_groups(affinity: &Affinity) -> NodeGroupAffinity {

@@ -61,6 +61,14 @@ pub struct JobSpec {
     /// Network constraint of the job's group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_topology: Option<NetworkTopologySpec>,
+    /// The job has no pods as long as this is true: what runs is ended, what has ended is kept. Not in Volcano.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspend: Option<bool>,
+    /// Seconds from when the job first runs until what is left of it is ended and it fails, restarts included. A suspended
+    /// job starts over. Absent = no limit. Not in Volcano.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub active_deadline_seconds: Option<i64>,
 }
 
 /// A group of identical pods.

@@ -46,6 +46,10 @@ pub struct Flow {
     /// What differs from the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<Patch>,
+    /// How often its Job is made again when it has failed. Not in Volcano.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 10))]
+    pub retries: Option<i32>,
 }
 
 /// What a Job of a flow waits for.

@@ -45,6 +45,10 @@ pub struct QueueSpec {
     #[serde(default, deserialize_with = "wire::word", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "traverse"))]
     pub dequeue_strategy: Option<DequeueStrategy>,
+    /// Jobs of this queue, and of those below it, that run at a time; further ones wait. Absent = no limit. Not in Volcano.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub max_running_jobs: Option<i32>,
 }
 
 /// A cluster jobs are forwarded to.

@@ -31,6 +31,8 @@ use crate::world::reservations::Lift;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
+mod autoscaling;
+mod job_limit;
 mod standing;
 
 pub(crate) use standing::renew;
@@ -52,6 +54,15 @@ struct Known {
     fronts: reserve::Fronts,
     /// Lines that had their turn in the queue whose turn it is, and may be owed something once more was promised.
     revocable: Vec<LineId>,
+}
+
+/// On what terms a group is admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Terms {
+    /// It is promised what it needs.
+    Promised,
+    /// No present node fits it: its pods are for an autoscaler to see.
+    AwaitsNodes,
 }
 
 /// Why a group can't be admitted.
@@ -79,6 +90,7 @@ struct Verdict {
 }
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
+    autoscaling::look_again(cycle);
     if cycle.tables.groups.unadmitted.is_empty() {
         return;
     }
@@ -151,14 +163,18 @@ fn hold_up(cycle: &mut Cycle<'_>, walk: &mut Walk<LineId>, turn: Turn<LineId>, o
 /// Admits the group, or says why not.
 fn review(cycle: &mut Cycle<'_>, group: GroupId, known: &mut Known) -> Verdict {
     let mut missing = missing(cycle.tables, group);
-    let Err(Refusal { reasons, revocable, standing }) = decide(cycle, group, &mut missing, known) else {
-        admit(cycle, group, &missing);
-        return Verdict { failure: None, revocable: false, standing: None, holds_up: false };
+    let Refusal { reasons, revocable, standing } = match decide(cycle, group, &mut missing, known) {
+        Ok(terms) => {
+            admit(cycle, group, &missing, terms);
+            return Verdict { failure: None, revocable: false, standing: None, holds_up: false };
+        }
+        Err(refusal) => refusal,
     };
     let impossible = is_impossible(&reasons);
     let holds_up = !impossible && cycle.policy.is_strict(cycle.tables, cycle.tables.groups.row(group).queue);
-    if !impossible && reserve::admits(cycle, group, &mut known.fronts) {
-        admit(cycle, group, &missing);
+    let by_number = matches!(reasons.first(), Some(Reason::QueueJobs { .. }));
+    if !impossible && !by_number && reserve::admits(cycle, group, &mut known.fronts) {
+        admit(cycle, group, &missing, Terms::Promised);
         return Verdict { failure: None, revocable, standing, holds_up };
     }
     let estimated = matches!(reasons.first(), Some(Reason::QueueLimit { .. } | Reason::ExceedsCluster(_)));
@@ -166,14 +182,17 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId, known: &mut Known) -> Verdict {
     Verdict { failure: Some(Failure { stage: Stage::Enqueue, approximate, reasons }), revocable, standing, holds_up }
 }
 
-fn admit(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) {
+fn admit(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing, terms: Terms) {
     cycle.tables.set_phase(group, GroupPhase::Inqueue);
-    let declares = cycle.tables.declares_sum(cycle.tables.groups.row(group));
-    let until = declares.then(|| cycle.now.plus_ms(cycle.config.promise_ms()));
+    cycle.plan.admitted.push(cycle.tables.groups.row(group).key());
+    if terms == Terms::AwaitsNodes {
+        return cycle.tables.groups.set_awaits_nodes(group, true);
+    }
+    let more = cycle.tables.needs_more_later(cycle.tables.groups.row(group));
+    let until = more.then(|| cycle.now.plus_ms(cycle.config.promise_ms()));
     cycle.tables.groups.set_sum(group, until);
     cycle.tables.promise(group, missing);
     cycle.policy.job_enqueued(cycle.tables, group, missing);
-    cycle.plan.admitted.push(cycle.tables.groups.row(group).key());
 }
 
 pub(super) fn strict_order(cycle: &Cycle<'_>, queue: QueueId, next: GroupId) -> Reason {
@@ -192,7 +211,7 @@ pub(super) fn is_impossible(reasons: &[Reason]) -> bool {
     reasons.iter().any(impossible)
 }
 
-fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &mut Known) -> Result<(), Refusal> {
+fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &mut Known) -> Result<Terms, Refusal> {
     let queue = cycle.tables.groups.row(group).queue;
     let row = cycle.tables.queues.row(queue);
     let name = row.name.to_string();
@@ -202,9 +221,12 @@ fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &
     if !row.is_open() {
         return Err(Reason::QueueClosed { queue: name, state: format!("{:?}", row.state) }.into());
     }
+    if let Some(reason) = job_limit::reached(cycle.tables, queue) {
+        return Err(reason.into());
+    }
     if cycle.tables.nodes.known == 0 {
         // What never fits can't be told yet, and pods that wait are what brings nodes.
-        return never_allowed(cycle, group, missing).map_or(Ok(()), |reason| Err(reason.into()));
+        return never_allowed(cycle, group, missing).map_or(Ok(Terms::Promised), |reason| Err(reason.into()));
     }
     let mut fits = fits_alone(cycle, group, missing);
     // It may start with others of its pods.
@@ -214,13 +236,18 @@ fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &
     }
     if !fits && !could_start_now(cycle, group, missing, known) {
         let reason = never_allowed(cycle, group, missing);
+        if reason.is_none() && autoscaling::adds_nodes(cycle) {
+            return Ok(Terms::AwaitsNodes);
+        }
         let reason = reason.unwrap_or_else(|| Reason::ExceedsCluster(exceeds(cycle, group, missing)));
         let standing = Some(standing::noted(cycle, missing, false, true));
         return Err(Refusal { standing, ..reason.into() });
     }
-    let Some(reason) = objection(cycle.tables, cycle.policy, group, missing, Past::Nobody) else { return Ok(()) };
+    let Some(reason) = objection(cycle.tables, cycle.policy, group, missing, Past::Nobody) else {
+        return Ok(Terms::Promised);
+    };
     if goes_past(cycle, group, missing, fits, &reason, known) {
-        return Ok(());
+        return Ok(Terms::Promised);
     }
     let revocable = fits && may_come_to_be_owed(cycle, queue, missing);
     let standing = Some(standing::noted(cycle, missing, fits, false));
@@ -298,7 +325,9 @@ pub(crate) fn admits_now(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
     let mut missing = missing(cycle.tables, group);
     let asks = !missing.parts.is_empty() || missing.block.is_some();
     let mut known = Known { rehearsals_left: 1, ..Known::default() };
-    asks && cycle.tables.queues.row(row.queue).is_open() && could_start_now(cycle, group, &mut missing, &mut known)
+    let queue = row.queue;
+    let may = cycle.tables.queues.row(queue).is_open() && job_limit::reached(cycle.tables, queue).is_none();
+    asks && may && could_start_now(cycle, group, &mut missing, &mut known)
 }
 
 /// All that stands against the group's admission now, each resource by itself, the deciding first.
@@ -474,7 +503,7 @@ fn exceeds(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) -> NodesUnf
         let nodes = tables.nodes.known;
         let checks =
             short.iter().map(|short| CheckCount { check: Check::Resource, detail: short.resource.clone(), nodes });
-        let needed = tables.groups.row(group).min_member;
+        let needed = tables.groups.row(group).declared_min;
         return NodesUnfit { needed, nodes, checks: checks.collect(), short, ..NodesUnfit::default() };
     }
     let unplaced = cycle.finder.unplaced_on_empty(cycle.tables, cycle.policy, &missing.parts);

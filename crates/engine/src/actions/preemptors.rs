@@ -27,6 +27,7 @@ pub(super) fn starves(cycle: &Cycle<'_>, group: GroupId) -> bool {
     row.exists()
         && row.pending() > 0
         && row.phase != GroupPhase::Pending
+        && !row.awaits_nodes
         && tables.queues.row(row.queue).is_open()
         && cycle.policy.job_valid(tables, group).is_none()
         && cycle.policy.job_starving(tables, group)

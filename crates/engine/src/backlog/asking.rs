@@ -199,10 +199,11 @@ fn needs(tables: &Tables, policy: &Policy, row: &GroupRow) -> Option<Needs> {
         }
         if parts.is_empty() {
             let role = row.roles[first.role as usize].name.clone();
-            parts = Arc::new(vec![ShapePart { role, class: first.class, count: row.pending() }]);
+            parts = Arc::new(vec![ShapePart { role, class: first.class, count: row.pending(), depends_on: None }]);
         }
     }
-    let minima = row.roles.iter().filter(|role| role.min > 0).map(|role| (role.name.clone(), role.min)).collect();
+    let minima = row.roles.iter().filter(|role| role.declared_min > 0);
+    let minima = minima.map(|role| (role.name.clone(), role.declared_min)).collect();
     let block = if shape.is_none() || parts.is_empty() { row.min_resources.as_deref().cloned() } else { None };
-    Some(Needs { parts, minima, min_member: row.min_member, block, profile: row.run_profile.clone() })
+    Some(Needs { parts, minima, min_member: row.declared_min, block, profile: row.run_profile.clone() })
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::switches::{Switch, Switches};
 use super::tree::{Tree, Value};
 use super::{Action, Argument, Config, ConfigError, PluginConfig, Warning, WarningKind};
-use super::{fairness, kinds, metrics, promise, reservation};
+use super::{autoscaling, fairness, kinds, metrics, promise, reservation};
 use crate::plugins::{NOT_YET, Registry};
 
 /// Longest configuration read.
@@ -222,6 +222,7 @@ type Judge = fn(&str, &Argument) -> Option<(bool, &'static str)>;
 
 fn judge_of(name: &str) -> Option<Judge> {
     match name {
+        autoscaling::NAME => Some(autoscaling::judge),
         fairness::NAME => Some(fairness::judge),
         promise::NAME => Some(promise::judge),
         reservation::NAME => Some(reservation::judge),

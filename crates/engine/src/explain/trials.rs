@@ -255,9 +255,10 @@ impl<'c, 'w> Trials<'c, 'w> {
 
     fn starts_with_minimum(&mut self, min: u32) -> Option<bool> {
         let row = self.cycle.tables.groups.row_mut(self.group);
-        let before = std::mem::replace(&mut row.min_member, min);
+        let before = row.declared_min;
+        row.set_minimum(min);
         let starts = self.starts();
-        self.cycle.tables.groups.row_mut(self.group).min_member = before;
+        self.cycle.tables.groups.row_mut(self.group).set_minimum(before);
         starts
     }
 

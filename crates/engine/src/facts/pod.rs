@@ -126,4 +126,18 @@ pub struct ShapeTask {
     /// Its pods.
     #[serde(skip_serializing_if = "super::is_default")]
     pub template: Shared<PodTemplate>,
+    /// Its pods are made only when those of these tasks run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub depends_on: Option<DependsOn>,
+}
+
+/// Tasks that have to run before another has pods: `dependsOn`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DependsOn {
+    /// Their names.
+    pub tasks: Vec<String>,
+    /// One of them is enough.
+    #[serde(skip_serializing_if = "super::is_default")]
+    pub any: bool,
 }

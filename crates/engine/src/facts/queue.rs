@@ -40,6 +40,9 @@ pub struct QueueFacts {
     /// `spec.capability`: a hard limit. Volcano takes cpu or memory at or below zero as no limit; so do we.
     #[serde(skip_serializing_if = "super::is_default")]
     pub capability: Resources,
+    /// How many of its groups, and of those of queues below it, are admitted at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_running_jobs: Option<u32>,
     /// `spec.weight`.
     #[serde(skip_serializing_if = "super::is_default")]
     pub weight: i32,

@@ -16,6 +16,8 @@ impl Reason {
             Self::QueueUnusable { fault, .. } => write!(out, "queueUnusable:{fault}"),
             Self::Overcommitted { resource, .. } => write!(out, "overcommitted:{resource}"),
             Self::Quota { quota, resource, .. } => write!(out, "quota:{quota}:{resource}"),
+            Self::AwaitsNodes => out.write_str("awaitsNodes"),
+            Self::QueueJobs { queue, .. } => write!(out, "queueJobs:{queue}"),
             Self::NodesUnfit(unfit) => {
                 out.write_str("nodesUnfit:")?;
                 unfit.write_class(out)
@@ -39,6 +41,8 @@ impl Reason {
             // Who is ahead changes all the time and is no news.
             Self::WaitsBehind { .. }
             | Self::DeadlineMiss { .. }
+            | Self::WaitsForTasks { .. }
+            | Self::ResourcesPromised { .. }
             | Self::Reserved { .. }
             | Self::KeptForOthers { .. }
             | Self::Closed { .. } => Ok(()),

@@ -185,10 +185,28 @@ impl Display for Reason {
                 let (hard, used, requested) = (text(hard), text(used), text(requested));
                 write!(f, "quota {quota} leaves too little {resource}: {used} of {hard} used, {requested} asked for")
             }
+            Self::AwaitsNodes => f.write_str(
+                "no present node fits it: its pods are there for an autoscaler to see; nothing is kept for it until nodes have come",
+            ),
+            Self::QueueJobs { queue, limit, running } => {
+                write!(f, "queue {queue} runs as many jobs as it may at a time: {running} of {limit} (maxRunningJobs)")
+            }
             Self::NodesUnfit(unfit) => write!(f, "{unfit}"),
             Self::ExceedsCluster(unfit) => write!(f, "does not fit the cluster even when it is empty: {unfit}"),
             Self::NotEnoughTasks { min, valid: 0 } => write!(f, "waits for its pods to be made: 0 of {min}"),
             Self::NotEnoughTasks { min, valid } => write!(f, "only {valid} of at least {min} pods exist"),
+            Self::ResourcesPromised { amounts, left_ms } => {
+                let (amounts, left) = (amounts.join(", "), time_text(*left_ms));
+                write!(f, "{amounts} are kept for pods of it that are not there yet, for another {left} if none is made")
+            }
+            Self::WaitsForTasks { role, tasks, any } => {
+                let which = match (tasks.as_slice(), any) {
+                    ([one], _) => format!("task {one} to run"),
+                    (all, true) => format!("one of the tasks {} to run", all.join(", ")),
+                    (all, false) => format!("the tasks {} to run", all.join(", ")),
+                };
+                write!(f, "task {role} has no pods yet: it waits for {which} (dependsOn)")
+            }
             Self::NotEnoughTasksOfRole { role, min, valid } => {
                 write!(f, "only {valid} of at least {min} pods of task {role} exist")
             }

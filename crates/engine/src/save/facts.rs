@@ -3,7 +3,7 @@
 use super::{LoadError, Save, Source, saved, saved_inside};
 use crate::config::Sharding;
 use crate::facts::{
-    BudgetFacts, CsiNodeFacts, DeviceClaimFacts, DeviceClassFacts, DeviceName, DeviceSliceFacts, GroupPhase,
+    BudgetFacts, CsiNodeFacts, DependsOn, DeviceClaimFacts, DeviceClassFacts, DeviceName, DeviceSliceFacts, GroupPhase,
     GroupStatus, HostPort, HyperNodeFacts, LabelSelector, NodeGroupAffinity, NodeTerm, NodeUsage, NumaFacts, Operator,
     OwnerFacts, PodClaims, PodSelector, PodTemplate, QueueState, QuotaFacts, ShardFacts, StorageClassFacts,
     SubGroupPolicy, Taint, Toleration, TopologySpec, VolumeClaimFacts, VolumeFacts, WindowFacts,
@@ -43,6 +43,7 @@ macro_rules! saved_as_json {
 saved_as_json!(
     BudgetFacts,
     CsiNodeFacts,
+    DependsOn,
     DeviceClaimFacts,
     DeviceClassFacts,
     DeviceName,

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use pumice_units::stable_hash;
 
-use crate::facts::{Delta, GroupFacts, GroupPhase, NodeFacts, PodFacts, ShapeTask};
+use crate::facts::{Delta, GroupCondition, GroupFacts, GroupPhase, NodeFacts, PodFacts, ShapeTask};
 use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
 use crate::plugins;
-use crate::world::groups::{GroupRow, MADE_PREFIX, ROLES_MAX, ShapePart, key_of};
+use crate::world::groups::{AWAITS_NODES, GroupRow, MADE_PREFIX, ROLES_MAX, ShapePart, key_of};
 use crate::world::objects::Namespace;
 use crate::world::sub_jobs::{JOB_HYPER_NODE, REST};
 use crate::world::tables::{Shape, Tables};
@@ -291,7 +291,7 @@ impl Tables {
             row.of_one = true;
             row.inherits_queue = own.is_none();
             row.phase = if row.phase == GroupPhase::Pending { GroupPhase::Inqueue } else { row.phase };
-            row.min_member = 1;
+            row.set_minimum(1);
             row.created = facts.created;
             row.priority_class = priority_class;
             row.priority = self.priorities.resolve(&facts.priority_class);
@@ -379,7 +379,6 @@ impl Tables {
             row.told_hyper_node = facts.annotations.get(JOB_HYPER_NODE).map(|name| name.as_str().into());
         }
         row.uid = facts.uid.as_str().into();
-        row.min_member = facts.min_member;
         row.created = facts.created;
         row.priority_class = priority_class;
         row.priority = self.priorities.resolve(&facts.priority_class);
@@ -391,19 +390,23 @@ impl Tables {
         row.sub_groups.clone_from(&facts.sub_groups);
         row.min_resources = facts.min_resources.as_ref().map(|resources| Box::new(self.dims.demand(resources)));
         for role in &mut row.roles {
-            role.min = 0;
+            role.declared_min = 0;
         }
         for (name, min) in facts.min_task_member.iter().take(ROLES_MAX) {
             let name = self.groups.share_name(name);
             let row = self.groups.row_mut(group);
             let role = row.role(&name);
-            row.roles[role as usize].min = *min;
+            row.roles[role as usize].declared_min = *min;
         }
+        self.groups.row_mut(group).set_minimum(facts.min_member);
         // Its place among others depends on all of this.
         self.groups.set_deadline(group, facts.deadline);
         if replaced || !was_known {
             let until = self.groups.row(group).restored_sum(&facts.status);
             self.groups.set_sum(group, until);
+            let says = |condition: &GroupCondition| condition.kind == AWAITS_NODES && condition.status;
+            let awaits = facts.status.phase == GroupPhase::Inqueue && facts.status.conditions.iter().any(says);
+            self.groups.set_awaits_nodes(group, awaits);
         }
         self.groups.refresh(group);
         let row = self.groups.row_mut(group);
@@ -412,6 +415,7 @@ impl Tables {
         // An owner that is gone has no shape, and stays gone.
         row.ended = shape.map_or(same_owner && row.ended, |shape| shape.ended);
         let old_owner = self.groups.set_owner(group, facts.owner.clone());
+        self.plan_tasks(group);
         self.nodes.widen(self.dims.len());
         if parts_changed {
             self.make_parts(group);
@@ -485,8 +489,10 @@ impl Tables {
         }
         let owner = self.groups.set_owner(group, None).map(|owner| owner.uid);
         self.set_owner(group, owner, None);
+        self.plan_tasks(group);
         self.groups.set_deadline(group, None);
         self.groups.set_sum(group, None);
+        self.groups.set_awaits_nodes(group, false);
         self.groups.refresh(group);
         self.release_group(group);
     }
@@ -511,6 +517,7 @@ impl Tables {
                 role: self.groups.share_name(&task.role),
                 class: self.acquire_class(&task.template),
                 count: task.count,
+                depends_on: task.depends_on.clone().map(Arc::new),
             })
             .collect();
         self.nodes.widen(self.dims.len());
@@ -547,6 +554,7 @@ impl Tables {
             let row = self.groups.row_mut(group);
             row.shape_version += 1;
             row.ended = ended;
+            self.plan_tasks(group);
             self.groups.refresh(group);
         }
     }

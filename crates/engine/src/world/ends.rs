@@ -149,7 +149,7 @@ impl Tables {
         Kind {
             namespace: row.namespace_id,
             profile: row.run_profile.clone(),
-            together: row.min_member,
+            together: row.declared_min,
             limit_ms: self.classes.row(class).template.time_limit_ms,
         }
     }

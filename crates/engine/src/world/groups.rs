@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use rustc_hash::{FxHashSet, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use crate::cycle::Failure;
 use crate::dims::Demand;
-use crate::facts::{GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
+use crate::facts::{DependsOn, GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
 use crate::ids::{ClassId, GroupId, NamespaceId, QueueId, TimeMs};
 use crate::world::sub_jobs::SubJobs;
 use crate::world::table::{Keyed, Table};
@@ -60,6 +60,9 @@ impl Counts {
 /// What the names of groups begin with that controllers make, by the uid of the pod or of its owner.
 pub(crate) const MADE_PREFIX: &str = "podgroup-";
 
+/// The condition of a group that was admitted although no present node fits it.
+pub(crate) const AWAITS_NODES: &str = "AwaitsNodes";
+
 /// Task names told apart in one group; pods of further names count for the first.
 pub(crate) const ROLES_MAX: usize = 2048;
 
@@ -67,11 +70,22 @@ pub(crate) const ROLES_MAX: usize = 2048;
 #[derive(Debug)]
 pub(crate) struct Role {
     pub(crate) name: Arc<str>,
-    /// `minTaskMember` of this name.
+    /// How many of them must start together now: `declared_min`, but 0 as long as its pods can't be there.
     pub(crate) min: u32,
+    /// `minTaskMember` of this name.
+    pub(crate) declared_min: u32,
+    /// How many pods it will have, where they are made only when other tasks run (`dependsOn`); else 0.
+    pub(crate) made_later: u32,
     pub(crate) counts: Counts,
     /// Pending ones that ask for nothing.
     pub(crate) pending_best_effort: u32,
+}
+
+impl Role {
+    fn new(name: Arc<str>) -> Self {
+        let counts = Counts::default();
+        Self { name, min: 0, declared_min: 0, made_later: 0, counts, pending_best_effort: 0 }
+    }
 }
 
 /// Tasks that a group will have, before it has pods.
@@ -80,6 +94,7 @@ pub(crate) struct ShapePart {
     pub(crate) role: Arc<str>,
     pub(crate) class: ClassId,
     pub(crate) count: u32,
+    pub(crate) depends_on: Option<Arc<DependsOn>>,
 }
 
 /// What a group's pods have been told last.
@@ -115,7 +130,12 @@ pub struct GroupRow {
     pub(crate) queue: QueueId,
     /// Nobody named a queue for the pod that it was made for: it follows the namespace's.
     pub(crate) inherits_queue: bool,
+    /// How many pods must start together now: `declared_min`, without those that can't be there yet.
     pub(crate) min_member: u32,
+    /// `minMember`.
+    pub(crate) declared_min: u32,
+    /// How many pods all its tasks will have, where some of them depend on others; else 0.
+    pub(crate) planned: u32,
     pub(crate) roles: Vec<Role>,
     pub(crate) min_resources: Option<Box<Demand>>,
     pub(crate) priority_class: Arc<str>,
@@ -143,6 +163,8 @@ pub struct GroupRow {
     pub(crate) told_late: bool,
     /// Until when what `minResources` say beyond its pods is promised to it, unless more pods come; nothing where it is spent.
     pub(crate) sum_until: Option<TimeMs>,
+    /// It was admitted although no present node fits it, so that its pods are seen: it is promised nothing.
+    pub(crate) awaits_nodes: bool,
     pub(crate) sub_groups: Vec<SubGroupPolicy>,
     /// The parts that these make.
     pub(crate) sub_jobs: SubJobs,
@@ -208,8 +230,7 @@ impl GroupRow {
 
     /// Role minima count only where together they don't exceed the group's minimum (as in Volcano).
     pub(crate) fn role_minima_apply(&self) -> bool {
-        let total: u64 = self.roles.iter().map(|role| u64::from(role.min)).sum();
-        total > 0 && u64::from(self.min_member) >= total
+        minima_apply(self.min_member, self.roles.iter().map(|role| role.min))
     }
 
     pub(crate) fn role(&mut self, name: &Arc<str>) -> u32 {
@@ -223,9 +244,15 @@ impl GroupRow {
         if self.roles.is_empty() {
             self.roles.reserve_exact(1);
         }
-        self.roles.push(Role { name: name.clone(), min: 0, counts: Counts::default(), pending_best_effort: 0 });
+        self.roles.push(Role::new(name.clone()));
         u32::try_from(self.roles.len() - 1).expect("a group has fewer than 2^32 roles")
     }
+}
+
+/// Whether these minima of roles count beside the group's.
+pub(crate) fn minima_apply(group: u32, roles: impl Iterator<Item = u32>) -> bool {
+    let total: u64 = roles.map(u64::from).sum();
+    total > 0 && u64::from(group) >= total
 }
 
 pub(crate) fn key_of(namespace: &str, name: &str) -> String {
@@ -262,6 +289,12 @@ pub(crate) struct Groups {
     pub(crate) deadlines: BTreeSet<(TimeMs, GroupId)>,
     /// Groups whose sums are promised, by when they are spent.
     pub(crate) sums: BTreeSet<(TimeMs, GroupId)>,
+    /// Groups that wait for nodes to be added.
+    pub(crate) await_nodes: BTreeSet<GroupId>,
+    /// The version of what nodes offer for which it was looked whether they fit.
+    pub(crate) looked_for_nodes: u64,
+    /// How many groups of a queue were admitted and have not ended. Pods that need no PodGroup are none.
+    admitted: FxHashMap<QueueId, u32>,
     /// Groups by their namespaces' and owners' names, of which there is a part of a hash.
     owned: BTreeSet<(u32, GroupId)>,
     /// When to tell the pods of groups that were not there when they were looked at; by time.
@@ -292,6 +325,8 @@ struct Marks {
     unadmitted: bool,
     best_effort: bool,
     half_placed: bool,
+    /// Counted as admitted there.
+    admitted: Option<QueueId>,
 }
 
 impl Groups {
@@ -304,6 +339,9 @@ impl Groups {
             best_effort: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             sums: BTreeSet::new(),
+            await_nodes: BTreeSet::new(),
+            looked_for_nodes: 0,
+            admitted: FxHashMap::default(),
             owned: BTreeSet::new(),
             absent: VecDeque::new(),
             dirty: Vec::new(),
@@ -342,6 +380,8 @@ impl Groups {
             queue,
             inherits_queue: false,
             min_member: 0,
+            declared_min: 0,
+            planned: 0,
             roles: Vec::new(),
             min_resources: None,
             priority_class: Arc::default(),
@@ -361,6 +401,7 @@ impl Groups {
             deadline: None,
             told_late: false,
             sum_until: None,
+            awaits_nodes: false,
             sub_groups: Vec::new(),
             sub_jobs: SubJobs::default(),
             told_hyper_node: None,
@@ -388,8 +429,33 @@ impl Groups {
         let unadmitted = waits && row.phase == GroupPhase::Pending;
         let best_effort = waits && row.pending_best_effort > 0;
         let half_placed = row.holds_in_vain();
+        let runs = matches!(row.phase, GroupPhase::Inqueue | GroupPhase::Running | GroupPhase::Unknown);
+        let admitted = (row.known && !row.of_one && !row.ended && runs).then_some(row.queue);
         self.mark(group, waits, unadmitted, best_effort);
         self.mark_half_placed(group, half_placed);
+        self.mark_admitted(group, admitted);
+    }
+
+    /// How many groups of the queue were admitted and have not ended.
+    pub(crate) fn admitted_to(&self, queue: QueueId) -> u32 {
+        self.admitted.get(&queue).copied().unwrap_or(0)
+    }
+
+    fn mark_admitted(&mut self, group: GroupId, queue: Option<QueueId>) {
+        let old = std::mem::replace(&mut self.marks[group.index()].admitted, queue);
+        if old == queue {
+            return;
+        }
+        if let Some(old) = old {
+            let count = self.admitted.entry(old).or_default();
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.admitted.remove(&old);
+            }
+        }
+        if let Some(queue) = queue {
+            *self.admitted.entry(queue).or_default() += 1;
+        }
     }
 
     fn mark_half_placed(&mut self, group: GroupId, half_placed: bool) {
@@ -440,6 +506,21 @@ impl Groups {
             deadline.map(|deadline| self.deadlines.insert((deadline, group)));
             self.row_mut(group).told_late = false;
         }
+    }
+
+    /// Whether the group waits for nodes to be added, from now on.
+    pub(crate) fn set_awaits_nodes(&mut self, group: GroupId, awaits: bool) {
+        if std::mem::replace(&mut self.row_mut(group).awaits_nodes, awaits) == awaits {
+            return;
+        }
+        if awaits {
+            self.await_nodes.insert(group);
+            // It is looked at once, whatever is known of nodes.
+            self.looked_for_nodes = 0;
+        } else {
+            self.await_nodes.remove(&group);
+        }
+        self.refresh(group);
     }
 
     /// The status, shared with whoever has the same.
@@ -494,6 +575,7 @@ impl Groups {
     pub(crate) fn forget(&mut self, group: GroupId) {
         self.mark(group, false, false, false);
         self.mark_half_placed(group, false);
+        self.mark_admitted(group, None);
     }
 
     /// Its status has to be looked at again.
@@ -524,13 +606,13 @@ impl Groups {
 }
 
 crate::save::saved! {
-    Role { name, min, counts, pending_best_effort };
-    ShapePart { role, class, count };
+    Role { name, min, declared_min, made_later, counts, pending_best_effort };
+    ShapePart { role, class, count, depends_on };
     Noticed { version, class, at };
     Kept { since, failure };
-    GroupRow { namespace, namespace_id, key, uid, known, of_one, queue, inherits_queue, min_member, roles, min_resources, priority_class, priority, created, owner, phase, tasks, counts, pending_best_effort, releasing_placed, allocated, annotations, preemptable, topology, run_profile, deadline, told_late, sum_until, sub_groups, sub_jobs, told_hyper_node, emitted, half_placed_since, ended, writing, reasons, arrived, noticed, shape_version };
-    Groups { table, waiting, half_placed, unadmitted, best_effort, deadlines, sums, owned, absent, dirty, moved, unsettled, marks } except { statuses: FxHashSet::default(), names: FxHashSet::default(), parts: FxHashSet::default() };
-    Marks { dirty, moved, unsettled, waiting, unadmitted, best_effort, half_placed };
+    GroupRow { namespace, namespace_id, key, uid, known, of_one, queue, inherits_queue, min_member, declared_min, planned, roles, min_resources, priority_class, priority, created, owner, phase, tasks, counts, pending_best_effort, releasing_placed, allocated, annotations, preemptable, topology, run_profile, deadline, told_late, sum_until, awaits_nodes, sub_groups, sub_jobs, told_hyper_node, emitted, half_placed_since, ended, writing, reasons, arrived, noticed, shape_version };
+    Groups { table, waiting, half_placed, unadmitted, best_effort, deadlines, sums, await_nodes, looked_for_nodes, admitted, owned, absent, dirty, moved, unsettled, marks } except { statuses: FxHashSet::default(), names: FxHashSet::default(), parts: FxHashSet::default() };
+    Marks { dirty, moved, unsettled, waiting, unadmitted, best_effort, half_placed, admitted };
 }
 
 crate::save::saved_inside!(Counts);

@@ -142,16 +142,16 @@ impl Tables {
 
     fn promise_of(&self, group: GroupId, row: &GroupRow) -> Option<Promise> {
         let goes_on = row.exists() && !row.ended;
-        let waits = goes_on && row.phase == GroupPhase::Inqueue;
+        let waits = goes_on && row.phase == GroupPhase::Inqueue && !row.awaits_nodes;
         let has_begun = goes_on && matches!(row.phase, GroupPhase::Running | GroupPhase::Unknown);
         let wanted = match (waits, has_begun) {
             (true, _) => missing(self, group).total,
-            (_, true) => share::vector(&self.rest_of_sum(row, &[])),
+            (_, true) => self.still_promised(group),
             _ => Vec::new(),
         };
         let minimum = row.min_resources.as_deref();
         let elastic = minimum.map_or_else(Vec::new, |minimum| share::beyond(&row.allocated, &share::vector(minimum)));
-        let starting = waits && row.counts.valid() < row.min_member || has_begun && !wanted.is_empty();
+        let starting = waits && row.counts.valid() < row.declared_min || has_begun && !wanted.is_empty();
         let promise = Promise {
             path: self.path(row.queue),
             namespace: row.namespace.clone(),

@@ -73,6 +73,8 @@ pub struct QueueRow {
     pub(crate) reclaimable: bool,
     /// Hard limits; a dimension that is not named has none.
     pub(crate) capability: Vec<(DimId, i64)>,
+    /// How many of its groups, and of those below it, are admitted at a time.
+    pub(crate) max_running_jobs: Option<u32>,
     /// What it says it deserves. A cpu or memory of zero is not said; a zero of anything else is.
     pub(crate) deserved: Vec<(DimId, i64)>,
     pub(crate) guarantee: Demand,
@@ -152,6 +154,7 @@ impl Queues {
             priority: 0,
             reclaimable: true,
             capability: Vec::new(),
+            max_running_jobs: None,
             deserved: Vec::new(),
             guarantee: Demand::default(),
             annotations: BTreeMap::new(),
@@ -194,6 +197,7 @@ impl Queues {
         // Volcano reads cpu or memory at or below zero as "no limit"; a zero of any other resource is a limit.
         row.capability = facts.capability.iter().map(|(name, amount)| (dims.intern(name), *amount)).collect();
         row.capability.retain(|(dim, amount)| *amount > 0 || (*dim != CPU && *dim != MEMORY));
+        row.max_running_jobs = facts.max_running_jobs;
         if moved {
             self.plant();
         }
@@ -247,6 +251,7 @@ impl Queues {
         let row = self.row_mut(id);
         row.known = false;
         row.capability.clear();
+        row.max_running_jobs = None;
         row.emitted = None;
         self.plant();
         self.release(id);
@@ -289,6 +294,6 @@ impl Queues {
 
 crate::save::saved! {
     Sums { allocated, pipelined, releasing, pending };
-    QueueRow { name, uid, known, state, created, weight, priority, reclaimable, capability, deserved, guarantee, annotations, affinity, parent, ancestors, children, misplaced, own, tree, groups, emitted };
+    QueueRow { name, uid, known, state, created, weight, priority, reclaimable, capability, max_running_jobs, deserved, guarantee, annotations, affinity, parent, ancestors, children, misplaced, own, tree, groups, emitted };
     Queues { table, version };
 }

@@ -1,15 +1,18 @@
 //! Declared sums: what a group's `minResources` say beyond its pods, which come later.
 //!
 //! A driver declares what its executors will need. From its admission on the sum is promised to the group, until its pods
-//! have held all of it once, or none was made for a while and none waits. Then it is spent. The sum of a Job that we know the tasks of
-//! is that of its tasks. Read by `minimum` and the promises; kept by `close` and by what is told of groups.
+//! have held all of it once, or none was made for a while and none waits. Then it is spent. The sum of a Job that we know the
+//! tasks of is that of its tasks, and promised like this where some of them depend on others. Read by `minimum` and the
+//! promises; kept by `close` and by what is told of groups.
 //!
 //! Invariant: `sums` holds the groups with a `sum_until`, by that time. What a status says of it outlives the scheduler.
 
 use crate::dims::{Demand, PODS, amount_text};
 use crate::facts::{GroupPhase, GroupStatus};
 use crate::ids::{DimId, GroupId, TimeMs};
-use crate::share::at;
+use crate::minimum::missing;
+use crate::reasons::Reason;
+use crate::share::{self, at};
 use crate::world::groups::{GroupRow, Groups};
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
@@ -66,21 +69,50 @@ impl Tables {
         Demand(rest.filter(|(dim, amount)| *dim != PODS && *amount > 0).collect())
     }
 
-    /// What is promised to the group, as its status says it.
-    pub(crate) fn say_promise(&self, row: &GroupRow) -> String {
-        let rest = self.rest_of_sum(row, &[]);
-        let one = |(dim, amount)| {
-            let name = self.dims.name(dim);
-            format!("{} {name}", amount_text(name, amount))
+    /// What is promised to a group that has begun: the rest of its sum, or its tasks that depend on others. O(its tasks).
+    pub(crate) fn still_promised(&self, group: GroupId) -> Vec<i64> {
+        let row = self.groups.row(group);
+        match (row.sum_until, row.planned) {
+            (None, _) => Vec::new(),
+            (_, 0) => share::vector(&self.rest_of_sum(row, &[])),
+            _ => missing(self, group).total,
+        }
+    }
+
+    /// The same, as its status says it.
+    pub(crate) fn say_promise(&self, group: GroupId) -> String {
+        let amounts = self.promised_amounts(group).join(", ");
+        format!("of minResources {amounts} are kept for pods that are not there yet")
+    }
+
+    /// The same as a reason, of a group that has begun.
+    pub(crate) fn promise_reason(&self, group: GroupId, now: TimeMs) -> Option<Reason> {
+        let row = self.groups.row(group);
+        let begun = matches!(row.phase, GroupPhase::Running | GroupPhase::Unknown);
+        let until = row.sum_until.filter(|until| begun && *until != SOME_TIME)?;
+        let amounts = self.promised_amounts(group);
+        let left_ms = until.0.saturating_sub(now.0).max(0);
+        (!amounts.is_empty()).then_some(Reason::ResourcesPromised { amounts, left_ms })
+    }
+
+    fn promised_amounts(&self, group: GroupId) -> Vec<String> {
+        let one = |(dim, amount): (usize, &i64)| {
+            let name = self.dims.name(DimId::from(dim));
+            format!("{} {name}", amount_text(name, *amount))
         };
-        let amounts: Vec<String> = rest.iter().map(one).collect();
-        format!("of minResources {} are kept for pods that are not there yet", amounts.join(", "))
+        let promised = self.still_promised(group);
+        let amounts = promised.iter().enumerate().filter(|(dim, amount)| DimId::from(*dim) != PODS && **amount > 0);
+        amounts.map(one).collect()
+    }
+
+    /// Whether a part of what the group needs is for pods that are made when others run.
+    pub(crate) fn needs_more_later(&self, row: &GroupRow) -> bool {
+        row.planned > 0 || self.declares_sum(row)
     }
 
     /// Whether the group names a sum, and no Job says which tasks make it.
     pub(crate) fn declares_sum(&self, row: &GroupRow) -> bool {
-        let shape = || row.owner.as_ref().and_then(|owner| self.shapes.get(owner.uid.as_str()));
-        row.min_resources.is_some() && shape().is_none_or(|shape| shape.parts.is_empty())
+        row.min_resources.is_some() && self.parts_of(row).is_none()
     }
 
     /// When a group's newest pod was made; now, as long as one waits.

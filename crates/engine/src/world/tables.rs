@@ -299,6 +299,9 @@ impl Tables {
         if state == TaskState::Releasing && node.is_some() {
             add(&mut row.releasing_placed);
         }
+        if row.planned > 0 {
+            row.settle_minimum();
+        }
     }
 
     /// Counts what a task with a place has claimed by name.

@@ -5,10 +5,12 @@ use proptest::test_runner::RngSeed;
 use crate::plan::Eviction;
 use crate::*;
 
+mod autoscaling;
 mod bound;
 mod circles;
 mod claims;
 mod coupled;
+mod dependents;
 mod domains;
 mod eviction;
 mod fairness;
@@ -150,6 +152,11 @@ impl Lab {
 
     pub(crate) fn pod(&mut self, facts: PodFacts) {
         self.apply(Delta::TaskUpsert(Box::new(facts)));
+    }
+
+    /// The phase of a group.
+    pub(crate) fn phase(&self, group: &str) -> GroupPhase {
+        self.tables().groups.row(self.group_id(group)).phase
     }
 
     pub(crate) fn cycle(&mut self) -> Plan {

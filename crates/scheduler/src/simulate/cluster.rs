@@ -238,7 +238,12 @@ impl<'t> Cluster<'t> {
             .collect();
         self.world.apply(&Delta::ShapeUpsert {
             owner_uid: uid.clone(),
-            tasks: vec![ShapeTask { role: ROLE.to_owned(), count: job.pods, template: template.clone() }],
+            tasks: vec![ShapeTask {
+                role: ROLE.to_owned(),
+                count: job.pods,
+                template: template.clone(),
+                ..ShapeTask::default()
+            }],
             ended: false,
         });
         self.world.apply(&Delta::GroupUpsert(Box::new(GroupFacts {

@@ -143,7 +143,7 @@ impl Farm {
             status: GroupStatus::default(),
             ..group(&work.name, work.pods)
         };
-        let tasks = vec![ShapeTask { role: String::new(), count: work.pods, template: self.template(work).into() }];
+        let tasks = vec![ShapeTask { count: work.pods, template: self.template(work).into(), ..ShapeTask::default() }];
         self.lab.apply(Delta::ShapeUpsert { owner_uid: format!("job-{}", work.name), tasks, ended: false });
         self.lab.apply(Delta::GroupUpsert(Box::new(facts)));
         self.works.insert(work.name.clone(), work.clone());

@@ -140,7 +140,7 @@ fn enqueue_reads_the_jobs_tasks_before_pods_exist() {
     for (index, (name, count)) in [("fits", 4), ("never", 5)].into_iter().enumerate() {
         let owner = OwnerFacts { kind: "Job".to_owned(), name: name.to_owned(), uid: format!("job-{name}") };
         let template = PodTemplate { requests: resources(1_000), ..PodTemplate::default() };
-        let task = ShapeTask { role: "worker".to_owned(), count, template: template.into() };
+        let task = ShapeTask { role: "worker".to_owned(), count, template: template.into(), ..ShapeTask::default() };
         lab.apply(Delta::ShapeUpsert { owner_uid: owner.uid.clone(), tasks: vec![task], ended: false });
         let facts = GroupFacts {
             owner: Some(owner),
@@ -170,8 +170,8 @@ fn a_shape_of_many_kinds_is_packed_largest_first() {
     let task = |role: &str, count, cpu| ShapeTask {
         role: role.to_owned(),
         count,
-
         template: PodTemplate { requests: resources(cpu), ..PodTemplate::default() }.into(),
+        ..ShapeTask::default()
     };
     let tasks = vec![task("small", 2, 1_000), task("large", 1, 3_000)];
     lab.apply(Delta::ShapeUpsert { owner_uid: "job".to_owned(), tasks, ended: false });

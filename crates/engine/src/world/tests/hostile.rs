@@ -65,7 +65,7 @@ fn some_delta() -> impl Strategy<Value = Delta> {
     });
     let shape = (0..3_u32, count(), named()).prop_map(|(owner, count, requests)| {
         let template = PodTemplate { requests, ..PodTemplate::default() };
-        let tasks = vec![ShapeTask { role: "r".to_owned(), count, template: template.into() }];
+        let tasks = vec![ShapeTask { role: "r".to_owned(), count, template: template.into(), ..ShapeTask::default() }];
         Delta::ShapeUpsert { owner_uid: format!("g{owner}"), tasks, ended: false }
     });
     let class = (0..2_u32, any::<i32>()).prop_map(|(name, value)| Delta::PriorityClassUpsert {

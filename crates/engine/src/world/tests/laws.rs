@@ -8,6 +8,7 @@ use super::*;
 use crate::finder::{Finder, Search};
 use crate::ids::{ClassId, GroupId, NodeId, TaskId};
 use crate::policy::Policy;
+use crate::world::groups::{GroupRow, ShapePart};
 use crate::world::tables::Tables;
 use crate::world::tasks::{TaskRow, TaskState};
 
@@ -142,9 +143,13 @@ fn some_queue() -> impl Strategy<Value = Delta> {
 }
 
 fn some_shape() -> impl Strategy<Value = Delta> {
-    (0..2_u32, 0..4_u32, 0..4_i64, any::<bool>()).prop_map(|(job, count, cpu, ended)| {
-        let template = PodTemplate { requests: resources(cpu * 500), ..PodTemplate::default() };
-        let tasks = vec![ShapeTask { role: "r0".to_owned(), count, template: template.into() }];
+    let later = proptest::option::weighted(0.4, 1..3_u32);
+    (0..2_u32, 0..4_u32, 0..4_i64, any::<bool>(), later).prop_map(|(job, count, cpu, ended, later)| {
+        let template = PodTemplate { requests: resources(cpu * 500), ..PodTemplate::default() }.into();
+        let first = ShapeTask { role: "r0".to_owned(), count, template, depends_on: None };
+        let depends_on = Some(DependsOn { tasks: vec!["r0".to_owned()], any: false });
+        let later = later.map(|count| ShapeTask { role: "r1".to_owned(), count, depends_on, ..first.clone() });
+        let tasks = std::iter::once(first).chain(later).collect();
         Delta::ShapeUpsert { owner_uid: format!("job{job}"), tasks, ended }
     })
 }
@@ -280,8 +285,16 @@ fn audit(tables: &Tables) {
         assert_eq!(group.counts.all() as usize, group.tasks.len());
         assert!(group.tasks.iter().all(|task| tables.task(*task).group == Some(id)));
         assert_eq!(group.counts.get(TaskState::Allocated), 0, "nothing undecided outlives a cycle");
+        audit_minimum(tables, group);
     }
     for (id, queue) in tables.queues.table.iter() {
+        let runs = |group: &GroupRow| {
+            matches!(group.phase, GroupPhase::Inqueue | GroupPhase::Running | GroupPhase::Unknown) && !group.ended
+        };
+        let admitted =
+            tables.groups.table.iter().filter(|(_, group)| group.queue == id && group.known && !group.of_one);
+        let admitted = admitted.filter(|(_, group)| runs(group)).count();
+        assert_eq!(tables.groups.admitted_to(id) as usize, admitted, "{}", queue.name);
         let below = |group: &GroupId| {
             let of = tables.groups.row(*group).queue;
             of == id || tables.queues.row(of).ancestors.contains(&id)
@@ -302,6 +315,21 @@ fn audit(tables: &Tables) {
         {
             assert_eq!(tables.dims.resources(&sum), tables.dims.resources(kept), "{}", queue.name);
         }
+    }
+}
+
+/// What must start together is no more than what can be there.
+fn audit_minimum(tables: &Tables, group: &GroupRow) {
+    let parts = tables.parts_of(group).map_or(&[][..], |parts| parts.as_slice());
+    let has_pods =
+        |role: &str| group.tasks.iter().any(|task| *group.roles[tables.task(*task).role as usize].name == *role);
+    let can_be = |part: &&ShapePart| part.depends_on.is_none() || has_pods(&part.role);
+    let there: u32 = parts.iter().filter(can_be).map(|part| part.count).sum();
+    let depends = parts.iter().any(|part| part.depends_on.is_some());
+    assert_eq!(group.min_member, if depends { group.declared_min.min(there) } else { group.declared_min });
+    for role in &group.roles {
+        let waits = parts.iter().any(|part| part.role == role.name && !can_be(&part));
+        assert_eq!(role.min, if waits { 0 } else { role.declared_min }, "{}", role.name);
     }
 }
 

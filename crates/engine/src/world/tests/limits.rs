@@ -55,6 +55,60 @@ fn capability_is_a_limit_on_what_is_admitted() {
 }
 
 #[test]
+fn a_queue_runs_so_many_jobs_at_a_time_and_the_next_waits_for_one_to_end() {
+    let mut lab = Lab::new(&[10_000]);
+    let queue = |name: &str, parent: Option<&str>, most| {
+        Delta::QueueUpsert(QueueFacts {
+            name: name.to_owned(),
+            parent: parent.map(str::to_owned),
+            max_running_jobs: most,
+            ..QueueFacts::default()
+        })
+    };
+    lab.apply(queue("top", None, Some(3)));
+    lab.apply(queue("q", Some("top"), Some(2)));
+    lab.apply(queue("beside", Some("top"), None));
+    for index in 0..4 {
+        lab.apply(in_queue("q", &format!("j{index}"), index, GroupPhase::Pending));
+    }
+    lab.apply(in_queue("beside", "j4", 4, GroupPhase::Pending));
+    let mut admitted = lab.cycle().admitted;
+    admitted.sort();
+    assert_eq!(admitted, ["ns/j0", "ns/j1", "ns/j4"]);
+    lab.apply(in_queue("beside", "j5", 5, GroupPhase::Pending));
+    assert_eq!(lab.cycle().admitted, [""; 0]);
+    let says = |lab: &Lab, job: &str| lab.why(job).lines().next().unwrap().to_owned();
+    assert_eq!(says(&lab, "j2"), "queue q runs as many jobs as it may at a time: 2 of 2 (maxRunningJobs)");
+    assert_eq!(says(&lab, "j5"), "queue top runs as many jobs as it may at a time: 3 of 3 (maxRunningJobs)");
+    // One ends by its pods, one is deleted, of one the queue changes.
+    lab.pod(PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Succeeded, ..pod("j0", 0, 1_000) });
+    lab.cycle();
+    assert_eq!(lab.phase("j0"), GroupPhase::Completed);
+    assert_eq!(lab.cycle().admitted, ["ns/j5"], "whose queue holds less");
+    assert_eq!(says(&lab, "j2"), "queue top runs as many jobs as it may at a time: 3 of 3 (maxRunningJobs)");
+    lab.apply(Delta::GroupRemove { namespace: "ns".to_owned(), name: "j4".to_owned(), uid: String::new() });
+    assert_eq!(lab.cycle().admitted, ["ns/j2"]);
+    lab.apply(queue("q", Some("top"), Some(9)));
+    assert_eq!(lab.cycle().admitted, [""; 0], "the one above has its limit still");
+    lab.apply(queue("top", None, None));
+    assert_eq!(lab.cycle().admitted, ["ns/j3"]);
+}
+
+#[test]
+fn a_queue_that_may_run_no_job_admits_none_and_pods_alone_are_no_jobs() {
+    let mut lab = Lab::new(&[10_000]);
+    lab.apply(Delta::QueueUpsert(QueueFacts {
+        name: "q".to_owned(),
+        max_running_jobs: Some(0),
+        ..QueueFacts::default()
+    }));
+    lab.apply(in_queue("q", "j", 0, GroupPhase::Pending));
+    lab.pod(PodFacts { group: None, queue: Some("q".to_owned()), ..pod("alone", 0, 1_000) });
+    assert_eq!(lab.binds(), ["alone-0"]);
+    assert_eq!(lab.phase("j"), GroupPhase::Pending);
+}
+
+#[test]
 fn a_closed_or_missing_queue_takes_nothing_new() {
     let mut lab = Lab::new(&[10_000]);
     for (queue, state) in [("closed", QueueState::Closed), ("closing", QueueState::Closing)] {

@@ -222,6 +222,7 @@ impl Pair {
             role: role.to_owned(),
             count: job.pods,
             template: template((job.asks.0 + cpu, job.asks.1)).into(),
+            ..ShapeTask::default()
         };
         let tasks = match job.known {
             Known::Tasks => vec![shape("r", 0)],

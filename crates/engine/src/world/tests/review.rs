@@ -136,7 +136,7 @@ fn what_a_finished_half_gang_has_beyond_its_minimum_waits_for_the_minima_of_othe
 fn pods_of_a_job_that_is_ended_or_gone_are_not_placed() {
     let owner = OwnerFacts { kind: "Job".to_owned(), name: "j".to_owned(), uid: "job".to_owned() };
     let template = PodTemplate { requests: resources(1_000), ..PodTemplate::default() };
-    let tasks = vec![ShapeTask { role: String::new(), count: 2, template: template.into() }];
+    let tasks = vec![ShapeTask { count: 2, template: template.into(), ..ShapeTask::default() }];
     let shape = |ended| Delta::ShapeUpsert { owner_uid: "job".to_owned(), tasks: tasks.clone(), ended };
     for end in [shape(true), Delta::ShapeRemove { owner_uid: "job".to_owned() }] {
         let mut lab = Lab::new(&[4_000]);

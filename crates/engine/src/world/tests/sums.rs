@@ -10,10 +10,6 @@ const CAPACITY: &str = "actions: enqueue, allocate, reclaim\ntiers:\n- plugins:\
                         - name: capacity\n";
 
 impl Lab {
-    fn phase(&self, name: &str) -> GroupPhase {
-        self.world.groups().find(|group| group.name == name).unwrap().phase
-    }
-
     /// An application that declares so much, and its driver.
     fn app(&mut self, name: &str, sum_milli: i64) {
         let created = TimeMs(self.world.groups().count() as i64);
@@ -182,6 +178,9 @@ fn its_status_says_what_is_kept_for_it() {
     };
     let kept = "of minResources 2 cpu are kept for pods that are not there yet".to_owned();
     assert_eq!(told(&lab.cycle()), Some((true, kept)));
+    let why = lab.world.why("ns", "s1").unwrap().to_string();
+    let says = "2 cpu are kept for pods of it that are not there yet, for another 10m if none is made";
+    assert!(why.contains(says), "{why}");
     lab.becomes("s1", 1, PodPhase::Running);
     assert_eq!(told(&lab.cycle()), Some((false, String::new())));
 }

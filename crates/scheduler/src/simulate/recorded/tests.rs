@@ -35,7 +35,7 @@ impl Scribe {
         let template =
             PodTemplate { requests: [("cpu".to_owned(), cpu_milli)].into(), ..PodTemplate::default() }.into();
         let owner = OwnerFacts { kind: "Job".to_owned(), name: name.to_owned(), uid: format!("job-{name}") };
-        let tasks = vec![ShapeTask { role: "main".to_owned(), count: pods, template }];
+        let tasks = vec![ShapeTask { role: "main".to_owned(), count: pods, template, ..ShapeTask::default() }];
         let facts = GroupFacts {
             namespace: "ns".to_owned(),
             name: name.to_owned(),

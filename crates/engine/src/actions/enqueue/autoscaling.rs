@@ -1,0 +1,51 @@
+//! Gangs that no present node fits, where something adds nodes for pods that wait.
+//!
+//! Such a group is admitted so that its pods are made and found unschedulable, which is what autoscalers read. Invariant: it is
+//! promised nothing, makes no victims and holds up nobody, until nodes have come that it fits: from then on it is a group like
+//! any other. What its PodGroup says of it outlives the scheduler.
+
+use super::is_possible;
+use crate::config::Autoscaling;
+use crate::cycle::Cycle;
+use crate::ids::GroupId;
+use crate::minimum::missing;
+use crate::world::tables::Tables;
+
+/// Labels of nodes that were added, or are taken away, as pods want them: Karpenter's, and one for the template of any other pool.
+const SIGNS: [(&str, Option<&str>); 2] = [("karpenter.sh/nodepool", None), ("pumice.sh/autoscaled", Some("true"))];
+
+/// Whether nodes are added for pods that wait. O(nodes) where they have to say so.
+pub(super) fn adds_nodes(cycle: &Cycle<'_>) -> bool {
+    match cycle.config.autoscaling() {
+        Autoscaling::Off => false,
+        Autoscaling::On => true,
+        Autoscaling::IfNodesSay => some_node_says(cycle.tables),
+    }
+}
+
+fn some_node_says(tables: &Tables) -> bool {
+    let has = |labels: &std::collections::BTreeMap<String, String>| {
+        let says = |(key, value): (&str, Option<&str>)| {
+            labels.get(key).is_some_and(|found| value.is_none_or(|value| found == value))
+        };
+        SIGNS.into_iter().any(says)
+    };
+    tables.nodes.ids().any(|node| has(&tables.nodes.row(node).labels))
+}
+
+/// Groups that wait for nodes and fit those that have come are promised what they need from now on.
+pub(super) fn look_again(cycle: &mut Cycle<'_>) {
+    let seen = cycle.tables.nodes.offers_version;
+    if cycle.tables.groups.await_nodes.is_empty() || cycle.tables.groups.looked_for_nodes == seen {
+        return;
+    }
+    cycle.tables.groups.looked_for_nodes = seen;
+    let waiting: Vec<GroupId> = cycle.tables.groups.await_nodes.iter().copied().collect();
+    for group in waiting {
+        if is_possible(cycle, group) {
+            cycle.tables.groups.set_awaits_nodes(group, false);
+            let missing = missing(cycle.tables, group);
+            cycle.tables.promise(group, &missing);
+        }
+    }
+}
