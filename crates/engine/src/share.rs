@@ -56,6 +56,13 @@ pub(crate) fn dominant(held: &[i64], of: &[i64]) -> i64 {
     shares.max().unwrap_or(0)
 }
 
+/// The same of two amounts together.
+pub(crate) fn dominant_sum(held: &[i64], more: &[i64], of: &[i64]) -> i64 {
+    let amount = |dim: usize| [held, more].map(|all| all.get(dim).copied().unwrap_or(0)).iter().sum();
+    let shares = of.iter().enumerate().filter(|(_, of)| **of > 0).map(|(dim, of)| ratio(amount(dim), *of));
+    shares.max().unwrap_or(0)
+}
+
 /// The same of a demand.
 pub(crate) fn dominant_of(demand: &Demand, of: &[i64]) -> i64 {
     let shares = demand.iter().map(|(dim, amount)| (amount, at(of, dim))).filter(|(_, of)| *of > 0);

@@ -30,6 +30,7 @@ use crate::share;
 use crate::world::reservations::Lift;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
+use crate::world::tenants::Counted;
 
 mod autoscaling;
 mod job_limit;
@@ -105,7 +106,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
     };
     let alone: Vec<GroupId> = cycle.backlog.asking.alone.iter().copied().collect();
     let heads = standing::with_a_turn(cycle, &mut known);
-    let mut walk = Walk::over(cycle.tables, cycle.policy, heads, &alone);
+    let mut walk = Walk::over(cycle.tables, cycle.policy, Counted::HeldAndPromised, heads, &alone);
     let mut queue = None;
     while let Some(turn) = walk.pop() {
         if queue.replace(turn.queue) != Some(turn.queue) {
@@ -267,7 +268,7 @@ fn goes_past(
 ) -> bool {
     let row = cycle.tables.groups.row(group);
     let queue = row.queue;
-    let first_of_namespace = cycle.policy.fairness.namespaces && !cycle.tables.promises.waits(queue, &row.namespace);
+    let first_of_namespace = cycle.policy.fairness.namespaces && !cycle.tables.promises.waits(queue, row.namespace_id);
     let past_waiting = |cycle: &Cycle<'_>, missing: &mut Missing| {
         objection(cycle.tables, cycle.policy, group, missing, Past::Waiting).is_none()
     };

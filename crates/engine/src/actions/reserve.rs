@@ -13,13 +13,17 @@ use crate::config::Reserving;
 use crate::cycle::Cycle;
 use crate::facts::GroupPhase;
 use crate::forecast;
-use crate::ids::{ClassId, GroupId, QueueId, TimeMs};
+use crate::ids::{ClassId, GroupId, QueueId, TaskId, TimeMs};
 use crate::reasons::Reason;
 use crate::world::ends::Surety;
 use crate::world::groups::GroupRow;
 use crate::world::reservations::{Lift, Prospect, Reservation};
 use crate::world::tasks::TaskState;
+use crate::world::tenants::Counted;
 use crate::world::windows::is_closed;
+
+/// Groups that wait too, and are looked at for one whose turn it is.
+const OTHERS_LOOKED_AT_MAX: usize = 64;
 
 /// In which of its two ways a group waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -240,6 +244,43 @@ pub(super) fn with_its_own(
         cycle.wake_at(cycle.now);
     }
     outcome
+}
+
+/// Ends the soft reservation of a group that wants one pod, where a namespace that holds less of the queue waits for as large a
+/// one: whose turn it is was not known when the room was reserved. Nothing that larger pods wait for goes to smaller ones.
+/// True if it was ended.
+pub(super) fn gives_way(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
+    let (tables, policy) = (&*cycle.tables, &*cycle.policy);
+    let row = tables.groups.row(group);
+    let (queue, namespace) = (row.queue, row.namespace_id);
+    let soft = tables.reservations.of(group).is_some_and(|reservation| !reservation.hard);
+    let Some(task) = row.tasks.first().filter(|_| row.tasks.len() == 1) else { return false };
+    if !soft || row.declared_min > 1 || !policy.shares_among_namespaces(tables, queue) {
+        return false;
+    }
+    let wanted = &tables.classes.row(tables.task(*task).class).demand;
+    let goes_first = |other: &&GroupId| {
+        let other = tables.groups.row(**other);
+        let holds_less = || {
+            other.namespace_id != namespace
+                && other.priority >= row.priority
+                && tables.compare_tenants(queue, other.namespace_id, namespace, Counted::Held).is_lt()
+        };
+        let pending = |task: &&TaskId| tables.task(**task).state == TaskState::Pending;
+        let first = other.tasks.iter().find(pending).map(|task| tables.task(*task).class);
+        let is_as_large = |class: ClassId| {
+            let demand = &tables.classes.row(class).demand;
+            wanted.iter().all(|(dim, amount)| demand.get(dim) >= amount)
+        };
+        holds_less() && first.is_some_and(is_as_large)
+    };
+    let promised = tables.promises.of(queue, false).map(|promised| &promised.groups);
+    if !promised.into_iter().flatten().take(OTHERS_LOOKED_AT_MAX).any(|other| goes_first(&other)) {
+        return false;
+    }
+    cycle.tables.reservations.all.retain(|other| other.group != group);
+    cycle.tables.reservations_changed(cycle.now);
+    true
 }
 
 /// The group could not start with what is kept for it. Its reservation is over if it is not room that it lacks.

@@ -11,6 +11,7 @@ use crate::backlog::{Backlog, Kind};
 use crate::ids::{GroupId, NamespaceId, QueueId};
 use crate::policy::Policy;
 use crate::world::tables::Tables;
+use crate::world::tenants::Counted;
 
 /// Groups that are alike, in lists.
 pub(super) trait Alike {
@@ -79,11 +80,17 @@ impl<K> Tenant<K> {
         }
     }
 
-    fn compare(&self, tables: &Tables, policy: &Policy, queue: QueueId, other: &Self) -> Ordering {
+    fn compare(
+        &self,
+        tables: &Tables,
+        policy: &Policy,
+        (queue, counted): (QueueId, Counted),
+        other: &Self,
+    ) -> Ordering {
         match (self.entries.back(), other.entries.back()) {
             (Some(mine), Some(others)) => {
                 let others = (other.namespace, others.head());
-                policy.tenant_order(tables, queue, (self.namespace, mine.head()), others)
+                policy.tenant_order(tables, queue, (self.namespace, mine.head()), others, counted)
             }
             // One without work does not stay.
             (mine, others) => others.is_some().cmp(&mine.is_some()),
@@ -124,6 +131,8 @@ pub(super) struct Walk<K = Kind> {
     branches: Vec<Branch<K>>,
     /// The branches from the top to the queue whose turn it is.
     path: Vec<usize>,
+    /// What tells whose turn it is among the namespaces of a queue.
+    counted: Counted,
 }
 
 impl Walk {
@@ -132,7 +141,7 @@ impl Walk {
         let heads = backlog.into_iter().flat_map(|backlog| &backlog.buckets).filter_map(|(kind, bucket)| {
             Some((*kind, kind.queue, kind.namespace, bucket.groups.at(Cursor::default())?))
         });
-        Self::over(tables, policy, heads, groups)
+        Self::over(tables, policy, Counted::Held, heads, groups)
     }
 }
 
@@ -141,6 +150,7 @@ impl<K: Copy> Walk<K> {
     pub(super) fn over(
         tables: &Tables,
         policy: &Policy,
+        counted: Counted,
         heads: impl IntoIterator<Item = (K, QueueId, NamespaceId, GroupId)>,
         groups: &[GroupId],
     ) -> Self {
@@ -159,14 +169,14 @@ impl<K: Copy> Walk<K> {
             tenants.entry(tenant(row.queue, row.namespace_id)).or_default().push(Entry::Group(*group));
         }
         let top = Branch { queue: None, children: Vec::new(), tenants: Vec::new() };
-        let mut walk = Self { branches: vec![top], path: Vec::new() };
+        let mut walk = Self { branches: vec![top], path: Vec::new(), counted };
         let mut planted: BTreeMap<QueueId, usize> = BTreeMap::new();
         for (queue, tenants) in by_queue {
             let mut tenants: Vec<Tenant<K>> = tenants
                 .into_iter()
                 .map(|(namespace, entries)| Tenant::new(tables, policy, namespace, entries))
                 .collect();
-            tenants.sort_by(|left, right| right.compare(tables, policy, queue, left));
+            tenants.sort_by(|left, right| right.compare(tables, policy, (queue, counted), left));
             let branch = walk.plant(tables, policy, &mut planted, queue);
             walk.branches[branch].tenants = tenants;
         }
@@ -248,6 +258,7 @@ impl<K: Copy> Walk<K> {
         turn: Turn<K>,
         outcome: Outcome,
     ) {
+        let counted = self.counted;
         let at = *self.path.last().expect("a turn was popped");
         let tenants = &mut self.branches[at].tenants;
         let mut tenant = tenants.pop().expect("the turn came from the last");
@@ -264,7 +275,7 @@ impl<K: Copy> Walk<K> {
             tenant.insert(tables, policy, Entry::Group(turn.group));
         }
         if !tenant.entries.is_empty() {
-            let after = |other: &Tenant<K>| other.compare(tables, policy, turn.queue, &tenant).is_gt();
+            let after = |other: &Tenant<K>| other.compare(tables, policy, (turn.queue, counted), &tenant).is_gt();
             let place = tenants.partition_point(after);
             tenants.insert(place, tenant);
         }
@@ -283,11 +294,12 @@ impl<K: Copy> Walk<K> {
         turn: &Turn<K>,
         (kind, namespace): (K, NamespaceId),
     ) {
+        let counted = self.counted;
         let tenant = |namespace| {
             if policy.shares_among_namespaces(tables, turn.queue) { namespace } else { NamespaceId::from(0) }
         };
         let (namespace, own) = (tenant(namespace), tenant(tables.groups.row(turn.group).namespace_id));
-        let order = |other| policy.tenant_order(tables, turn.queue, (namespace, other), (own, turn.group));
+        let order = |other| policy.tenant_order(tables, turn.queue, (namespace, other), (own, turn.group), counted);
         let Some(groups) = alike.groups(kind) else { return };
         let cursor = groups.first(|other| order(other).is_gt());
         let Some(head) = groups.at(cursor) else { return };
@@ -304,7 +316,7 @@ impl<K: Copy> Walk<K> {
             place.map_or_else(|| Tenant { namespace, entries: VecDeque::new() }, |place| tenants.remove(place))
         };
         tenant.insert(tables, policy, entry);
-        let after = |other: &Tenant<K>| other.compare(tables, policy, turn.queue, &tenant).is_gt();
+        let after = |other: &Tenant<K>| other.compare(tables, policy, (turn.queue, counted), &tenant).is_gt();
         let place = tenants.partition_point(after);
         tenants.insert(place, tenant);
         tenants.push(popped);

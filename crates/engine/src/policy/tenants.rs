@@ -6,6 +6,7 @@ use super::{Policy, first_decided};
 use crate::config::Switch;
 use crate::ids::{GroupId, NamespaceId, QueueId};
 use crate::world::tables::Tables;
+use crate::world::tenants::Counted;
 
 impl Policy {
     /// Whether the namespaces of the queue share it among themselves. In strict order they don't.
@@ -26,9 +27,10 @@ impl Policy {
         queue: QueueId,
         left: (NamespaceId, GroupId),
         right: (NamespaceId, GroupId),
+        counted: Counted,
     ) -> Ordering {
         first_decided(self.with(Switch::JobOrder).map(|plugin| plugin.job_rank(tables, left.1, right.1)))
-            .then_with(|| tables.compare_tenants(queue, left.0, right.0))
+            .then_with(|| tables.compare_tenants(queue, left.0, right.0, counted))
             .then_with(|| self.job_order(tables, left.1, right.1))
     }
 }

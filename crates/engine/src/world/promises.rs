@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use crate::dims::Demand;
 use crate::facts::GroupPhase;
-use crate::ids::{GroupId, QueueId};
+use crate::ids::{GroupId, NamespaceId, QueueId};
 use crate::minimum::{Missing, missing};
 use crate::share::{self, at};
 use crate::world::groups::GroupRow;
@@ -38,6 +38,7 @@ struct Promise {
     /// Its queue, and all above it.
     path: Vec<QueueId>,
     namespace: Arc<str>,
+    namespace_id: NamespaceId,
     amounts: Demand,
     starting: bool,
     elastic: Demand,
@@ -53,9 +54,16 @@ pub(crate) struct Promises {
     total: Promised,
     /// By namespace, to groups that were admitted in earlier cycles.
     unmade: FxHashMap<Arc<str>, Vec<i64>>,
-    /// How many admitted groups wait, by queue and namespace.
-    waiting: FxHashMap<(QueueId, Arc<str>), u32>,
+    /// To those of one namespace in one queue.
+    of_tenants: FxHashMap<(QueueId, NamespaceId), OfTenant>,
     queues_version: u64,
+}
+
+/// What the groups of a namespace were promised in a queue.
+#[derive(Debug, Clone, Default)]
+struct OfTenant {
+    groups: u32,
+    amounts: Vec<i64>,
 }
 
 impl Promises {
@@ -80,8 +88,13 @@ impl Promises {
     }
 
     /// Whether a group of this namespace was admitted to the queue and waits.
-    pub(crate) fn waits(&self, queue: QueueId, namespace: &Arc<str>) -> bool {
-        self.waiting.get(&(queue, namespace.clone())).is_some_and(|count| *count > 0)
+    pub(crate) fn waits(&self, queue: QueueId, namespace: NamespaceId) -> bool {
+        self.of_tenants.contains_key(&(queue, namespace))
+    }
+
+    /// To groups of this namespace in the queue.
+    pub(crate) fn of_tenant(&self, queue: QueueId, namespace: NamespaceId) -> &[i64] {
+        self.of_tenants.get(&(queue, namespace)).map_or(&[], |promised| promised.amounts.as_slice())
     }
 
     fn charge(&mut self, group: GroupId, promise: &Promise, sign: i64) {
@@ -103,8 +116,9 @@ impl Promises {
                 } else {
                     own.groups.remove(&group);
                 }
-                let waiting = self.waiting.entry((*queue, promise.namespace.clone())).or_default();
-                *waiting = waiting.saturating_add_signed(i32::from(promised) * if sign > 0 { 1 } else { -1 });
+                if promised {
+                    charge_tenant(&mut self.of_tenants, (*queue, promise.namespace_id), &promise.amounts, sign);
+                }
             }
         }
         add(&mut self.total);
@@ -121,6 +135,20 @@ impl Promises {
             self.charge(group, &promise, 1);
             self.of.insert(group, promise);
         }
+    }
+}
+
+fn charge_tenant(
+    of_tenants: &mut FxHashMap<(QueueId, NamespaceId), OfTenant>,
+    tenant: (QueueId, NamespaceId),
+    amounts: &Demand,
+    sign: i64,
+) {
+    let promised = of_tenants.entry(tenant).or_default();
+    amounts.add_to(&mut promised.amounts, sign);
+    promised.groups = promised.groups.saturating_add_signed(if sign > 0 { 1 } else { -1 });
+    if promised.groups == 0 {
+        of_tenants.remove(&tenant);
     }
 }
 
@@ -155,6 +183,7 @@ impl Tables {
         let promise = Promise {
             path: self.path(row.queue),
             namespace: row.namespace.clone(),
+            namespace_id: row.namespace_id,
             unmade: if starting { self.unmade(row, &wanted) } else { Demand::default() },
             amounts: demand(&wanted),
             starting,
@@ -169,6 +198,7 @@ impl Tables {
         let promise = Promise {
             path: self.path(row.queue),
             namespace: row.namespace.clone(),
+            namespace_id: row.namespace_id,
             amounts: demand(&missing.total),
             starting: true,
             elastic: Demand::default(),
@@ -198,6 +228,7 @@ fn demand(amounts: &[i64]) -> Demand {
 
 crate::save::saved! {
     Promised { all, starting, elastic, groups };
-    Promise { path, namespace, amounts, starting, elastic, unmade };
-    Promises { of, own, tree, total, unmade, waiting, queues_version };
+    Promise { path, namespace, namespace_id, amounts, starting, elastic, unmade };
+    OfTenant { groups, amounts };
+    Promises { of, own, tree, total, unmade, of_tenants, queues_version };
 }

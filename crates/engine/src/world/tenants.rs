@@ -61,6 +61,15 @@ impl Decay {
     }
 }
 
+/// What counts as a namespace's part of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// What its pods hold: where pods are placed.
+    Held,
+    /// And what its groups were promised: where groups are admitted, which takes nothing yet.
+    HeldAndPromised,
+}
+
 /// A namespace in a queue.
 #[derive(Debug, Clone, Default)]
 struct Tenant {
@@ -122,11 +131,18 @@ impl Tenants {
         self.changed = touched.changed;
     }
 
-    /// What the namespace holds of the cluster, and held lately.
+    /// What the namespace holds of the cluster and held lately, and its weight.
     pub(crate) fn standing(&self, total: &[i64], queue: QueueId, namespace: NamespaceId) -> (i64, i64) {
-        let tenant = self.of.get(&(queue, namespace));
-        let share = tenant.map_or(0, |tenant| share::dominant(&tenant.held, total).saturating_add(tenant.lately));
-        (share, self.weights.get(&namespace).copied().unwrap_or(1))
+        self.standing_with(total, (queue, namespace), &[])
+    }
+
+    /// The same as if it held `more`, too.
+    fn standing_with(&self, total: &[i64], tenant: (QueueId, NamespaceId), more: &[i64]) -> (i64, i64) {
+        let known = self.of.get(&tenant);
+        let held = known.map_or(&[][..], |known| known.held.as_slice());
+        let share = share::dominant_sum(held, more, total);
+        let lately = known.map_or(0, |known| known.lately);
+        (share.saturating_add(lately), self.weights.get(&tenant.1).copied().unwrap_or(1))
     }
 
     /// For the digest: all that is not a sum over tasks.
@@ -170,9 +186,21 @@ impl Tables {
     }
 
     /// Which of two namespaces of a queue holds less of the cluster, per weight.
-    pub(crate) fn compare_tenants(&self, queue: QueueId, left: NamespaceId, right: NamespaceId) -> Ordering {
-        let (left, left_weight) = self.tenants.standing(&self.nodes.total, queue, left);
-        let (right, right_weight) = self.tenants.standing(&self.nodes.total, queue, right);
+    pub(crate) fn compare_tenants(
+        &self,
+        queue: QueueId,
+        left: NamespaceId,
+        right: NamespaceId,
+        counted: Counted,
+    ) -> Ordering {
+        let standing = |namespace| {
+            let promised = match counted {
+                Counted::Held => &[][..],
+                Counted::HeldAndPromised => self.promises.of_tenant(queue, namespace),
+            };
+            self.tenants.standing_with(&self.nodes.total, (queue, namespace), promised)
+        };
+        let ((left, left_weight), (right, right_weight)) = (standing(left), standing(right));
         let per_weight = |share: i64, other: i64| i128::from(share) * i128::from(other);
         per_weight(left, right_weight).cmp(&per_weight(right, left_weight))
     }

@@ -57,6 +57,9 @@ impl Round {
             if !loose && cycle.backlog.bucket_of(group).is_none() {
                 continue;
             }
+            if reserve::gives_way(cycle, group) {
+                continue;
+            }
             let outcome = reserve::with_its_own(cycle, group, |cycle| self.turn(cycle, group));
             if outcome != Outcome::Again {
                 self.wanted.remove(&group);

@@ -15,6 +15,7 @@ use crate::minimum::{Missing, Past};
 use crate::policy::Policy;
 use crate::reasons::Reason;
 use crate::world::tables::Tables;
+use crate::world::tenants::Counted;
 
 /// A line, its queue, its namespace and its first group.
 type Head = (LineId, QueueId, NamespaceId, GroupId);
@@ -63,7 +64,7 @@ fn comes_before(cycle: &Cycle<'_>, one: &Head, other: &Head) -> bool {
     let (tables, policy) = (&*cycle.tables, &*cycle.policy);
     let shares = policy.shares_among_namespaces(tables, one.1);
     let tenant = |head: &Head| (if shares { head.2 } else { NamespaceId::from(0) }, head.3);
-    policy.tenant_order(tables, one.1, tenant(one), tenant(other)).is_lt()
+    policy.tenant_order(tables, one.1, tenant(one), tenant(other), Counted::HeldAndPromised).is_lt()
 }
 
 /// Whether the first of the line is refused for the same kind of reason.

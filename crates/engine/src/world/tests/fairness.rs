@@ -56,6 +56,98 @@ fn namespaces_share_by_weight() {
     }
 }
 
+/// How long pods run.
+#[derive(Debug, Clone, Copy)]
+enum Lengths {
+    Equal,
+    Random,
+    Bimodal,
+}
+
+impl Lengths {
+    /// In ticks, of the pod of this number.
+    fn of(self, number: u64) -> u64 {
+        let random = pumice_units::stable_hash(number.to_le_bytes()) >> 8;
+        match self {
+            Self::Equal => 2,
+            Self::Random => 1 + random % 9,
+            Self::Bimodal => [1, 12][usize::from(random.is_multiple_of(4))],
+        }
+    }
+}
+
+/// Jobs of one pod that are yet to be admitted, always enough of each namespace; what each holds over time, in parts of
+/// a thousand, from the second wave on.
+fn held_over_time(config: Config, cores: u32, weights: &[(&'static str, i64)], lengths: Lengths) -> Vec<u64> {
+    const WAITING: usize = 40;
+    const TICKS: u64 = 400;
+    let mut lab = Lab::with(config, &[i64::from(cores) * 1_000]);
+    weights.iter().for_each(|(name, value)| weight(&mut lab, name, *value));
+    let (mut made, mut ends): (u64, Vec<(u64, String, usize)>) = (0, Vec::new());
+    let mut waiting = vec![0; weights.len()];
+    let mut held = vec![0_u64; weights.len()];
+    for tick in 0..TICKS {
+        lab.now = lab.now.plus_ms(1_000);
+        let (over, left): (Vec<_>, Vec<_>) = ends.into_iter().partition(|(end, ..)| *end <= tick);
+        ends = left;
+        for (_, uid, of) in over {
+            let name = uid.trim_start_matches("uid-").trim_end_matches("-0").to_owned();
+            lab.apply(Delta::TaskRemove(uid));
+            let namespace = weights[of].0.to_owned();
+            lab.apply(Delta::GroupRemove { namespace, name, uid: String::new() });
+        }
+        for (of, (namespace, _)) in weights.iter().enumerate() {
+            while waiting[of] < WAITING {
+                let name = format!("{namespace}{made}");
+                let facts = GroupFacts {
+                    namespace: (*namespace).to_owned(),
+                    created: TimeMs(i64::try_from(made).unwrap()),
+                    status: GroupStatus::default(),
+                    ..group(&name, 1)
+                };
+                lab.apply(Delta::GroupUpsert(Box::new(facts)));
+                lab.pod(PodFacts { namespace: (*namespace).to_owned(), ..pod(&name, 0, 1_000) });
+                made += 1;
+                waiting[of] += 1;
+            }
+        }
+        for bind in (0..2).flat_map(|_| lab.cycle().binds).collect::<Vec<_>>() {
+            let of = weights.iter().position(|(name, _)| bind.name.starts_with(name)).unwrap();
+            let number = bind.name.trim_end_matches("-0")[1..].parse().unwrap();
+            lab.world.bind_result(&bind.uid, Ok(()), lab.now);
+            let facts =
+                PodFacts { namespace: weights[of].0.to_owned(), ..pod(bind.name.trim_end_matches("-0"), 0, 1_000) };
+            lab.pod(PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Running, ..facts });
+            waiting[of] -= 1;
+            ends.push((tick + lengths.of(number), bind.uid, of));
+        }
+        if tick > 12 {
+            ends.iter().for_each(|(_, _, of)| held[*of] += 1);
+        }
+    }
+    let all: u64 = held.iter().sum();
+    held.iter().map(|held| held * 1_000 / all).collect()
+}
+
+/// Admission counts what it has just promised: where many pods end at once, it would give each namespace as much otherwise.
+#[test]
+fn namespaces_share_by_weight_where_jobs_of_one_pod_end_together() {
+    let (named, _) = Config::parse(&config("{namespaces: true}")).unwrap();
+    for config in [named, Config::default()] {
+        for (cores, weights) in [(4, &[("a", 1), ("b", 3)][..]), (10, &[("a", 2), ("b", 3), ("c", 5)][..])] {
+            for lengths in [Lengths::Equal, Lengths::Random, Lengths::Bimodal] {
+                let all: i64 = weights.iter().map(|(_, weight)| weight).sum();
+                let held = held_over_time(config.clone(), cores, weights, lengths);
+                for ((name, weight), held) in weights.iter().zip(&held) {
+                    let deserved = weight * 1_000 / all;
+                    let off = held.abs_diff(u64::try_from(deserved).unwrap());
+                    assert!(off <= 30, "{name} has {held} of 1000 in place of {deserved}: {lengths:?} {weights:?}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_file_that_says_nothing_of_it_orders_as_volcano_does() {
     let mut lab = Lab::of(FAIR, &[4_000]);
