@@ -7,6 +7,8 @@ use crate::database::Database;
 use crate::rows::{Cell, Kind};
 use crate::statements::{Dialect, Statement};
 
+const HOUR_MS: i64 = 3_600_000;
+
 /// What jobs are put together by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupBy {
@@ -78,26 +80,34 @@ pub async fn groups(
     let now = conditions.place(Cell::Int(Some(now)));
     let limit = conditions.place(Cell::Int(Some(question.limit())));
     let key = by.sql(database.dialect());
-    // Seconds from the moment at which a pod took its place; MiB, so that no sum can overflow.
+    // Milliseconds from the moment at which a pod took its place.
     let held = format!(
         "CASE WHEN COALESCE(a.scheduled, a.started) IS NULL THEN 0 ELSE \
-         (COALESCE(a.ended, a.unseen_from, a.gone, {now}) - COALESCE(a.scheduled, a.started)) / 1000 END"
+         COALESCE(a.ended, a.unseen_from, a.gone, {now}) - COALESCE(a.scheduled, a.started) END"
     );
-    let order = if by == GroupBy::Day { "k" } else { "4 DESC, 2 DESC, k" };
+    // Whole hours and the rest in sums of their own: exact, and neither can overflow.
+    let [cores, memory] = ["a.cpu_milli", "(a.memory_bytes / 1048576)"].map(|amount| format!("{amount} * ({held})"));
+    let of_pods = |amount: &str, of: &str| {
+        format!("SUM(({amount}) / {HOUR_MS}) AS {of}_hours, SUM(({amount}) % {HOUR_MS}) AS {of}_rest")
+    };
+    let of_jobs =
+        |of: &str| format!("CAST(COALESCE(SUM({of}_hours), 0) AS BIGINT), CAST(COALESCE(SUM({of}_rest), 0) AS BIGINT)");
+    let most = format!("COALESCE(SUM(cores_hours) + SUM(cores_rest) / {HOUR_MS}, 0) DESC, 2 DESC, k");
+    let order = if by == GroupBy::Day { "k" } else { &most };
+    let (pods_cores, pods_memory) = (of_pods(&cores, "cores"), of_pods(&memory, "memory"));
+    let (jobs_cores, jobs_memory) = (of_jobs("cores"), of_jobs("memory"));
     let sql = format!(
         "WITH j AS (SELECT * FROM job j WHERE {which}), \
          p AS (SELECT j.uid AS uid, {key} AS k, MAX(CASE WHEN j.phase = 'Failed' THEN 1 ELSE 0 END) AS lost, \
-           COUNT(a.uid) AS pods, SUM(a.cpu_milli * ({held})) AS cores, \
-           SUM((a.memory_bytes / 1048576) * ({held})) AS memory, MAX(j.started - j.submitted) AS waited \
+           COUNT(a.uid) AS pods, {pods_cores}, {pods_memory}, MAX(j.started - j.submitted) AS waited \
            FROM j LEFT JOIN attempt a ON a.job_uid = j.uid {on_node} GROUP BY 1, 2), \
          r AS (SELECT p.*, ROW_NUMBER() OVER (PARTITION BY k ORDER BY CASE WHEN waited IS NULL THEN 1 ELSE 0 END, waited) AS n, \
            COUNT(waited) OVER (PARTITION BY k) AS c FROM p) \
-         SELECT k, COUNT(*), CAST(SUM(lost) AS BIGINT), CAST(COALESCE(SUM(cores), 0) AS BIGINT), \
-           CAST(COALESCE(SUM(memory), 0) AS BIGINT), CAST(SUM(pods) AS BIGINT), \
+         SELECT k, COUNT(*), CAST(SUM(lost) AS BIGINT), {jobs_cores}, {jobs_memory}, CAST(SUM(pods) AS BIGINT), \
            MIN(CASE WHEN n * 100 >= c * 50 THEN waited END), MIN(CASE WHEN n * 100 >= c * 90 THEN waited END) \
          FROM r GROUP BY k ORDER BY {order} LIMIT {limit}"
     );
-    let kinds = [&[Kind::Text][..], &[Kind::Int; 7]].concat();
+    let kinds = [&[Kind::Text][..], &[Kind::Int; 9]].concat();
     let rows = database.ask(&Statement::new(sql, conditions.arguments), &kinds).await?;
     Ok(rows.iter().map(|row| record(row)).collect())
 }
@@ -105,8 +115,7 @@ pub async fn groups(
 fn record(row: &[Cell]) -> GroupRecord {
     let number = |place: usize| row.get(place).and_then(decode::int);
     let count = |place: usize| number(place).unwrap_or_default();
-    // Two digits after the point say enough, and the same on every machine.
-    let hours = |amount: i64, unit: f64| (amount as f64 / unit / 36.0).round() / 100.0;
+    let hours = |place: usize, unit: f64| (count(place) as f64 + count(place + 1) as f64 / HOUR_MS as f64) / unit;
     GroupRecord {
         key: match row.first() {
             Some(Cell::Text(Some(key))) => key.clone(),
@@ -114,10 +123,10 @@ fn record(row: &[Cell]) -> GroupRecord {
         },
         jobs: count(1),
         failed: count(2),
-        core_hours: hours(count(3), 1_000.0),
-        memory_gib_hours: hours(count(4), 1_024.0),
-        pods: count(5),
-        waited_p50_ms: number(6),
-        waited_p90_ms: number(7),
+        core_hours: hours(3, 1_000.0),
+        memory_gib_hours: hours(5, 1_024.0),
+        pods: count(7),
+        waited_p50_ms: number(8),
+        waited_p90_ms: number(9),
     }
 }
