@@ -60,6 +60,8 @@ pub(crate) struct Surroundings<'a> {
     pub index: &'a Index,
     pub network_policies: bool,
     pub recorder: &'a EventRecorder,
+    /// Jobs, queues and profiles that wait for their turn, or have it.
+    pub queued: usize,
     pub now: Timestamp,
 }
 
@@ -182,7 +184,7 @@ impl JobWork {
         }
         tell(entry, job, &mut plan, surroundings);
         let is_pending = matches!(job.status.state.phase, None | Some(JobPhase::Pending));
-        let held = entry.pace.hold_back(&mut plan, is_pending, now);
+        let held = entry.pace.hold_back(&mut plan, is_pending, surroundings.queued, now);
         let wake_at = plan.wake_at.map(|at| now + until(at, surroundings.now)).into_iter().chain(held).min();
         plan.stages.retain(|stage| !stage.is_empty());
         let wish = entry.wish.is_some() && !plan.command_waits;

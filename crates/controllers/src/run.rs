@@ -308,6 +308,7 @@ impl Loop {
             index: &self.index,
             network_policies: self.network_policies.unwrap_or(false),
             recorder: &self.recorder,
+            queued: self.dirty.len() + self.plans.len(),
             now: clock::now(),
         };
         match self.jobs.begin(&key, &surroundings) {

@@ -18,9 +18,15 @@ const PHASES_WINDOW: Duration = Duration::from_secs(10);
 const PHASES_MAX: usize = 8;
 /// How long a status in which only counts moved waits for more of them, or for a write that is due anyway.
 const COUNTS_WAIT: Duration = Duration::from_millis(100);
-/// How long the counts of a job that has not started wait for its start: most start soon, also on a server that needs a second
-/// for the way there, and one without a status is read as pending.
-const FIRST_WAIT: Duration = Duration::from_secs(3);
+/// How long the counts of a job that has not started wait for its start, which saves a write where it starts soon.
+const FIRST_WAIT: Duration = Duration::from_millis(300);
+/// The same while many jobs wait for their turn: most start soon, also on a server that needs a second for the way there, and
+/// one without a status is read as pending.
+const FIRST_WAIT_BUSY: Duration = Duration::from_secs(3);
+/// How long until it is looked again whether many still wait.
+const BUSY_AGAIN: Duration = Duration::from_secs(1);
+/// So many jobs that wait for their turn, or have it, are many.
+const MANY_QUEUED: usize = 64;
 /// Shortest time from a write of a job's status to one in which only counts moved.
 const COUNTS_APART: Duration = WINDOW;
 /// Rest after a look, for each pod: a look costs some half of a microsecond for each, so that the looks of a job whose pods all
@@ -74,14 +80,19 @@ impl Pace {
         self.is_free_at().filter(|at| may_wait && *at > now)
     }
 
-    /// Takes a write of mere counts out of a plan until it has waited long enough; tells when that is.
-    pub fn hold_back(&mut self, plan: &mut Plan, is_pending: bool, now: Instant) -> Option<Instant> {
+    /// Takes a write of mere counts out of a plan until it has waited long enough; tells when that is, or is looked at again.
+    /// `queued` jobs wait for their turn or have it.
+    pub fn hold_back(&mut self, plan: &mut Plan, is_pending: bool, queued: usize, now: Instant) -> Option<Instant> {
         let is_counts =
             |effect: &mut Effect| matches!(effect, Effect::WriteStatus { change: StatusChange::Counts, .. });
         let since = self.counts_since.unwrap_or(now);
-        let wait = if is_pending && self.last.is_none() { FIRST_WAIT } else { COUNTS_WAIT };
+        let waited = match (is_pending && self.last.is_none(), queued > MANY_QUEUED) {
+            (false, _) => since + COUNTS_WAIT,
+            (true, false) => since + FIRST_WAIT,
+            (true, true) => (since + FIRST_WAIT_BUSY).min(now.max(since + FIRST_WAIT) + BUSY_AGAIN),
+        };
         let apart = self.last.map(|at| at + COUNTS_APART);
-        let due = [apart, self.is_free_at()].into_iter().flatten().fold(since + wait, Instant::max);
+        let due = [apart, self.is_free_at()].into_iter().flatten().fold(waited, Instant::max);
         let mut held = false;
         if due > now {
             for stage in &mut plan.stages {
@@ -147,10 +158,14 @@ mod tests {
         }
 
         fn at(&mut self, millis: u64, change: StatusChange, is_pending: bool) -> Option<u128> {
+            self.among(0, millis, change, is_pending)
+        }
+
+        fn among(&mut self, queued: usize, millis: u64, change: StatusChange, is_pending: bool) -> Option<u128> {
             let now = self.start + Duration::from_millis(millis);
             let mut plan = write(change);
             let due = self.pace.waits_until(&plan, now).or_else(|| {
-                let held = self.pace.hold_back(&mut plan, is_pending, now);
+                let held = self.pace.hold_back(&mut plan, is_pending, queued, now);
                 assert_eq!(held.is_some(), plan.is_settled());
                 held
             });
@@ -174,13 +189,25 @@ mod tests {
     #[tokio::test]
     async fn the_counts_of_a_job_that_has_not_started_wait_for_its_start() {
         let mut clock = Clock::new();
-        assert_eq!(clock.at(0, Counts, true), Some(3_000));
-        assert_eq!(clock.at(400, Counts, true), Some(3_000), "the first counts come with it");
-        assert_eq!(clock.at(3_000, Counts, true), None);
-        assert_eq!(clock.at(3_100, Decision, true), None);
+        assert_eq!(clock.at(0, Counts, true), Some(300));
+        assert_eq!(clock.at(100, Counts, true), Some(300), "the first counts come with it");
+        assert_eq!(clock.at(300, Counts, true), None);
+        assert_eq!(clock.at(400, Decision, true), None);
         let mut soon = Clock::new();
-        assert_eq!(soon.at(0, Counts, true), Some(3_000));
+        assert_eq!(soon.at(0, Counts, true), Some(300));
         assert_eq!((soon.at(200, Decision, false), soon.at(400, Decision, false)), (None, None), "started, and ended");
+    }
+
+    #[tokio::test]
+    async fn where_many_jobs_wait_for_their_turn_the_first_counts_wait_longer() {
+        let mut clock = Clock::new();
+        assert_eq!(clock.among(1_000, 0, Counts, true), Some(1_300));
+        assert_eq!(clock.among(1_000, 1_300, Counts, true), Some(2_300));
+        assert_eq!(clock.among(1_000, 2_300, Counts, true), Some(3_000));
+        assert_eq!(clock.among(1_000, 3_000, Counts, true), None);
+        let mut meanwhile = Clock::new();
+        assert_eq!(meanwhile.among(1_000, 0, Counts, true), Some(1_300));
+        assert_eq!(meanwhile.among(64, 1_300, Counts, true), None, "most have had their turn");
     }
 
     #[tokio::test]
@@ -215,7 +242,7 @@ mod tests {
         let now = clock.start + Duration::from_millis(2);
         let mut plan = Plan::only(vec![Effect::DeleteJob]);
         assert_eq!(clock.pace.waits_until(&plan, now), None);
-        assert_eq!(clock.pace.hold_back(&mut plan, false, now), None);
+        assert_eq!(clock.pace.hold_back(&mut plan, false, 0, now), None);
         assert_eq!(plan, Plan::only(vec![Effect::DeleteJob]));
     }
 

@@ -49,6 +49,7 @@ impl Refused {
 
     fn begin(&mut self) -> Begin {
         let surroundings = Surroundings {
+            queued: 0,
             index: &self.index,
             network_policies: false,
             recorder: &self.recorder,
