@@ -27,6 +27,8 @@ pub struct OwnerFacts {
     pub annotations: BTreeMap<String, String>,
     /// How many pods it wants, where it says so.
     pub replicas: Option<i32>,
+    /// How many pods it has at a time before any of them is ready, where it says so.
+    pub at_once: Option<i32>,
 }
 
 /// What is known of an owner.

@@ -62,16 +62,30 @@ pub(crate) type SlimOwner = Slim<OwnerFacts>;
 
 /// How many pods an owner wants.
 #[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Scale {
-    #[serde(default)]
     replicas: Option<i32>,
+    /// Of a StatefulSet.
+    pod_management_policy: Option<String>,
+    /// Of a Job, as is the next.
+    parallelism: Option<i32>,
+    completions: Option<i32>,
+}
+
+impl Scale {
+    /// How many pods are made before any of them is ready.
+    fn at_once(&self) -> Option<i32> {
+        let one_by_one = self.pod_management_policy.as_deref() == Some("OrderedReady");
+        let limits = [self.replicas, self.parallelism, self.completions, one_by_one.then_some(1)];
+        limits.into_iter().flatten().min()
+    }
 }
 
 impl Part for OwnerFacts {
     type Spec = Scale;
 
     fn of(annotations: BTreeMap<String, String>, spec: Scale) -> Self {
-        Self { annotations: inherited(annotations), replicas: spec.replicas }
+        Self { annotations: inherited(annotations), replicas: spec.replicas, at_once: spec.at_once() }
     }
 }
 
@@ -171,6 +185,21 @@ mod tests {
         ];
         for (version, kind, expected) in cases {
             assert_eq!(Kind::of(&reference(version, kind, "u")), expected, "{version} {kind}");
+        }
+    }
+
+    #[test]
+    fn owners_say_how_many_pods_they_make_before_one_is_ready() {
+        for (spec, at_once) in [
+            (json!({"replicas": 3}), Some(3)),
+            (json!({"replicas": 3, "podManagementPolicy": "Parallel"}), Some(3)),
+            (json!({"replicas": 3, "podManagementPolicy": "OrderedReady"}), Some(1)),
+            (json!({"parallelism": 4, "completions": 2}), Some(2)),
+            (json!({"parallelism": 4}), Some(4)),
+            (json!({"selector": {}}), None),
+        ] {
+            let owner: SlimOwner = serde_json::from_value(json!({"metadata": {"name": "o"}, "spec": spec})).unwrap();
+            assert_eq!(owner.part.at_once, at_once, "{spec}");
         }
     }
 

@@ -14,7 +14,7 @@ use pumice_units::stable_hash;
 use serde_json::{Map, Value, json};
 
 use super::native::Native;
-use super::{GroupEffect, GroupView, Newest, Owner, Source};
+use super::{GroupEffect, GroupView, Newest, Owner, OwnerFacts, Source};
 use crate::usage::{self, Usage};
 
 /// Of the spec, what follows its causes.
@@ -34,7 +34,7 @@ pub(super) fn wanted(view: &GroupView<'_>, newest: &Newest<'_>) -> Option<PodGro
     match view.source {
         Source::Native(native) => follow(&native?, &mut spec),
         Source::Owner(Owner::There(owner)) => {
-            spec.min_member = min_member(&owner.annotations);
+            spec.min_member = min_member(owner);
             let taken = owner.annotations.iter().filter(|(key, _)| key.starts_with(names::VOLCANO_PREFIX));
             annotations.extend(taken.map(|(key, value)| (key.clone(), value.clone())));
         }
@@ -98,10 +98,12 @@ fn follow(native: &Native<'_>, spec: &mut PodGroupSpec) {
     }
 }
 
-/// What can't be read, or is negative, is 1; 0 is 0.
-fn min_member(annotations: &BTreeMap<String, String>) -> i32 {
-    let text = annotations.get(names::GROUP_MIN_MEMBER);
-    text.and_then(|text| text.parse().ok()).filter(|number| *number >= 0).unwrap_or(1)
+/// What can't be read, or is negative, is 1; 0 is 0. No more than the owner wants pods now: a Deployment that is rolled out
+/// makes those of its new ReplicaSet one after the other.
+fn min_member(owner: &OwnerFacts) -> i32 {
+    let text = owner.annotations.get(names::GROUP_MIN_MEMBER);
+    let asked = text.and_then(|text| text.parse().ok()).filter(|number| *number >= 0).unwrap_or(1);
+    owner.at_once.map_or(asked, |most| asked.min(most.max(1)))
 }
 
 /// A patch that makes the group what it would be made today, if it was made of something else.

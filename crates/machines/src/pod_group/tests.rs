@@ -23,7 +23,7 @@ fn owner(kind: &str) -> Value {
 
 fn facts(annotations: &[(&str, &str)], replicas: Option<i32>) -> OwnerFacts {
     let annotations = annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-    OwnerFacts { annotations: inherited(annotations), replicas }
+    OwnerFacts { annotations: inherited(annotations), replicas, at_once: replicas }
 }
 
 fn newest(member: &Member) -> Newest<'_> {
@@ -139,6 +139,24 @@ fn words_that_nobody_knows_mean_what_they_mean_in_volcano() {
         assert_eq!(group.spec.min_member, expected, "{text}");
         let cpu = group.spec.min_resources.unwrap()["cpu"].0.clone();
         assert_eq!(cpu, ["0", "500m", "2"][usize::try_from(expected.min(2)).unwrap()], "{text}");
+    }
+}
+
+/// A Deployment that is rolled out has one pod of its new ReplicaSet, then two, and so on.
+#[test]
+fn no_more_pods_have_to_be_there_than_the_owner_makes() {
+    let member = Member::of(&pod(json!({"ownerReferences": owner("ReplicaSet")}), json!({}))).unwrap();
+    let wants = |replicas| facts(&[(names::GROUP_MIN_MEMBER, "4")], replicas);
+    let mut group = created(&view(&member, Source::Owner(Owner::There(&wants(Some(1)))), None));
+    assert_eq!(group.spec.min_member, 1);
+    for (replicas, least) in [(Some(2), 2), (Some(4), 4), (Some(6), 4), (Some(3), 3), (Some(0), 1), (None, 4)] {
+        let facts = wants(replicas);
+        let effects =
+            step(&GroupView { untold: vec![], ..view(&member, Source::Owner(Owner::There(&facts)), Some(&group)) });
+        if let [GroupEffect::Patch(patch)] = effects.as_slice() {
+            group = patched(&group, patch);
+        }
+        assert_eq!(group.spec.min_member, least, "{replicas:?}");
     }
 }
 
@@ -366,8 +384,11 @@ fn any_member() -> impl Strategy<Value = Member> {
 }
 
 fn any_owner() -> impl Strategy<Value = OwnerFacts> {
-    (any_annotations(), prop::option::of(0..3))
-        .prop_map(|(annotations, replicas)| OwnerFacts { annotations: inherited(annotations), replicas })
+    (any_annotations(), prop::option::of(0..3)).prop_map(|(annotations, replicas)| OwnerFacts {
+        annotations: inherited(annotations),
+        replicas,
+        at_once: replicas,
+    })
 }
 
 proptest! {
