@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use pumice_api::flow::JobFlow;
+use pumice_api::names::FLOW_RETRIES;
+use pumice_machines::job_flow::read_retries;
 
 use crate::Findings;
 use crate::order::{self, Disorder};
@@ -19,6 +21,7 @@ pub fn validate(flow: &JobFlow, findings: &mut Findings) {
         }
         Err(Disorder::Circle) => findings.refuse("jobflow Flow is not DAG"),
     }
+    retries(flow, &names, findings);
     let mut seen = BTreeSet::new();
     for flow in flows {
         if !seen.insert(&flow.name) {
@@ -29,6 +32,17 @@ pub fn validate(flow: &JobFlow, findings: &mut Findings) {
             let name = &flow.name;
             findings.warn(format!(
                 "flow {name} starts when its targets have completed: httpGetList and tcpSocketList are not probed"
+            ));
+        }
+    }
+}
+
+fn retries(flow: &JobFlow, names: &[&str], findings: &mut Findings) {
+    let Some(text) = flow.metadata.annotations.as_ref().and_then(|all| all.get(FLOW_RETRIES)) else { return };
+    for (name, number) in read_retries(text) {
+        if !names.contains(&name) || number.is_none() {
+            findings.refuse(format!(
+                "annotation {FLOW_RETRIES}: {name:?} is no flow of this JobFlow with a number from 0 to 10; write NAME=COUNT,.."
             ));
         }
     }

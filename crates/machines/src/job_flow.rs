@@ -1,10 +1,13 @@
 //! The JobFlow machine: Jobs made of templates, each when those it depends on are done.
 //!
-//! Invariant: a Job is made at most once for each name of a flow. One that has completed stays completed in the status, also
+//! Invariant: a Job is made at most once for each name of a flow, and once more for each retry. One that has completed stays completed in the status, also
 //! when it was deleted since, and is not made again. Called by the flow controller for each flow something happened to.
 
 mod create;
+mod retry;
 mod status;
+
+pub use retry::read as read_retries;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,7 +68,10 @@ pub fn step(view: &FlowView<'_>, now: Timestamp) -> Vec<FlowEffect> {
     match phase {
         Some(FlowPhase::Succeed) if deletes_jobs(view.flow) => effects.extend(view.jobs.values().filter_map(delete)),
         Some(FlowPhase::Succeed | FlowPhase::Failed | FlowPhase::Terminating) => {}
-        _ => effects.extend(course.creations()),
+        _ => {
+            effects.extend(course.creations());
+            effects.extend(course.retries());
+        }
     }
     effects
 }
@@ -138,6 +144,18 @@ impl<'a> Course<'a> {
             });
         }
         effects
+    }
+
+    /// Takes away Jobs that have failed and are made again, once the status says that they failed.
+    fn retries(&self) -> Vec<FlowEffect> {
+        let known = |name: &str| self.view.flow.status.job_status_list.iter().find(|job| job.name == name);
+        let due = self.flows.iter().filter_map(|flow| {
+            let job = self.job(&flow.name).filter(|job| job.status.state.phase == Some(JobPhase::Failed))?;
+            let known = known(&self.job_name(&flow.name))?;
+            let is_told = known.start_timestamp == job.metadata.creation_timestamp;
+            if is_told && retry::is_due(self.view.flow, flow, known) { delete(&job) } else { None }
+        });
+        due.collect()
     }
 
     fn is_ready(&self, flow: &Flow) -> bool {

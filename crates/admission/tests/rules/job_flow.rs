@@ -34,3 +34,20 @@ fn what_is_not_looked_at_is_told() {
     let probed = judge(json!([{ "name": "a" }, { "name": "b", "dependsOn": { "targets": ["a"], "probe": probe } }]));
     assert!(probed.refusals.is_empty() && probed.warnings.len() == 1, "{probed:?}");
 }
+
+#[test]
+fn retries_are_of_flows_and_numbers() {
+    let judge = |text: &str| {
+        let flow = json!({
+            "metadata": { "name": "f", "annotations": { "pumice.sh/flow-retries": text } },
+            "spec": { "flows": [{ "name": "a" }, { "name": "b" }] },
+        });
+        let mut findings = Findings::default();
+        job_flow::validate(&typed(&flow), &mut findings);
+        findings.refusals.len()
+    };
+    for (text, refusals) in [("a=3", 0), ("a=0, b=10", 0), ("c=1", 1), ("a=11", 1), ("a", 1), ("a=x,b=-1", 2), ("", 1)]
+    {
+        assert_eq!(judge(text), refusals, "{text:?}");
+    }
+}

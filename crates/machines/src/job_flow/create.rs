@@ -74,6 +74,8 @@ fn patched(template: &JobSpec, patch: &JobSpec) -> JobSpec {
     spec.running_estimate = patch.running_estimate.clone().or(spec.running_estimate);
     spec.ttl_seconds_after_finished = patch.ttl_seconds_after_finished.or(spec.ttl_seconds_after_finished);
     spec.min_success = patch.min_success.or(spec.min_success);
+    spec.suspend = patch.suspend.or(spec.suspend);
+    spec.active_deadline_seconds = patch.active_deadline_seconds.or(spec.active_deadline_seconds);
     spec.network_topology = patch.network_topology.clone().or(spec.network_topology);
     spec
 }

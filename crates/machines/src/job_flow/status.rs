@@ -6,10 +6,10 @@ use pumice_api::batch::{Job, JobPhase};
 use pumice_api::flow::{FlowPhase, FlowState, JobFlowStatus, JobHistory, JobOfFlow, JobRun};
 use pumice_units::GoDuration;
 
-use super::Course;
+use super::{Course, retry};
 
 /// Most phases remembered of a Job, the newest.
-const HISTORY_MAX: usize = 32;
+pub(super) const HISTORY_MAX: usize = 32;
 
 /// The status as it should be now.
 pub(super) fn next(course: &Course<'_>, now: Timestamp) -> JobFlowStatus {
@@ -22,8 +22,16 @@ pub(super) fn next(course: &Course<'_>, now: Timestamp) -> JobFlowStatus {
             (Some(job), known) => {
                 let phase = job.status.state.phase.clone().unwrap_or(JobPhase::Pending);
                 next.conditions.insert(name.clone(), run(job));
-                next.job_status_list.push(course_of(&name, job, &phase, known, now));
-                list(&mut next, name, &phase);
+                let of_job = course_of(&name, job, &phase, known, now);
+                // One that is made again has not failed the flow.
+                if !retry::is_due(course.view.flow, flow, &of_job) {
+                    list(&mut next, name, &phase);
+                }
+                next.job_status_list.push(of_job);
+            }
+            // It failed, was deleted, and is made again.
+            (None, Some(known)) if retry::is_due(course.view.flow, flow, known) => {
+                next.job_status_list.push(known.clone());
             }
             // It completed and was deleted since.
             (None, Some(known)) if course.is_completed(&flow.name) => {
@@ -85,7 +93,9 @@ fn run(job: &Job) -> JobRun {
 
 fn course_of(name: &str, job: &Job, phase: &JobPhase, known: Option<&JobOfFlow>, now: Timestamp) -> JobOfFlow {
     let mut histories = known.map(|known| known.running_histories.clone()).unwrap_or_default();
-    if histories.last().and_then(|last| last.state.as_ref()) != Some(phase) {
+    // One that was made again may have failed again before anybody looked.
+    let is_another = known.is_some_and(|known| known.start_timestamp != job.metadata.creation_timestamp);
+    if is_another || histories.last().and_then(|last| last.state.as_ref()) != Some(phase) {
         let since = job.status.state.last_transition_time.clone().unwrap_or(Time(now));
         if let Some(last) = histories.last_mut() {
             last.end_timestamp = Some(since.clone());

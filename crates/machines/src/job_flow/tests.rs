@@ -270,3 +270,57 @@ fn an_empty_flow_waits_and_one_that_goes_away_is_left_alone() {
     world.settle();
     assert_eq!(world.made, 0);
 }
+
+#[test]
+fn a_job_that_fails_is_made_again_as_often_as_is_said() {
+    for by_field in [true, false] {
+        let mut world = match by_field {
+            true => World::new(
+                json!([{ "name": "a", "retries": 2 }, { "name": "b", "dependsOn": { "targets": ["a"] } }]),
+                &["a", "b"],
+            ),
+            false => World::new(chain(), &["a", "b"]),
+        };
+        if !by_field {
+            let annotations = world.flow.metadata.annotations.get_or_insert_default();
+            annotations.insert(names::FLOW_RETRIES.to_owned(), "b=1, a=2".to_owned());
+        }
+        world.settle();
+        for made in [2, 3] {
+            world.job("f-a", JobPhase::Running);
+            world.job("f-a", JobPhase::Failed);
+            assert_eq!((world.names(), world.made, world.phase()), (vec!["f-a"], made, FlowPhase::Running));
+            assert_eq!(world.jobs["f-a"].status.state.phase, None, "a new one");
+        }
+        let mut ends_well = World {
+            flow: world.flow.clone(),
+            jobs: world.jobs.clone(),
+            templates: world.templates.clone(),
+            warnings: Vec::new(),
+            ..world
+        };
+        ends_well.job("f-a", JobPhase::Completed);
+        assert_eq!(ends_well.names(), ["f-a", "f-b"], "by field: {by_field}");
+    }
+}
+
+#[test]
+fn when_its_retries_are_used_up_the_flow_has_failed() {
+    let mut world = World::new(json!([{ "name": "a", "retries": 1 }]), &["a"]);
+    world.settle();
+    for _ in 0..2 {
+        world.job("f-a", JobPhase::Running);
+        world.job("f-a", JobPhase::Failed);
+    }
+    assert_eq!((world.phase(), world.made), (FlowPhase::Failed, 2));
+    assert_eq!(world.names(), ["f-a"], "the last one stays for inspection");
+    assert_eq!(world.flow.status.failed_jobs, ["f-a"]);
+}
+
+#[test]
+fn what_was_terminated_is_not_made_again() {
+    let mut world = World::new(json!([{ "name": "a", "retries": 5 }]), &["a"]);
+    world.settle();
+    world.job("f-a", JobPhase::Terminated);
+    assert_eq!((world.phase(), world.made), (FlowPhase::Failed, 1));
+}
