@@ -135,9 +135,11 @@ impl Admission for VolcanoAdmission {
         let view = Stored(request.objects);
         let mut findings = Findings::default();
         match (kind, request.operation, object, request.old) {
-            (Kind::Job, Operation::Create, Some(new), _) => job::validate_create(&typed(new)?, &view, &mut findings),
+            (Kind::Job, Operation::Create, Some(new), _) => {
+                job::validate_create(&typed(new)?, &view, &self.rules.get(), &mut findings);
+            }
             (Kind::Job, Operation::Update, Some(new), Some(old)) => {
-                job::validate_update(&typed(new)?, &typed(old)?, &mut findings);
+                job::validate_update(&typed(new)?, &typed(old)?, &view, &mut findings);
             }
             (Kind::CronJob, Operation::Create | Operation::Update, Some(new), old) => {
                 let old = old.map(typed).transpose()?;

@@ -4,6 +4,7 @@
 //! [`Plan`] out, puts the answers into its index and steps again until nothing is left to do. Called by the job controller
 //! for each job that something happened to.
 
+mod active_deadline;
 mod after;
 mod census;
 mod claims;
@@ -34,6 +35,7 @@ mod scale_up;
 mod signature;
 mod sizes;
 mod status;
+mod suspend;
 mod sync;
 mod tally;
 mod task_numbers;
@@ -141,10 +143,14 @@ pub fn step(view: &JobView<'_>, now: Timestamp) -> Plan {
     let mut plan = scene.act(order.as_ref());
     learned::teach(view, &scene.census, &scene.phase, &mut plan);
     let rest_ends = scene.rest_ends().into_iter().chain(scene.pause_ends());
+    let deadline = active_deadline::due(view.job).filter(|due| *due > now);
     plan.prepend_records(no_room.into_iter().chain(scene.memory.refused).collect());
     if judged {
         plan.prepend_records(waiting);
         plan.wake_at = plan.wake_at.into_iter().chain(wake_at).chain(rest_ends).min();
+    }
+    if matches!(scene.phase, JobPhase::Pending | JobPhase::Running | JobPhase::Restarting) {
+        plan.wake_at = plan.wake_at.into_iter().chain(deadline).min();
     }
     plan
 }
@@ -171,8 +177,16 @@ struct Scene<'a> {
 
 impl Scene<'_> {
     fn act(&self, order: Option<&Order>) -> Plan {
+        if let Some(plan) = self.end_overdue() {
+            return Plan { command_waits: self.view.command.is_some(), ..plan };
+        }
         if let Some(plan) = self.finish_restart().or_else(|| self.raise_memory()).or_else(|| self.retry_pods()) {
             return Plan { command_waits: self.view.command.is_some(), ..plan };
+        }
+        if self.view.command.is_none()
+            && let Some(plan) = self.suspend_or_resume()
+        {
+            return plan;
         }
         let action = order.map_or(&Action::SyncJob, |order| &order.action);
         let wanted = transition(&self.phase, action);
@@ -219,6 +233,7 @@ impl Scene<'_> {
             draft.count(&self.census.clone().releasing(is_unfinished));
         }
         draft.goto(verdict, self.now);
+        active_deadline::note(self.view.job, &mut draft.next, self.now);
     }
 
     /// The same once `marks` are on the pods of `targets`.

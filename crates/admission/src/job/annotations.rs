@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use pumice_api::batch::{Job, LifecyclePolicy, TaskSpec};
 use pumice_api::bus::Event;
-use pumice_api::names::{AFTER, ON_OOM};
+use pumice_api::names::{ACTIVE_DEADLINE_SECONDS, AFTER, ON_OOM, SUSPEND};
 use pumice_machines::job::{After, LEARN_MEMORY, ScaleUp, TASK_NUMBERS, rule_of};
 
 use super::name_of;
@@ -16,6 +16,8 @@ pub(super) fn validate(job: &Job, findings: &mut Findings) {
     on_oom(job, findings);
     after(job, findings);
     learn_memory(job, findings);
+    suspend(job, findings);
+    active_deadline(job, findings);
     for task in &job.spec.tasks {
         rule(of_template(task), &task.policies, &format!("task {}", task.name), findings);
         numbers(task, findings);
@@ -40,6 +42,12 @@ pub(super) fn validate_change(job: &Job, old: &Job, findings: &mut Findings) {
     if differs(LEARN_MEMORY) {
         learn_memory(job, findings);
     }
+    if differs(SUSPEND) {
+        suspend(job, findings);
+    }
+    if differs(ACTIVE_DEADLINE_SECONDS) {
+        active_deadline(job, findings);
+    }
 }
 
 fn text<'a>(job: &'a Job, key: &str) -> Option<&'a str> {
@@ -51,6 +59,23 @@ fn learn_memory(job: &Job, findings: &mut Findings) {
         let name = name_of(job);
         findings.refuse(format!(
             "annotation {LEARN_MEMORY} of job {name}: {text:?} is not off; write off, or leave it out;"
+        ));
+    }
+}
+
+fn suspend(job: &Job, findings: &mut Findings) {
+    if let Some(text) = text(job, SUSPEND).filter(|text| !matches!(*text, "true" | "false")) {
+        let name = name_of(job);
+        findings.refuse(format!("annotation {SUSPEND} of job {name}: {text:?} is neither true nor false;"));
+    }
+}
+
+fn active_deadline(job: &Job, findings: &mut Findings) {
+    let text = text(job, ACTIVE_DEADLINE_SECONDS);
+    if let Some(text) = text.filter(|text| !text.parse::<i64>().is_ok_and(|seconds| seconds > 0)) {
+        let name = name_of(job);
+        findings.refuse(format!(
+            "annotation {ACTIVE_DEADLINE_SECONDS} of job {name}: {text:?} is no whole number of seconds from 1;"
         ));
     }
 }

@@ -13,12 +13,12 @@ use super::{
     BOTH_TIERS, annotations, dependencies, name_of, names_tier_twice, parallel, partition, plugins, pod_template,
     policies, replicas, volumes,
 };
-use crate::Findings;
 use crate::pod::budget_refusal;
 use crate::view::{View, children};
+use crate::{Findings, Rules};
 
 /// Judges a new job that is already filled in.
-pub fn validate_create(job: &Job, view: &dyn View, findings: &mut Findings) {
+pub fn validate_create(job: &Job, view: &dyn View, rules: &Rules, findings: &mut Findings) {
     if job.spec.tasks.is_empty() {
         findings.refuse("No task specified in job spec");
         return;
@@ -50,6 +50,7 @@ pub fn validate_create(job: &Job, view: &dyn View, findings: &mut Findings) {
     if !dependencies::are_acyclic(&job.spec.tasks) {
         findings.refuse("job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG);");
     }
+    dependencies::doubt(job, rules, findings);
 }
 
 fn tasks(job: &Job, findings: &mut Findings) {
@@ -97,7 +98,7 @@ fn estimate(job: &Job, findings: &mut Findings) {
 }
 
 /// A queue without a state is new: its controller opens it, so jobs may come.
-fn queue(job: &Job, view: &dyn View, findings: &mut Findings) {
+pub(super) fn queue(job: &Job, view: &dyn View, findings: &mut Findings) {
     let name = job.spec.queue.as_str();
     let Some(queue) = view.queue(name) else {
         findings.refuse(format!("unable to find job queue: queue.scheduling.volcano.sh \"{name}\" not found;"));

@@ -29,7 +29,7 @@ pub(crate) fn judge(name: &str, template: &JobTemplateSpec, rules: &Rules) -> Fi
 pub(super) fn fill_and_judge(job: &mut Value, rules: &Rules) -> Result<Findings, serde_json::Error> {
     mutate(job, rules);
     let mut findings = Findings::default();
-    validate_create(&Job::deserialize(&*job)?, &Anywhere, &mut findings);
+    validate_create(&Job::deserialize(&*job)?, &Anywhere, rules, &mut findings);
     Ok(findings)
 }
 

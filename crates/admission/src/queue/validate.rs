@@ -1,7 +1,6 @@
 //! Which queues are refused.
 
-use pumice_api::names::ON_OOM;
-use pumice_api::names::{DEFAULT_QUEUE, ROOT_QUEUE};
+use pumice_api::names::{DEFAULT_QUEUE, MAX_RUNNING_JOBS, ON_OOM, ROOT_QUEUE};
 use pumice_api::scheduling::{Queue, QueueSpec, QueueState};
 use pumice_machines::job::ScaleUp;
 use pumice_objects::field::FieldError;
@@ -14,6 +13,7 @@ use crate::{Findings, Rules};
 pub fn validate(queue: &Queue, old: Option<&Queue>, view: &dyn View, rules: &Rules, findings: &mut Findings) {
     amounts::validate(&queue.spec, findings);
     rule_of_jobs(queue, old, findings);
+    max_running_jobs(queue, old, findings);
     if let Some(state) = queue.status.state.as_ref().filter(|state| !is_settable(state, old)) {
         let error = FieldError::invalid("status.state", state.as_str(), "queue state must be in [Open Closed]");
         findings.refuse(error.to_string());
@@ -36,12 +36,25 @@ pub fn validate(queue: &Queue, old: Option<&Queue>, view: &dyn View, rules: &Rul
 
 /// The rule that jobs inherit, if it is new.
 fn rule_of_jobs(queue: &Queue, old: Option<&Queue>, findings: &mut Findings) {
-    let text = |queue: &Queue| queue.metadata.annotations.as_ref().and_then(|all| all.get(ON_OOM)).cloned();
-    if let Some(text) = text(queue).filter(|new| old.and_then(text).as_ref() != Some(new))
-        && let Err(error) = ScaleUp::of_annotation(&text)
+    if let Some(text) = new_annotation(queue, old, ON_OOM)
+        && let Err(error) = ScaleUp::of_annotation(text)
     {
         findings.refuse(format!("annotation {ON_OOM} of queue {}: {error};", name_of(queue)));
     }
+}
+
+fn max_running_jobs(queue: &Queue, old: Option<&Queue>, findings: &mut Findings) {
+    let text = new_annotation(queue, old, MAX_RUNNING_JOBS);
+    if let Some(text) = text.filter(|text| text.parse::<u32>().is_err()) {
+        let name = name_of(queue);
+        findings.refuse(format!("annotation {MAX_RUNNING_JOBS} of queue {name}: {text:?} is no whole number from 0;"));
+    }
+}
+
+/// The annotation, if it is not what it was.
+fn new_annotation<'a>(queue: &'a Queue, old: Option<&Queue>, key: &str) -> Option<&'a str> {
+    let before = old.and_then(|old| old.metadata.annotations.as_ref()?.get(key));
+    queue.metadata.annotations.as_ref()?.get(key).filter(|text| Some(*text) != before).map(String::as_str)
 }
 
 /// Judges the removal of a queue.

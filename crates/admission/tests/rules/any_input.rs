@@ -115,9 +115,9 @@ proptest! {
         let cluster = Cluster::default();
         let mut findings = Findings::default();
         if let Ok(job) = serde_json::from_value(new.clone()) {
-            job::validate_create(&job, &cluster, &mut findings);
+            job::validate_create(&job, &cluster, &Rules::default(), &mut findings);
             if let Ok(old) = serde_json::from_value(old.clone()) {
-                job::validate_update(&job, &old, &mut findings);
+                job::validate_update(&job, &old, &cluster, &mut findings);
             }
         }
         if let Ok(new) = serde_json::from_value(new.clone()) {

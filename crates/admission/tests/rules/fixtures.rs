@@ -46,7 +46,7 @@ fn submit(mut job: Value) -> Findings {
     cluster.queues.push(typed(&json!({ "metadata": { "name": job["spec"]["queue"] } })));
     cluster.queues[0].status.state = Some(QueueState::Open);
     let mut findings = Findings::default();
-    job::validate_create(&typed(&job), &cluster, &mut findings);
+    job::validate_create(&typed(&job), &cluster, &Rules::default(), &mut findings);
     findings
 }
 

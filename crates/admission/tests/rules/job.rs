@@ -56,7 +56,7 @@ fn cluster() -> Cluster {
 
 fn create(job: &Value) -> Findings {
     let mut findings = Findings::default();
-    job::validate_create(&typed(job), &cluster(), &mut findings);
+    job::validate_create(&typed(job), &cluster(), &Rules::default(), &mut findings);
     findings
 }
 
@@ -409,7 +409,7 @@ fn a_gang_is_no_larger_than_what_may_be_there_at_once() {
     let mut findings = Findings::default();
     let mut more = job.clone();
     more["spec"]["tasks"][0]["maxParallel"] = 4.into();
-    job::validate_update(&typed::<Job>(&more), &typed(&job), &mut findings);
+    job::validate_update(&typed::<Job>(&more), &typed(&job), &cluster(), &mut findings);
     assert_eq!(findings, Findings::default(), "it may change while the job runs");
 }
 
@@ -425,7 +425,7 @@ fn what_a_job_waits_for_is_read_when_it_is_written() {
     ];
     let update = |new: &Value, old: &Value| {
         let mut findings = Findings::default();
-        job::validate_update(&typed::<Job>(new), &typed(old), &mut findings);
+        job::validate_update(&typed::<Job>(new), &typed(old), &cluster(), &mut findings);
         findings.refusals
     };
     for (text, fragment) in bad {
@@ -442,7 +442,7 @@ fn a_rule_may_change_but_not_into_nonsense() {
     let annotated = |text: &str| with(&[("/metadata/annotations", json!({ "pumice.sh/on-oom": text }))]);
     let update = |new: &Value, old: &Value| {
         let mut findings = Findings::default();
-        job::validate_update(&typed::<Job>(new), &typed(old), &mut findings);
+        job::validate_update(&typed::<Job>(new), &typed(old), &cluster(), &mut findings);
         findings.refusals
     };
     assert_eq!(update(&annotated("factor=3"), &good()), [""; 0]);
@@ -559,7 +559,7 @@ fn pods_are_listed_up_to_a_bound() {
     assert_eq!(create(&big).refusals, [reason]);
     let update = |new: &Value, old: &Value| {
         let mut findings = Findings::default();
-        job::validate_update(&typed(new), &typed(old), &mut findings);
+        job::validate_update(&typed(new), &typed(old), &cluster(), &mut findings);
         findings.refusals
     };
     assert_eq!(update(&big, &job(3, json!({ "svc": [] }))), [reason], "also when a job grows");
@@ -625,7 +625,45 @@ fn filling_in_leaves_nonsense_alone() {
 }
 
 #[test]
-fn only_the_size_of_a_job_may_change() {
+fn the_queue_of_a_job_changes_only_while_none_of_its_pods_runs() {
+    let new: Job = typed(&with(&[("/spec/queue", json!("leaf"))]));
+    for (status, may) in [
+        (json!({}), true),
+        (json!({ "state": { "phase": "Pending" }, "pending": 2 }), true),
+        (json!({ "state": { "phase": "Aborted" }, "succeeded": 1 }), true),
+        (json!({ "state": { "phase": "Pending" }, "pending": 1, "running": 1 }), false),
+        (json!({ "state": { "phase": "Pending" }, "terminating": 1 }), false),
+        (json!({ "state": { "phase": "Running" }, "running": 2 }), false),
+        (json!({ "state": { "phase": "Restarting" } }), false),
+        (json!({ "state": { "phase": "Completed" } }), false),
+    ] {
+        let mut old: Job = typed(&good());
+        old.status = serde_json::from_value(status.clone()).unwrap();
+        let mut findings = Findings::default();
+        job::validate_update(&new, &old, &cluster(), &mut findings);
+        assert_eq!(findings.refusals.is_empty(), may, "{status}: {findings:?}");
+    }
+}
+
+#[test]
+fn suspend_and_deadline_are_read_when_they_are_written() {
+    for (key, good, bad) in [
+        ("pumice.sh/suspend", ["true", "false"], ["yes", ""]),
+        ("pumice.sh/active-deadline-seconds", ["1", "86400"], ["0", "1h"]),
+    ] {
+        let annotated = |text: &str| with(&[("/metadata/annotations", json!({ key: text }))]);
+        for text in good {
+            assert_eq!(create(&annotated(text)), Findings::default(), "{key} {text}");
+        }
+        for text in bad {
+            let refusals = create(&annotated(text)).refusals;
+            assert!(refusals.len() == 1 && refusals[0].contains(key), "{key} {text}: {refusals:?}");
+        }
+    }
+}
+
+#[test]
+fn only_what_needs_no_other_pods_may_change_in_a_job() {
     let old = with(&[(
         "/spec/volumes",
         json!([{ "mountPath": "/a", "volumeClaim": {} }, { "mountPath": "/b", "volumeClaimName": "c" }]),
@@ -641,8 +679,17 @@ fn only_the_size_of_a_job_may_change() {
         ("/spec/priorityClassName", json!("high"), None),
         ("/spec/volumes", volumes(named, "c"), None),
         ("/spec/volumes", volumes(kept, "d"), Some(fixed)),
-        ("/spec/queue", json!("leaf"), Some(fixed)),
-        ("/spec/maxRetry", json!(9), Some(fixed)),
+        ("/spec/queue", json!("leaf"), None),
+        ("/spec/queue", json!("nowhere"), Some("unable to find job queue")),
+        ("/spec/maxRetry", json!(9), None),
+        ("/spec/ttlSecondsAfterFinished", json!(9), None),
+        ("/spec/activeDeadlineSeconds", json!(9), None),
+        ("/spec/suspend", json!(true), None),
+        ("/spec/policies", json!([{ "event": "PodFailed", "action": "RestartJob" }]), None),
+        ("/spec/policies", json!([{ "event": "Never", "action": "RestartJob" }]), Some("invalid policy event")),
+        ("/spec/tasks/0/policies", json!([{ "event": "TaskCompleted", "action": "CompleteJob" }]), None),
+        ("/spec/tasks/0/maxRetry", json!(9), None),
+        ("/spec/schedulerName", json!("other"), Some(fixed)),
         ("/spec/tasks/0/template/spec/containers/0/image", json!("j"), Some(fixed)),
         ("/spec/tasks/-", task("b"), Some("job updates may not add or remove tasks")),
         ("/spec/minAvailable", json!(3), Some("job 'minAvailable' must not be greater than total replicas")),
@@ -662,7 +709,7 @@ fn only_the_size_of_a_job_may_change() {
         let volumes = json!([{ "mountPath": "/a", "volumeClaim": {} }, { "mountPath": "/b", "volumeClaimName": "c" }]);
         let new = with(&[("/spec/volumes", volumes), (pointer, value.clone())]);
         let mut findings = Findings::default();
-        job::validate_update(&typed(&new), &old, &mut findings);
+        job::validate_update(&typed(&new), &old, &cluster(), &mut findings);
         match refusal {
             None => assert_eq!(findings.refusals, Vec::<String>::new(), "{pointer} {value}"),
             Some(fragment) => {

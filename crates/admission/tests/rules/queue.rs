@@ -57,6 +57,20 @@ fn good_queues_are_admitted() {
 }
 
 #[test]
+fn a_number_of_running_jobs_is_read_when_it_is_written() {
+    let annotated =
+        |text: &str| json!({ "metadata": { "name": "q", "annotations": { "pumice.sh/max-running-jobs": text } } });
+    for good in ["0", "12"] {
+        assert_eq!(judge(annotated(good), None).refusals, Vec::<String>::new(), "{good}");
+    }
+    for bad in ["-1", "many", ""] {
+        let refusals = judge(annotated(bad), None).refusals;
+        assert!(refusals.len() == 1 && refusals[0].contains("is no whole number from 0"), "{bad}: {refusals:?}");
+        assert_eq!(judge(annotated(bad), Some(annotated(bad))).refusals, Vec::<String>::new(), "it was there before");
+    }
+}
+
+#[test]
 fn every_rule_refuses_in_volcanos_words() {
     let annotated = |path: &str, weights: &str| json!({ "metadata": { "name": "q", "annotations": { "volcano.sh/hierarchy": path, "volcano.sh/hierarchy-weights": weights } } });
     let cases = [

@@ -136,7 +136,8 @@ async fn a_job_is_filled_in_stamped_and_kept() {
     let path = format!("{JOBS}/j");
     let (code, _, body) = send(&server, "bob", Method::PATCH, &path, json!({ "spec": { "minAvailable": 1 } })).await;
     assert_eq!((code, &body["metadata"]["annotations"]["pumice.sh/user"]), (StatusCode::OK, &json!("ann")));
-    let (code, _, body) = send(&server, "bob", Method::PATCH, &path, json!({ "spec": { "maxRetry": 9 } })).await;
+    let (code, _, body) =
+        send(&server, "bob", Method::PATCH, &path, json!({ "spec": { "schedulerName": "other" } })).await;
     assert_eq!(code, StatusCode::BAD_REQUEST, "{body}");
     let wanted =
         "admission webhook \"validatejob.volcano.sh\" denied the request: job updates may not change fields other than";

@@ -14,7 +14,7 @@ use super::census::TaskCensus;
 use super::facts::PodFacts;
 use super::plan::{Effect, Existing, Plan};
 use super::policy::Order;
-use super::{Scene, plugin_objects, retry, rules, updated};
+use super::{Scene, active_deadline, plugin_objects, retry, rules, updated};
 use crate::plugins;
 
 /// A restart as it is written on the pods it takes away. One marked pod is enough to know all that must be marked.
@@ -206,16 +206,19 @@ impl Scene<'_> {
     }
 
     pub(super) fn begin_kill(&self, to: JobPhase, order: Option<&Order>) -> Plan {
+        let reason = order.map_or("", |order| order.action.as_str());
+        self.kill(to, reason, &message(order), record(order))
+    }
+
+    /// Takes all away that is unfinished, on the way to a phase, and tells why.
+    pub(super) fn kill(&self, to: JobPhase, reason: &str, message: &str, told: Option<Effect>) -> Plan {
         let mut draft = self.draft_releasing(is_unfinished);
         draft.next.version = draft.next.version.saturating_add(1);
         self.note_plugins(&mut draft.next);
-        let reason = order.map_or("", |order| order.action.as_str()).to_owned();
         updated::acted(self.view.job, &mut draft.next);
-        draft.enter(to, &reason, &message(order), self.now);
-        self.with_ended(
-            &Targets::default(),
-            Plan::only(draft.write(self.now).into_iter().chain(record(order)).collect()),
-        )
+        active_deadline::forget(&mut draft.next);
+        draft.enter(to, reason, message, self.now);
+        self.with_ended(&Targets::default(), Plan::only(draft.write(self.now).into_iter().chain(told).collect()))
     }
 
     /// Notes what plugins may have made: whoever removes it must know, also if there was no write since.

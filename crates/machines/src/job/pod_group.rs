@@ -38,7 +38,6 @@ pub(super) fn build(job: &Job, priorities: &BTreeMap<String, i32>) -> PodGroup {
             ..ObjectMeta::default()
         },
         spec: PodGroupSpec {
-            queue: sync::queue_name(job).to_owned(),
             network_topology: job.spec.network_topology.clone().map(one_tier),
             ..followed(job, priorities)
         },
@@ -53,6 +52,9 @@ pub(super) fn difference(job: &Job, priorities: &BTreeMap<String, i32>, group: &
     let mut spec = Map::new();
     if wanted.min_member != have.min_member {
         spec.insert("minMember".into(), wanted.min_member.into());
+    }
+    if wanted.queue != have.queue {
+        spec.insert("queue".into(), wanted.queue.into());
     }
     if wanted.priority_class_name != have.priority_class_name {
         spec.insert("priorityClassName".into(), wanted.priority_class_name.into());
@@ -73,6 +75,7 @@ pub(super) fn difference(job: &Job, priorities: &BTreeMap<String, i32>, group: &
 /// The fields of the spec that follow the job during its life.
 fn followed(job: &Job, priorities: &BTreeMap<String, i32>) -> PodGroupSpec {
     PodGroupSpec {
+        queue: sync::queue_name(job).to_owned(),
         min_member: job.spec.min_available,
         min_task_member: job.spec.tasks.iter().map(|task| (task.name.clone(), min_available(task))).collect(),
         priority_class_name: job.spec.priority_class_name.clone(),

@@ -16,7 +16,7 @@ use super::plan::{Effect, Plan};
 use super::pod_retries::PodRetries;
 use super::rules::Verdict;
 use super::sizes::Sizes;
-use super::{Scene, after, claims, depends, plugin_objects, pod_group, pods, rules, updated};
+use super::{Scene, active_deadline, after, claims, depends, plugin_objects, pod_group, pods, rules, updated};
 use crate::job_object;
 use crate::plugins::{self, Plugin};
 
@@ -50,6 +50,7 @@ impl Scene<'_> {
         if let Some(ready) = preparations {
             draft.next.controlled_resources = ready.resources;
             updated::waits(self.view.job, &mut draft.next, self.now);
+            active_deadline::keep(self.view.job, &mut draft.next, self.now);
             first.extend(ready.effects);
             if self.group_is_admitted() {
                 second.extend(self.creations(&ready.plugins, &owed, &mut covered));
@@ -77,7 +78,7 @@ impl Scene<'_> {
     }
 
     /// The phases to go through now. A job whose pods ended before they were seen to run passes Running on its way out.
-    fn verdicts(&self) -> Vec<Verdict> {
+    pub(super) fn verdicts(&self) -> Vec<Verdict> {
         let spec = &self.view.job.spec;
         let started = match &self.phase {
             JobPhase::Running => None,

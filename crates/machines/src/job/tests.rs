@@ -1,5 +1,6 @@
 //! The Job machine against a model of a cluster.
 
+mod active_deadline;
 mod after;
 mod ended;
 mod exhaust;
@@ -13,4 +14,5 @@ mod model;
 mod parallel;
 mod restarts;
 mod retries;
+mod suspend;
 mod table;

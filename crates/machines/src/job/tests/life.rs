@@ -416,3 +416,12 @@ fn the_write_of_a_phase_counts_the_pods_that_go_as_terminating() {
     model.command(Action::RestartJob);
     assert_eq!((model.phase(), model.counts()), (P::Failed, [0, 0, 0, 0, 3]));
 }
+
+#[test]
+fn the_group_follows_the_job_into_another_queue() {
+    let mut model = Model::new(simple(1, json!({"queue": "q"})));
+    model.settle();
+    model.job.spec.queue = "r".to_owned();
+    model.settle();
+    assert_eq!(model.group.unwrap().spec.queue, "r");
+}

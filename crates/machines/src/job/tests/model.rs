@@ -100,12 +100,17 @@ impl Model {
     pub fn running(job: Job) -> Self {
         let mut model = Self::new(job);
         model.settle();
-        model.admit();
-        model.settle();
-        model.all_pods("Running");
-        model.settle();
-        assert_eq!(model.phase(), JobPhase::Running);
+        model.start();
         model
+    }
+
+    /// Its group is admitted, its pods are made and run.
+    pub fn start(&mut self) {
+        self.admit();
+        self.settle();
+        self.all_pods("Running");
+        self.settle();
+        assert_eq!(self.phase(), JobPhase::Running);
     }
 
     pub fn phase(&self) -> JobPhase {
@@ -257,6 +262,15 @@ impl Model {
                     status.pod_retries.clear();
                 }
                 let phase = status.state.phase.clone().unwrap();
+                let ends_all = match phase {
+                    JobPhase::Aborting | JobPhase::Terminating | JobPhase::Completing => true,
+                    JobPhase::Restarting => status.state.reason == "RestartJob",
+                    _ => false,
+                };
+                if ends_all && phase != self.phase() && status.retry_count < self.job.spec.max_retry {
+                    let counts = (status.pending, status.running);
+                    assert_eq!(counts, (0, 0), "whoever reads of {phase} reads of its pods as terminating");
+                }
                 if self.phases.last() != Some(&phase) {
                     self.phases.push(phase);
                 }
