@@ -1,12 +1,26 @@
 //! The cases, one function each, and the list of them.
 
+mod gangs;
+mod live;
 mod owners;
 mod patches;
+mod phases;
 
+pub use gangs::{
+    a_deployment_whose_pods_are_a_gang_is_rolled_out, a_driver_gets_the_room_of_its_executors,
+    a_group_that_has_ended_stays_so_without_its_pods, a_queue_that_closes_ends_what_it_has_admitted,
+    tasks_that_depend_on_others_start_after_them,
+};
+pub use live::{
+    a_flow_makes_a_job_again_that_has_failed, a_job_fails_when_its_time_is_over, a_job_is_suspended_by_its_spec,
+    a_live_job_changes_what_needs_no_other_pods, a_new_job_says_soon_that_it_waits,
+    a_queue_runs_so_many_jobs_at_a_time,
+};
 pub use owners::{
     custom_resources_are_applied_too, items_of_lists_have_owners_of_their_own, managers_own_what_they_apply,
 };
 pub use patches::{patches_of_built_in_kinds_merge_lists_by_key, patches_that_make_no_sense_are_refused};
+pub use phases::each_phase_is_told_with_its_counts;
 use pumice_testkit::{Clients, eventually};
 use serde_json::Value;
 
@@ -19,6 +33,18 @@ macro_rules! on_each_case {
             a_job_that_says_little_runs_too
             plugins_make_their_objects_and_deletion_takes_them
             suspend_and_resume
+            a_job_is_suspended_by_its_spec
+            a_job_fails_when_its_time_is_over
+            a_queue_runs_so_many_jobs_at_a_time
+            a_live_job_changes_what_needs_no_other_pods
+            a_new_job_says_soon_that_it_waits
+            a_flow_makes_a_job_again_that_has_failed
+            each_phase_is_told_with_its_counts
+            tasks_that_depend_on_others_start_after_them
+            a_driver_gets_the_room_of_its_executors
+            a_group_that_has_ended_stays_so_without_its_pods
+            a_queue_that_closes_ends_what_it_has_admitted
+            a_deployment_whose_pods_are_a_gang_is_rolled_out
             a_failed_pod_starts_the_job_again_until_its_tries_are_used_up
             a_pod_killed_for_memory_fails_its_job
             a_pod_killed_for_memory_gets_more_until_its_tries_are_used_up
@@ -415,7 +441,7 @@ pub fn a_job_that_makes_no_sense_is_refused_in_volcanos_words(clients: &Clients)
     create(clients, &job("fixed", "minAvailable: 1", "replicas: 1", ""));
     let change =
         |patch: &str| clients.kubectl(["patch", "jobs.batch.volcano.sh", "fixed", "--type=merge", "-p", patch]);
-    let output = change(r#"{"spec": {"maxRetry": 9}}"#);
+    let output = change(r#"{"spec": {"plugins": {"svc": []}}}"#);
     assert!(output.stderr.contains("job updates may not change fields other than `minAvailable`"), "{output:?}");
     let output = change(r#"{"metadata": {"annotations": {"pumice.sh/user": "bob"}}}"#);
     assert!(output.stderr.contains("is written by the platform"), "{output:?}");
