@@ -6,6 +6,7 @@ mod held;
 mod line;
 mod node;
 mod queue;
+mod spared;
 mod trials;
 mod why;
 mod windows;
@@ -15,6 +16,7 @@ pub use held::{Held, Holder};
 pub use line::Line;
 pub use node::NodeWhy;
 pub use queue::QueueWhy;
+pub use spared::Spared;
 pub use why::Why;
 pub(crate) use {why::why, windows::closed};
 

@@ -38,7 +38,7 @@ pub use config::{
     Warning, WarningKind,
 };
 pub use dims::{Resources, amount_text};
-pub use explain::{Could, Held, Holder, Line, NodeWhy, QueueWhy, Why};
+pub use explain::{Could, Held, Holder, Line, NodeWhy, QueueWhy, Spared, Why};
 pub use facts::{
     Attribute, BudgetFacts, ContainerFacts, CpuPlace, CsiNodeFacts, Delta, DependsOn, DeviceClaimFacts,
     DeviceClassFacts, DeviceFacts, DeviceName, DeviceRequest, DeviceSliceFacts, GroupCondition, GroupFacts, GroupPhase,

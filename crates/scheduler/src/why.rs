@@ -89,6 +89,7 @@ fn object(waiting: &Waiting) -> Value {
         "reasons": reasons.reasons,
         "line": why.line,
         "held": why.held,
+        "spared": why.spared,
         "roomOn": why.room_on.iter().map(|(node, pods)| json!({"node": node, "pods": pods})).collect::<Vec<_>>(),
         "could": why.could.iter().map(could).collect::<Vec<_>>(),
         "evictions": why.evictions.iter().map(receipt).collect::<Vec<_>>(),

@@ -9,10 +9,12 @@ use serde::{Deserialize, Serialize};
 use super::could::Could;
 use super::held::{self, Held, Of};
 use super::line::{self, Line};
+use super::spared::{Spared, spared};
 use super::trials::Trials;
 use crate::actions::allocate::rehearsal::Rehearsal;
 use crate::actions::enqueue;
 use crate::backlog::Backlog;
+use crate::config::Action;
 use crate::cycle::Cycle;
 use crate::ids::{ClassId, GroupId};
 use crate::minimum::missing;
@@ -35,6 +37,9 @@ pub struct Why {
     /// Who holds what is short.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<Held>,
+    /// Pods that would have to leave for it, and say that they may not be evicted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spared: Option<Spared>,
     /// Where those of its pods would go that found room, node and how many; five at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub room_on: Vec<(String, u32)>,
@@ -93,6 +98,9 @@ pub(crate) fn why(cycle: &mut Cycle<'_>, lines: &Backlog, group: GroupId, reason
         why.room_on = room_on(cycle, rehearsal);
     }
     why.held = held(cycle, group, as_it_is.as_ref(), &why.reasons.reasons);
+    if !why.starts_next && cycle.config.has(Action::Preempt) {
+        why.spared = spared(cycle.tables, cycle.policy, group);
+    }
     why
 }
 
@@ -167,6 +175,7 @@ impl Display for Why {
         f.write_str(&self.reasons.summary())?;
         let mut branches: Vec<Branch> = self.reasons.facts().into_iter().map(Branch::leaf).collect();
         branches.extend(self.held.iter().map(|held| Branch::leaf(held.to_string())));
+        branches.extend(self.spared.iter().map(|spared| Branch::leaf(spared.to_string())));
         branches.extend(self.evictions.iter().map(|receipt| Branch::leaf(receipt.to_string())));
         branches.extend(self.line.iter().filter(|line| line.waiting > 1).map(|line| Branch::leaf(line.to_string())));
         match &self.could[..] {

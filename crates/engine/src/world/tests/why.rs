@@ -600,3 +600,30 @@ fn queues_and_nodes_tell_who_holds_them() {
     └─ of 1 pod nothing tells the end
     ");
 }
+
+#[test]
+fn pods_that_may_not_be_evicted_are_named_to_who_would_take_their_place() {
+    let mut lab = Lab::new(&[4_000]);
+    lab.apply(Delta::PriorityClassUpsert { name: "high".to_owned(), value: 10, global_default: false });
+    let mut on_node = |name: &str, index: u32, stays: bool, priority: i32| {
+        let mut facts = pod(name, index, 1_000);
+        facts.template.priority = priority;
+        facts.preemptable = Some(!stays);
+        lab.pod(PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Running, ..facts });
+    };
+    (0..2).for_each(|index| on_node("low", index, true, 0));
+    on_node("equal", 0, true, 10);
+    on_node("goes", 0, false, 0);
+    for name in ["low", "equal", "goes"] {
+        let status = GroupStatus { phase: GroupPhase::Running, ..GroupStatus::default() };
+        lab.apply(Delta::GroupUpsert(Box::new(GroupFacts { status, ..group(name, 1) })));
+    }
+    lab.apply(Delta::GroupUpsert(Box::new(GroupFacts { priority_class: "high".to_owned(), ..group("urgent", 1) })));
+    let mut urgent = pod("urgent", 0, 4_000);
+    urgent.template.priority = 10;
+    lab.pod(urgent);
+    lab.cycle();
+    let text = text(&mut lab, "urgent");
+    let line = "2 pods of lower priority may not be evicted (volcano.sh/preemptable: \"false\"): ns/low-0, ns/low-1";
+    assert!(text.contains(line), "{text}");
+}
