@@ -48,7 +48,7 @@ pub(crate) fn late_end(tables: &Tables, group: GroupId, guess: Option<Guess>, no
     let begins = |lead_ms: fn(Guess) -> i64| guess.map_or(now, |guess| now.plus_ms(lead_ms(guess)));
     let soonest = running.iter().filter_map(|task| tables.soonest_end_of(*task, now));
     let shortest = to_come.iter().filter_map(|part| tables.shortest_run(group, part.class, 0));
-    let shortest = shortest.map(|run| begins(|guess| guess.early_ms).plus_ms(run));
+    let shortest = shortest.map(|run| begins(|guess| guess.earliest_ms).plus_ms(run));
     soonest.chain(shortest).max().filter(|end| *end > deadline)?;
     let ends = running.iter().filter_map(|task| tables.end_of(*task, Surety::Expected, now));
     let runs = to_come.iter().filter_map(|part| tables.typical_run(group, part.class));

@@ -53,6 +53,8 @@ pub(crate) struct Guess {
     pub(crate) lead_ms: i64,
     /// One of ten came before this.
     pub(crate) early_ms: i64,
+    /// One of fifty came before this.
+    pub(crate) earliest_ms: i64,
     /// One of ten came after this.
     pub(crate) late_ms: i64,
 }
@@ -153,13 +155,16 @@ impl Outlook {
         let mut ratios = self.ratios(lead);
         if of.0.reservations.of(group).is_some() {
             // It has a time of its own, which is told in its place.
-            let [early, middle, late] = &mut ratios;
-            (*early, *middle, *late) = ((*early).min(WHOLE_RATIO), WHOLE_RATIO, (*late).max(WHOLE_RATIO));
+            let [earliest, early, middle, late] = &mut ratios;
+            *middle = WHOLE_RATIO;
+            [earliest, early].into_iter().for_each(|ratio| *ratio = (*ratio).min(WHOLE_RATIO));
+            *late = (*late).max(WHOLE_RATIO);
         }
-        let [early, middle, late] = ratios;
+        let [earliest, early, middle, late] = ratios;
         let by = |ratio: i64| lead.max(1_000).saturating_mul(ratio) / 1_000;
         let least = self.least_lead(of.2, group, now);
-        Some(Guess { lead_ms: by(middle), early_ms: by(early).max(least).min(by(middle)), late_ms: by(late) })
+        let [earliest_ms, early_ms] = [earliest, early].map(|ratio| by(ratio).max(least).min(by(middle)));
+        Some(Guess { lead_ms: by(middle), early_ms, earliest_ms, late_ms: by(late) })
     }
 
     /// The group can't start before so much has come free as it needs, if all that runs ends at the soonest.
@@ -170,8 +175,8 @@ impl Outlook {
         least.map_or(0, |at| at.0.saturating_sub(now.0).max(0))
     }
 
-    /// The tenth, the half and nine tenths of what came of guesses of that length, or of the next ones to it.
-    fn ratios(&self, lead: i64) -> [i64; 3] {
+    /// The fiftieth, the tenth, the half and nine tenths of what came of guesses of that length, or of the next ones to it.
+    fn ratios(&self, lead: i64) -> [i64; 4] {
         let length = length_of(lead);
         let mut near: Vec<u32> = Vec::new();
         for apart in 0..LENGTHS {
@@ -182,10 +187,10 @@ impl Outlook {
             }
         }
         if near.len() < ENOUGH {
-            return [300, WHOLE_RATIO, 3_000];
+            return [100, 300, WHOLE_RATIO, 3_000];
         }
         near.sort_unstable();
-        [100, 500, 900].map(|part| i64::from(near[(near.len() * part / 1_000).min(near.len() - 1)]))
+        [20, 100, 500, 900].map(|part| i64::from(near[(near.len() * part / 1_000).min(near.len() - 1)]))
     }
 
     /// In how many milliseconds the group would start if all sums were as they seem.

@@ -10,6 +10,7 @@ mod bound;
 mod circles;
 mod claims;
 mod coupled;
+mod deadlines;
 mod dependents;
 mod domains;
 mod eviction;

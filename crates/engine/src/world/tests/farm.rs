@@ -1,6 +1,6 @@
 //! A cluster on which pods run as long as they are said to, for tests of what time brings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
@@ -30,6 +30,8 @@ pub(super) struct Work {
     pub(super) pin: Option<usize>,
     /// Its pods are not to be evicted.
     pub(super) stays: bool,
+    /// When it is to have ended.
+    pub(super) deadline: Option<TimeMs>,
 }
 
 impl Work {
@@ -46,6 +48,7 @@ impl Work {
             priority_class: "",
             pin: None,
             stays: false,
+            deadline: None,
         }
     }
 
@@ -70,6 +73,8 @@ pub(super) struct Farm {
     pub(super) started: BTreeMap<String, i64>,
     /// Who was evicted, when, and for whom.
     pub(super) evicted: Vec<(i64, Eviction)>,
+    /// Who was told that it is expected to be late.
+    pub(super) late: BTreeSet<String>,
 }
 
 impl Farm {
@@ -81,6 +86,7 @@ impl Farm {
             pods: BTreeMap::new(),
             started: BTreeMap::new(),
             evicted: Vec::new(),
+            late: BTreeSet::new(),
         };
         for (index, cpu_milli) in nodes.iter().enumerate() {
             farm.node(index, *cpu_milli);
@@ -139,6 +145,7 @@ impl Farm {
             created: self.lab.now,
             priority_class: work.priority_class.to_owned(),
             run_profile: work.profile.to_owned(),
+            deadline: work.deadline,
             owner: Some(OwnerFacts { kind: "Job".into(), name: work.name.clone(), uid: format!("job-{}", work.name) }),
             status: GroupStatus::default(),
             ..group(&work.name, work.pods)
@@ -157,6 +164,7 @@ impl Farm {
     /// One cycle and what comes of it at once: pods of what was admitted, starts of what was bound.
     pub(super) fn cycle(&mut self) -> Plan {
         let plan = self.lab.cycle();
+        self.late.extend(plan.late.iter().map(|late| late.name.clone()));
         for update in &plan.groups {
             self.lab.world.status_result(&update.namespace, &update.name, true);
         }
