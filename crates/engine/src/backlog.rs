@@ -196,7 +196,7 @@ fn entry_of(tables: &Tables, policy: &Policy, group: GroupId) -> Option<Entry> {
         return None;
     }
     let row = tables.groups.row(group);
-    if !row.exists() || row.is_coming() {
+    if !row.exists() || row.is_coming() || row.awaits_nodes {
         return None;
     }
     let (size, run_ms) = match minimum::only(tables, row) {

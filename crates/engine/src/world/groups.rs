@@ -293,7 +293,8 @@ pub(crate) struct Groups {
     pub(crate) await_nodes: BTreeSet<GroupId>,
     /// The version of what nodes offer for which it was looked whether they fit.
     pub(crate) looked_for_nodes: u64,
-    /// How many groups of a queue were admitted and have not ended. Pods that need no PodGroup are none.
+    /// How many groups of a queue were admitted and have not ended. Pods that need no PodGroup are none, nor are groups that wait
+    /// for nodes.
     admitted: FxHashMap<QueueId, u32>,
     /// Groups by their namespaces' and owners' names, of which there is a part of a hash.
     owned: BTreeSet<(u32, GroupId)>,
@@ -430,7 +431,7 @@ impl Groups {
         let best_effort = waits && row.pending_best_effort > 0;
         let half_placed = row.holds_in_vain();
         let runs = matches!(row.phase, GroupPhase::Inqueue | GroupPhase::Running | GroupPhase::Unknown);
-        let admitted = (row.known && !row.of_one && !row.ended && runs).then_some(row.queue);
+        let admitted = (row.known && !row.of_one && !row.ended && !row.awaits_nodes && runs).then_some(row.queue);
         self.mark(group, waits, unadmitted, best_effort);
         self.mark_half_placed(group, half_placed);
         self.mark_admitted(group, admitted);

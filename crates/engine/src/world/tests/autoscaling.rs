@@ -84,6 +84,24 @@ fn it_is_promised_nothing_and_makes_no_victims() {
 }
 
 #[test]
+fn it_takes_no_place_among_the_jobs_that_a_queue_may_run() {
+    let mut lab = with("{enable: true}", &[4_000]);
+    lab.apply(Delta::QueueUpsert(QueueFacts {
+        name: "default".to_owned(),
+        uid: "default".to_owned(),
+        max_running_jobs: Some(1),
+        ..QueueFacts::default()
+    }));
+    gang(&mut lab, "big", 2, 8_000);
+    gang(&mut lab, "small", 1, 1_000);
+    lab.cycle();
+    assert_eq!((lab.phase("big"), lab.phase("small")), (GroupPhase::Inqueue, GroupPhase::Inqueue));
+    gang(&mut lab, "next", 1, 1_000);
+    lab.cycle();
+    assert_eq!(lab.phase("next"), GroupPhase::Pending, "{}", lab.why("next"));
+}
+
+#[test]
 fn when_nodes_have_come_it_is_a_gang_like_any_other() {
     let mut lab = with("{enable: true}", &[4_000]);
     gang(&mut lab, "big", 2, 8_000);

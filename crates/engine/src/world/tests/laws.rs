@@ -289,7 +289,8 @@ fn audit(tables: &Tables) {
     }
     for (id, queue) in tables.queues.table.iter() {
         let runs = |group: &GroupRow| {
-            matches!(group.phase, GroupPhase::Inqueue | GroupPhase::Running | GroupPhase::Unknown) && !group.ended
+            let admitted = matches!(group.phase, GroupPhase::Inqueue | GroupPhase::Running | GroupPhase::Unknown);
+            admitted && !group.ended && !group.awaits_nodes
         };
         let admitted =
             tables.groups.table.iter().filter(|(_, group)| group.queue == id && group.known && !group.of_one);
