@@ -107,6 +107,8 @@ pub const MAX_RUNNING_JOBS: &str = "pumice.sh/max-running-jobs";
 pub const SUSPEND: &str = "pumice.sh/suspend";
 /// Seconds that a Job may run, where there is no field `activeDeadlineSeconds`; annotation of a Job.
 pub const ACTIVE_DEADLINE_SECONDS: &str = "pumice.sh/active-deadline-seconds";
+/// Who leaves when a task shrinks: `pending-first`, else the highest indices; annotation of a Job or of a task's pod template.
+pub const SCALE_DOWN: &str = "pumice.sh/scale-down";
 /// How often a failed pod of one index is made again, where there is no field `retries`; annotation of the pod template.
 pub const RETRIES: &str = "pumice.sh/retries";
 /// Most of those retries.

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use pumice_api::batch::{Job, LifecyclePolicy, TaskSpec};
 use pumice_api::bus::Event;
-use pumice_api::names::{ACTIVE_DEADLINE_SECONDS, AFTER, ON_OOM, SUSPEND};
-use pumice_machines::job::{After, LEARN_MEMORY, ScaleUp, TASK_NUMBERS, rule_of};
+use pumice_api::names::{ACTIVE_DEADLINE_SECONDS, AFTER, ON_OOM, SCALE_DOWN, SUSPEND};
+use pumice_machines::job::{
+    After, LEARN_MEMORY, PENDING_FIRST, ScaleUp, TASK_NUMBERS, has_free_indices, rule_of, says_of_scale_down,
+};
 
 use super::name_of;
 use crate::Findings;
@@ -21,6 +23,7 @@ pub(super) fn validate(job: &Job, findings: &mut Findings) {
     for task in &job.spec.tasks {
         rule(of_template(task), &task.policies, &format!("task {}", task.name), findings);
         numbers(task, findings);
+        scale_down(job, task, findings);
     }
     for task in job.spec.tasks.iter().filter(|task| rule_of(job, task).is_some() && !has_memory(&task.template)) {
         findings.warn(format!(
@@ -77,6 +80,18 @@ fn active_deadline(job: &Job, findings: &mut Findings) {
         findings.refuse(format!(
             "annotation {ACTIVE_DEADLINE_SECONDS} of job {name}: {text:?} is no whole number of seconds from 1;"
         ));
+    }
+}
+
+/// It is a wish: where indices can't have holes nothing is refused.
+fn scale_down(job: &Job, task: &TaskSpec, findings: &mut Findings) {
+    let Some(text) = says_of_scale_down(job, task) else { return };
+    let place = format!("annotation {SCALE_DOWN} of task {}", task.name);
+    if text != PENDING_FIRST {
+        findings.refuse(format!("{place}: {text:?} is not {PENDING_FIRST}; write that, or leave it out;"));
+    } else if !has_free_indices(job, task) {
+        findings
+            .warn(format!("{place} has no effect: plugins or partitions number its pods, so the highest leave first"));
     }
 }
 

@@ -663,6 +663,18 @@ fn suspend_and_deadline_are_read_when_they_are_written() {
 }
 
 #[test]
+fn who_leaves_first_is_read_when_it_is_written() {
+    let annotated = |text: &str| with(&[("/metadata/annotations", json!({ "pumice.sh/scale-down": text }))]);
+    assert_eq!(create(&annotated("pending-first")), Findings::default());
+    let refusals = create(&annotated("running-first")).refusals;
+    assert!(refusals.len() == 1 && refusals[0].contains("is not pending-first"), "{refusals:?}");
+    let mut numbered = annotated("pending-first");
+    numbered["spec"]["plugins"] = json!({ "env": [] });
+    let findings = create(&numbered);
+    assert!(findings.refusals.is_empty() && findings.warnings.len() == 1, "{findings:?}");
+}
+
+#[test]
 fn only_what_needs_no_other_pods_may_change_in_a_job() {
     let old = with(&[(
         "/spec/volumes",

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use pumice_api::batch::{Job, TaskSpec, TaskState};
 
-use super::ended;
 use super::facts::{PodFacts, PodPhase};
 use super::memory::Memory;
 use super::task_numbers::{MAX_PARALLEL, at_once};
+use super::{ended, scale_down};
 
 /// Numbers of pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,7 +74,9 @@ impl Counts {
 #[derive(Clone)]
 pub(super) struct TaskCensus<'a> {
     pub spec: &'a TaskSpec,
-    /// Pods with an index below `replicas`.
+    /// Its indices may have holes: those that don't run leave first when it shrinks.
+    pending_first: bool,
+    /// Pods with an index below `replicas`, or as many that stay.
     pub slots: BTreeMap<i32, &'a PodFacts>,
     /// Results of pods with an index below `replicas` that ended and are gone.
     pub ended: BTreeMap<i32, PodPhase>,
@@ -92,9 +94,13 @@ impl TaskCensus<'_> {
     /// Indices below `replicas` that have no pod and no result. Ends with the last of them, so that where none is missing, which
     /// is nearly always, it costs nothing.
     pub fn missing(&self) -> impl Iterator<Item = i32> {
-        let replicas = self.spec.replicas.max(0);
-        let count = usize::try_from(replicas).unwrap_or(0).saturating_sub(self.slots.len() + self.ended.len());
-        (0..replicas).filter(|index| self.is_free(*index)).take(count)
+        let end = if self.pending_first { i32::MAX } else { self.spec.replicas.max(0) };
+        (0..end).filter(|index| self.is_free(*index)).take(self.short_of())
+    }
+
+    /// How many pods or results there are too few.
+    fn short_of(&self) -> usize {
+        usize::try_from(self.spec.replicas).unwrap_or(0).saturating_sub(self.slots.len() + self.ended.len())
     }
 
     /// Those of the missing that are to be made now: the lowest, as far as `maxParallel` has room.
@@ -105,7 +111,11 @@ impl TaskCensus<'_> {
 
     /// Whether an index is wanted and has neither a pod nor a result.
     pub fn is_free(&self, index: i32) -> bool {
-        (0..self.spec.replicas).contains(&index) && !self.slots.contains_key(&index) && !self.ended.contains_key(&index)
+        let is_wanted = match self.pending_first {
+            true => index >= 0 && self.short_of() > 0,
+            false => (0..self.spec.replicas).contains(&index),
+        };
+        is_wanted && !self.slots.contains_key(&index) && !self.ended.contains_key(&index)
     }
 }
 
@@ -128,6 +138,7 @@ impl<'a> Census<'a> {
             .iter()
             .map(|spec| TaskCensus {
                 spec,
+                pending_first: scale_down::pending_first(job, spec),
                 slots: BTreeMap::new(),
                 ended: BTreeMap::new(),
                 counts: Counts::default(),
@@ -138,12 +149,17 @@ impl<'a> Census<'a> {
             job.spec.tasks.iter().enumerate().rev().map(|(position, task)| (task.name.as_str(), position)).collect();
         let mut surplus = Vec::new();
         let mut counts = Counts::default();
-        for pod in pods.values() {
+        let ordered = stay_first(&tasks, &by_name, pods);
+        let mut place = |pod: &'a PodFacts| {
             let mut task = by_name.get(pod.task.as_str()).map(|position| &mut tasks[*position]);
             if let Some(task) = task.as_mut().filter(|_| !pod.has_ended()) {
                 task.unfinished += 1;
             }
-            match task.filter(|task| (0..task.spec.replicas).contains(&pod.index)) {
+            let stays = |task: &&mut TaskCensus<'a>| match task.pending_first {
+                true => pod.index >= 0 && task.short_of() > 0 && !task.slots.contains_key(&pod.index),
+                false => (0..task.spec.replicas).contains(&pod.index),
+            };
+            match task.filter(stays) {
                 Some(task) => {
                     task.counts.add(pod);
                     counts.add(pod);
@@ -155,6 +171,10 @@ impl<'a> Census<'a> {
                     surplus.push(pod);
                 }
             }
+        };
+        match ordered {
+            Some(pods) => pods.into_iter().for_each(&mut place),
+            None => pods.values().for_each(&mut place),
         }
         let replicas = job.spec.tasks.iter().map(|task| i64::from(task.replicas.max(0))).sum();
         Self { tasks, surplus, counts, replicas }
@@ -197,6 +217,23 @@ impl<'a> Census<'a> {
     pub fn pods(&self) -> impl Iterator<Item = &'a PodFacts> {
         self.slots().chain(self.surplus.iter().copied())
     }
+}
+
+/// The pods in the order in which they take their places, where a task says who leaves first: of such those that stay come
+/// first. Nothing where it is that of their names.
+fn stay_first<'a>(
+    tasks: &[TaskCensus<'_>],
+    by_name: &BTreeMap<&str, usize>,
+    pods: &'a BTreeMap<String, PodFacts>,
+) -> Option<Vec<&'a PodFacts>> {
+    if !tasks.iter().any(|task| task.pending_first) {
+        return None;
+    }
+    let chooses = |pod: &&PodFacts| by_name.get(pod.task.as_str()).is_some_and(|task| tasks[*task].pending_first);
+    let (mut chosen, mut all): (Vec<_>, Vec<_>) = pods.values().partition(chooses);
+    scale_down::order(&mut chosen);
+    all.extend(chosen);
+    Some(all)
 }
 
 /// Pods the gang needs of a task: said by the user, or whole partitions, or all that may be there at once.

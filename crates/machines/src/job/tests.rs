@@ -14,5 +14,6 @@ mod model;
 mod parallel;
 mod restarts;
 mod retries;
+mod scale_down;
 mod suspend;
 mod table;

@@ -1,0 +1,38 @@
+//! Who leaves when a task shrinks: the pods of the highest indices, or, where it says so, those that don't run yet.
+//!
+//! Invariant: who was told to leave leaves, whatever becomes of the others meanwhile. Where plugins number pods, or partitions
+//! do, indices have no holes, so that there it stays with the highest. Called by the census.
+
+use std::cmp::Reverse;
+
+use pumice_api::batch::{Job, TaskSpec};
+use pumice_api::names::SCALE_DOWN;
+
+use super::facts::{PodFacts, PodPhase};
+
+/// The word of the annotation.
+pub const PENDING_FIRST: &str = "pending-first";
+
+/// What the task says of it, or else the job.
+pub fn said<'a>(job: &'a Job, task: &'a TaskSpec) -> Option<&'a str> {
+    let of_task = task.template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref()?.get(SCALE_DOWN));
+    of_task.or_else(|| job.metadata.annotations.as_ref()?.get(SCALE_DOWN)).map(String::as_str)
+}
+
+/// Whether the indices of the task's pods may have holes.
+pub fn has_free_indices(job: &Job, task: &TaskSpec) -> bool {
+    job.spec.plugins.is_empty() && task.partition_policy.is_none()
+}
+
+/// Whether those that don't run leave first.
+pub(super) fn pending_first(job: &Job, task: &TaskSpec) -> bool {
+    said(job, task) == Some(PENDING_FIRST) && has_free_indices(job, task)
+}
+
+/// Puts those that stay before those that leave.
+pub(super) fn order(pods: &mut [&PodFacts]) {
+    pods.sort_by_key(|pod| {
+        let goes = pod.is_leaving() || pod.mark.is_some();
+        (goes, pod.phase == PodPhase::Pending, Reverse(pod.has_ended()), pod.index)
+    });
+}
