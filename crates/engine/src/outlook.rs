@@ -22,8 +22,8 @@ use crate::world::tasks::TaskState;
 
 /// Where more runs, nodes are not looked at one by one.
 const PODS_LOOKED_AT_MAX: usize = 100_000;
-/// Where more groups wait, they are not looked at one by one to find a group's place.
-const COMPARED_MAX: usize = 2_000;
+/// Where more groups wait, they are not looked at one by one to find a group's place: each cycle does so for many.
+const COMPARED_MAX: usize = 500;
 /// Groups whose start is guessed to be compared with what comes.
 const WATCHED_MAX: usize = 4_096;
 /// Of these, in one cycle.
