@@ -27,6 +27,7 @@ use crate::policy::Policy;
 use crate::queue_limit;
 use crate::reasons::{Check, CheckCount, NodesUnfit, Reason, Shortage, Stage};
 use crate::share;
+use crate::world::groups::GroupRow;
 use crate::world::reservations::Lift;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
@@ -281,7 +282,9 @@ fn goes_past(
 /// Who was admitted to the queue before, and still waits.
 fn waits_behind(tables: &Tables, queue: QueueId) -> Option<Reason> {
     let ahead = tables.promises.of(queue, false).map(|promised| &promised.groups).filter(|ahead| !ahead.is_empty())?;
-    let groups = ahead.iter().take(AHEAD_NAMED_MAX).map(|group| tables.groups.row(*group).key()).collect();
+    // Asked between cycles some may have gone.
+    let there = ahead.iter().filter_map(|group| tables.groups.table.get(group.index()));
+    let groups = there.take(AHEAD_NAMED_MAX).map(GroupRow::key).collect();
     Some(Reason::WaitsBehind { groups, count: u32::try_from(ahead.len()).unwrap_or(u32::MAX) })
 }
 

@@ -250,15 +250,18 @@ pub(super) fn with_its_own(
 /// one: whose turn it is was not known when the room was reserved. Nothing that larger pods wait for goes to smaller ones.
 /// True if it was ended.
 pub(super) fn gives_way(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
-    let (tables, policy) = (&*cycle.tables, &*cycle.policy);
-    let row = tables.groups.row(group);
+    let row = cycle.tables.groups.row(group);
     let (queue, namespace) = (row.queue, row.namespace_id);
-    let soft = tables.reservations.of(group).is_some_and(|reservation| !reservation.hard);
-    let Some(task) = row.tasks.first().filter(|_| row.tasks.len() == 1) else { return false };
-    if !soft || row.declared_min > 1 || !policy.shares_among_namespaces(tables, queue) {
+    let soft = cycle.tables.reservations.of(group).is_some_and(|reservation| !reservation.hard);
+    let Some(task) = row.tasks.first().copied().filter(|_| row.tasks.len() == 1) else { return false };
+    if !soft || row.declared_min > 1 || !cycle.policy.shares_among_namespaces(cycle.tables, queue) {
         return false;
     }
-    let wanted = &tables.classes.row(tables.task(*task).class).demand;
+    // Where nothing asked to be admitted it was not looked at who is still there.
+    cycle.tables.settle_promises();
+    let tables = &*cycle.tables;
+    let row = tables.groups.row(group);
+    let wanted = &tables.classes.row(tables.task(task).class).demand;
     let goes_first = |other: &&GroupId| {
         let other = tables.groups.row(**other);
         let holds_less = || {

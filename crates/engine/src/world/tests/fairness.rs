@@ -315,3 +315,28 @@ fn an_impossible_request_holds_no_share_back() {
         assert_eq!(lab.binds().len(), bound, "with {guarantee} guaranteed");
     }
 }
+
+/// Nobody asks to be admitted in the cycle after one that waits, and was promised something, has gone.
+#[test]
+fn a_reservation_gives_way_to_nobody_who_has_gone() {
+    let mut lab = Lab::of(&config("{namespaces: true}"), &[1_000]);
+    singles(&mut lab, "a", 0, 2, "");
+    assert_eq!(lab.binds(), ["a0-0"]);
+    lab.now = lab.now.plus_ms(2_000);
+    lab.cycle();
+    let facts =
+        GroupFacts { namespace: "b".to_owned(), created: TimeMs(9), status: GroupStatus::default(), ..group("b0", 1) };
+    lab.apply(Delta::GroupUpsert(Box::new(facts)));
+    lab.pod(PodFacts { namespace: "b".to_owned(), ..pod("b0", 0, 1_000) });
+    for _ in 0..4 {
+        assert_eq!(lab.binds(), [""; 0]);
+        lab.now = lab.now.plus_ms(2_000);
+    }
+    let waits = lab.tables().groups.table.find("b/b0").unwrap();
+    assert!(lab.tables().reservations.of(waits).is_some(), "it holds least");
+    lab.apply(Delta::TaskRemove("uid-a1-0".to_owned()));
+    lab.apply(Delta::GroupRemove { namespace: "a".to_owned(), name: "a1".to_owned(), uid: String::new() });
+    assert_eq!(lab.binds(), [""; 0]);
+    lab.apply(Delta::TaskRemove("uid-a0-0".to_owned()));
+    assert_eq!(lab.binds(), ["b0-0"]);
+}
