@@ -14,7 +14,7 @@ pub use gangs::{
 pub use live::{
     a_flow_makes_a_job_again_that_has_failed, a_job_fails_when_its_time_is_over, a_job_is_suspended_by_its_spec,
     a_live_job_changes_what_needs_no_other_pods, a_new_job_says_soon_that_it_waits,
-    a_queue_runs_so_many_jobs_at_a_time, pods_that_wait_leave_first_if_a_job_says_so,
+    a_queue_runs_so_many_jobs_at_a_time,
 };
 pub use owners::{
     custom_resources_are_applied_too, items_of_lists_have_owners_of_their_own, managers_own_what_they_apply,
@@ -39,7 +39,6 @@ macro_rules! on_each_case {
             a_live_job_changes_what_needs_no_other_pods
             a_new_job_says_soon_that_it_waits
             a_flow_makes_a_job_again_that_has_failed
-            pods_that_wait_leave_first_if_a_job_says_so
             each_phase_is_told_with_its_counts
             tasks_that_depend_on_others_start_after_them
             a_driver_gets_the_room_of_its_executors
