@@ -8,9 +8,11 @@ use serde_json::Value;
 /// What the spec of a Job has in ours and not in theirs. An entry here is a decision: it must be optional, so that a
 /// manifest written for Volcano keeps its meaning.
 const IN_JOB_SPECS: &[&str] = &[
+    "activeDeadlineSeconds",
     "policies.items.properties.event.enum[OOMKilled]",
     "policies.items.properties.events.items.enum[OOMKilled]",
     "policies.items.properties.scaleUp",
+    "suspend",
     "tasks.items.properties.maxParallel",
     "tasks.items.properties.minSuccess",
     "tasks.items.properties.policies.items.properties.event.enum[OOMKilled]",
@@ -34,6 +36,8 @@ const JOB_SPECS: &[(&str, &str)] = &[
 const ELSEWHERE: &[(&str, &str)] = &[
     ("batch.volcano.sh_jobs", "status.properties.memoryRaises"),
     ("batch.volcano.sh_jobs", "status.properties.podRetries"),
+    ("flow.volcano.sh_jobflows", "spec.properties.flows.items.properties.retries"),
+    ("scheduling.volcano.sh_queues", "spec.properties.maxRunningJobs"),
 ];
 
 /// All of it, as paths.
