@@ -63,7 +63,7 @@ pub use oom::rule_of;
 pub use phase::{Transition, transition};
 pub use plan::{Effect, Ensured, Existing, ObjectId, ObjectKind, Plan, Severity, StatusChange};
 pub use profile::Lesson;
-pub use scale_down::{PENDING_FIRST, has_free_indices, said as says_of_scale_down};
+pub use scale_down::{PENDING_FIRST, has_free_indices, scale_down_of};
 pub use scale_up::{ScaleUp, ScaleUpError};
 pub use sizes::gets_more_memory;
 pub use task_numbers::{MAX_PARALLEL, MIN_SUCCESS, RETRIES, TASK_NUMBERS, TaskNumber, TaskNumberError, at_once};

@@ -45,6 +45,11 @@ pub(crate) fn namespace(job: &Job) -> &str {
     job.metadata.namespace.as_deref().unwrap_or_default()
 }
 
+/// What an annotation of the job says.
+pub(crate) fn annotation<'a>(job: &'a Job, key: &str) -> Option<&'a str> {
+    job.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
 pub(crate) fn uid(job: &Job) -> &str {
     job.metadata.uid.as_deref().unwrap_or_default()
 }

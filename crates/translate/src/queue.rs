@@ -4,7 +4,7 @@ use pumice_api::names;
 use pumice_api::scheduling::{Affinity, Queue, QueueState as WireState};
 use pumice_engine::{NodeGroupAffinity, QueueFacts, QueueState};
 
-use super::{created, resources, text, volcano_annotations};
+use super::{annotation, created, resources, text, volcano_annotations};
 
 /// What the engine reads of a queue.
 pub fn queue_facts(queue: &Queue) -> QueueFacts {
@@ -34,8 +34,8 @@ pub fn queue_facts(queue: &Queue) -> QueueFacts {
 
 /// The field counts before the annotation; what can't be read is none, admission refuses it.
 fn max_running_jobs(queue: &Queue) -> Option<u32> {
-    let annotation = || queue.metadata.annotations.as_ref()?.get(names::MAX_RUNNING_JOBS)?.parse().ok();
-    queue.spec.max_running_jobs.map(|most| u32::try_from(most).unwrap_or(0)).or_else(annotation)
+    let annotated = || annotation(&queue.metadata, names::MAX_RUNNING_JOBS)?.parse().ok();
+    queue.spec.max_running_jobs.map(|most| u32::try_from(most).unwrap_or(0)).or_else(annotated)
 }
 
 fn node_groups(affinity: &Affinity) -> NodeGroupAffinity {

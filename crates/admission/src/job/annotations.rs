@@ -7,7 +7,7 @@ use pumice_api::batch::{Job, LifecyclePolicy, TaskSpec};
 use pumice_api::bus::Event;
 use pumice_api::names::{ACTIVE_DEADLINE_SECONDS, AFTER, ON_OOM, SCALE_DOWN, SUSPEND};
 use pumice_machines::job::{
-    After, LEARN_MEMORY, PENDING_FIRST, ScaleUp, TASK_NUMBERS, has_free_indices, rule_of, says_of_scale_down,
+    After, LEARN_MEMORY, PENDING_FIRST, ScaleUp, TASK_NUMBERS, has_free_indices, rule_of, scale_down_of,
 };
 
 use super::name_of;
@@ -85,7 +85,7 @@ fn active_deadline(job: &Job, findings: &mut Findings) {
 
 /// It is a wish: where indices can't have holes nothing is refused.
 fn scale_down(job: &Job, task: &TaskSpec, findings: &mut Findings) {
-    let Some(text) = says_of_scale_down(job, task) else { return };
+    let Some(text) = scale_down_of(job, task) else { return };
     let place = format!("annotation {SCALE_DOWN} of task {}", task.name);
     if text != PENDING_FIRST {
         findings.refuse(format!("{place}: {text:?} is not {PENDING_FIRST}; write that, or leave it out;"));

@@ -12,6 +12,7 @@ use super::Scene;
 use super::kill::Targets;
 use super::plan::{Effect, Plan};
 use super::rules::Verdict;
+use crate::job_object;
 
 /// Key in `status.controlledResources`: the millisecond since when it runs.
 const KEY: &str = "running-since";
@@ -20,7 +21,7 @@ const EXCEEDED: &str = "DeadlineExceeded";
 
 /// Seconds that the job may run. The field counts before the annotation; what can't be read is none, admission refuses it.
 fn seconds(job: &Job) -> Option<i64> {
-    let annotation = || job.metadata.annotations.as_ref()?.get(names::ACTIVE_DEADLINE_SECONDS)?.parse().ok();
+    let annotation = || job_object::annotation(job, names::ACTIVE_DEADLINE_SECONDS)?.parse().ok();
     job.spec.active_deadline_seconds.or_else(annotation).filter(|seconds| *seconds > 0)
 }
 

@@ -147,7 +147,7 @@ impl Dependency {
 
 /// Ends that were seen, as the annotation spells them.
 fn met(job: &Job) -> BTreeSet<String> {
-    let text = job.metadata.annotations.as_ref().and_then(|all| all.get(AFTER_MET));
+    let text = job_object::annotation(job, AFTER_MET);
     let value: Option<Value> =
         text.filter(|text| text.len() <= 2 * TEXT_MAX).and_then(|text| serde_json::from_str(text).ok());
     let ours = value.filter(|value| value["uid"] == job_object::uid(job));

@@ -46,7 +46,7 @@ impl Start {
     }
 
     fn parse(job: &Job) -> Option<Self> {
-        let text = annotation(job, MEMORY_START).filter(|text| text.len() <= TEXT_MAX)?;
+        let text = job_object::annotation(job, MEMORY_START).filter(|text| text.len() <= TEXT_MAX)?;
         let value: Value = serde_json::from_str(text).ok()?;
         let tasks = value["tasks"].as_object().filter(|_| value["uid"] == job_object::uid(job))?;
         let mut start = Self::default();
@@ -85,12 +85,8 @@ impl Start {
     }
 }
 
-fn annotation<'a>(job: &'a Job, key: &str) -> Option<&'a str> {
-    job.metadata.annotations.as_ref()?.get(key).map(String::as_str)
-}
-
 fn learns(job: &Job) -> bool {
-    annotation(job, LEARN_MEMORY) != Some(OFF)
+    job_object::annotation(job, LEARN_MEMORY) != Some(OFF)
 }
 
 impl Scene<'_> {

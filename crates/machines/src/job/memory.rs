@@ -25,7 +25,7 @@ pub(super) struct Memory {
 impl Memory {
     /// Reads an annotation; one of another job or, if a version is given, of another version says nothing.
     pub fn read(job: &Job, key: &str, version: Option<i32>) -> Self {
-        Self::parse(job, text(job, key), version).unwrap_or_default()
+        Self::parse(job, job_object::annotation(job, key), version).unwrap_or_default()
     }
 
     fn parse(job: &Job, text: Option<&str>, version: Option<i32>) -> Option<Self> {
@@ -53,7 +53,7 @@ impl Memory {
         if wanted.as_ref().is_some_and(|text| text.len() > TEXT_MAX) {
             return Err(TooLong);
         }
-        let same = wanted.as_deref() == text(job, key);
+        let same = wanted.as_deref() == job_object::annotation(job, key);
         Ok((!same).then_some(Effect::Annotate { key, value: wanted }))
     }
 
@@ -77,10 +77,6 @@ impl Memory {
 /// An annotation has no room for what it is to remember.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
-
-fn text<'a>(job: &'a Job, key: &str) -> Option<&'a str> {
-    job.metadata.annotations.as_ref()?.get(key).map(String::as_str)
-}
 
 #[cfg(test)]
 mod tests {

@@ -8,6 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use pumice_api::batch::{Job, JobPhase};
 use pumice_units::GoDuration;
 
+use crate::job_object;
+
 /// What the second retry of a job waits, a Go duration; annotation of a Job.
 pub(super) const RETRY_BACKOFF: &str = "pumice.sh/retry-backoff";
 /// What the second retry waits, unless the job says something else.
@@ -25,8 +27,7 @@ pub(super) fn due(job: &Job) -> Option<Timestamp> {
 
 /// What a retry waits, the first being 1.
 pub(super) fn wait(job: &Job, retry: impl Into<i64>) -> SignedDuration {
-    let annotation = job.metadata.annotations.as_ref().and_then(|all| all.get(RETRY_BACKOFF));
-    let said = annotation.and_then(|text| text.parse::<GoDuration>().ok());
+    let said = job_object::annotation(job, RETRY_BACKOFF).and_then(|text| text.parse::<GoDuration>().ok());
     let first = said.map_or(FIRST, |said| SignedDuration::from_nanos(said.as_nanos().max(0)));
     let doublings = match retry.into() {
         ..=1 => return SignedDuration::ZERO,

@@ -9,14 +9,15 @@ use pumice_api::batch::{Job, TaskSpec};
 use pumice_api::names::SCALE_DOWN;
 
 use super::facts::{PodFacts, PodPhase};
+use crate::job_object;
 
 /// The word of the annotation.
 pub const PENDING_FIRST: &str = "pending-first";
 
 /// What the task says of it, or else the job.
-pub fn said<'a>(job: &'a Job, task: &'a TaskSpec) -> Option<&'a str> {
+pub fn scale_down_of<'a>(job: &'a Job, task: &'a TaskSpec) -> Option<&'a str> {
     let of_task = task.template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref()?.get(SCALE_DOWN));
-    of_task.or_else(|| job.metadata.annotations.as_ref()?.get(SCALE_DOWN)).map(String::as_str)
+    of_task.map(String::as_str).or_else(|| job_object::annotation(job, SCALE_DOWN))
 }
 
 /// Whether the indices of the task's pods may have holes.
@@ -26,7 +27,7 @@ pub fn has_free_indices(job: &Job, task: &TaskSpec) -> bool {
 
 /// Whether those that don't run leave first.
 pub(super) fn pending_first(job: &Job, task: &TaskSpec) -> bool {
-    said(job, task) == Some(PENDING_FIRST) && has_free_indices(job, task)
+    scale_down_of(job, task) == Some(PENDING_FIRST) && has_free_indices(job, task)
 }
 
 /// Puts those that stay before those that leave.

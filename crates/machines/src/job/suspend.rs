@@ -8,14 +8,14 @@ use pumice_api::names;
 
 use super::Scene;
 use super::plan::{Effect, Plan};
+use crate::job_object;
 
 /// `status.state.reason` of a job that is suspended.
 const SUSPENDED: &str = "Suspended";
 
 /// Whether the job is to have no pods. The field counts before the annotation.
 fn is_asked(job: &Job) -> bool {
-    let annotation = || job.metadata.annotations.as_ref().and_then(|all| all.get(names::SUSPEND));
-    job.spec.suspend.unwrap_or_else(|| annotation().is_some_and(|text| text == "true"))
+    job.spec.suspend.unwrap_or_else(|| job_object::annotation(job, names::SUSPEND) == Some("true"))
 }
 
 impl Scene<'_> {

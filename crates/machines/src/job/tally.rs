@@ -89,7 +89,7 @@ pub(super) fn annotate<T: Serialize>(job: &Job, key: &'static str, member: &str,
 
 /// What [`annotate`] has kept of this very job.
 pub(super) fn annotated<T: DeserializeOwned>(job: &Job, key: &str, member: &str) -> Vec<T> {
-    let text = job.metadata.annotations.as_ref().and_then(|all| all.get(key));
+    let text = job_object::annotation(job, key);
     let text = text.filter(|text| text.len() <= 2 * TEXT_MAX);
     let Some(value) = text.and_then(|text| serde_json::from_str::<Value>(text).ok()) else { return Vec::new() };
     let ours = value["uid"] == job_object::uid(job);

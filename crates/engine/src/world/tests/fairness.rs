@@ -78,7 +78,7 @@ impl Lengths {
 
 /// Jobs of one pod that are yet to be admitted, always enough of each namespace; what each holds over time, in parts of
 /// a thousand, from the second wave on.
-fn held_over_time(config: Config, cores: u32, weights: &[(&'static str, i64)], lengths: Lengths) -> Vec<u64> {
+fn shares_over_time(config: Config, cores: u32, weights: &[(&'static str, i64)], lengths: Lengths) -> Vec<u64> {
     const WAITING: usize = 40;
     const TICKS: u64 = 400;
     let mut lab = Lab::with(config, &[i64::from(cores) * 1_000]);
@@ -137,7 +137,7 @@ fn namespaces_share_by_weight_where_jobs_of_one_pod_end_together() {
         for (cores, weights) in [(4, &[("a", 1), ("b", 3)][..]), (10, &[("a", 2), ("b", 3), ("c", 5)][..])] {
             for lengths in [Lengths::Equal, Lengths::Random, Lengths::Bimodal] {
                 let all: i64 = weights.iter().map(|(_, weight)| weight).sum();
-                let held = held_over_time(config.clone(), cores, weights, lengths);
+                let held = shares_over_time(config.clone(), cores, weights, lengths);
                 for ((name, weight), held) in weights.iter().zip(&held) {
                     let deserved = weight * 1_000 / all;
                     let off = held.abs_diff(u64::try_from(deserved).unwrap());

@@ -13,7 +13,7 @@ fn limited(replicas: i32, seconds: i64, extra: Value) -> Job {
 }
 
 /// What happened, and what it says now.
-fn told(model: &Model) -> (P, &str) {
+fn phase_and_reason(model: &Model) -> (P, &str) {
     (model.phase(), model.job.status.state.reason.as_str())
 }
 
@@ -35,7 +35,7 @@ fn a_job_whose_time_is_over_fails_and_what_is_left_of_it_goes() {
         assert_eq!(wakes.duration_since(model.now).as_secs(), 1, "it is looked at again in time");
         model.sleep(1);
         model.settle();
-        assert_eq!(told(&model), (P::Failed, "DeadlineExceeded"), "by field: {by_field}");
+        assert_eq!(phase_and_reason(&model), (P::Failed, "DeadlineExceeded"), "by field: {by_field}");
         assert_eq!(model.names(), ["j-w-0"], "what has ended stays");
         assert!(model.records.iter().any(|(reason, _)| *reason == "DeadlineExceeded"));
     }
@@ -52,7 +52,7 @@ fn waiting_does_not_count_and_restarts_do() {
     model.start();
     model.sleep(40);
     model.settle();
-    assert_eq!(told(&model), (P::Failed, "DeadlineExceeded"));
+    assert_eq!(phase_and_reason(&model), (P::Failed, "DeadlineExceeded"));
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_suspended_job_starts_over() {
     assert_eq!(model.phase(), P::Running);
     model.sleep(1);
     model.settle();
-    assert_eq!(told(&model), (P::Failed, "DeadlineExceeded"));
+    assert_eq!(phase_and_reason(&model), (P::Failed, "DeadlineExceeded"));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_job_whose_pods_have_all_ended_by_then_ends_by_them() {
     model.sleep(200);
     model.all_pods("Succeeded");
     model.settle();
-    assert_eq!(told(&model), (P::Completed, "PodsSucceeded"));
+    assert_eq!(phase_and_reason(&model), (P::Completed, "PodsSucceeded"));
 }
 
 #[test]
