@@ -326,7 +326,10 @@ fn settle_sum(cycle: &mut Cycle<'_>, group: GroupId) {
         || cycle.tables.still_promised(group).iter().all(|amount| *amount <= 0);
     let timeout = cycle.config.promise_ms();
     let begun = if until == SOME_TIME { cycle.now.plus_ms(timeout) } else { until };
-    let until = cycle.tables.newest_pod(row, cycle.now).map_or(begun, |made| begun.max(made.plus_ms(timeout)));
+    // A pod that no node could ever take keeps nothing from others.
+    let waits = row.pending() > 0 && enqueue::some_pod_fits_a_node(cycle, group);
+    let newest = if waits { Some(cycle.now) } else { cycle.tables.newest_pod(cycle.tables.groups.row(group)) };
+    let until = newest.map_or(begun, |made| begun.max(made.plus_ms(timeout)));
     let until = Some(until).filter(|until| !is_over && *until > cycle.now);
     cycle.tables.groups.set_sum(group, until);
     if let Some(at) = until {

@@ -175,7 +175,7 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId, known: &mut Known) -> Verdict {
     let impossible = is_impossible(&reasons);
     let holds_up = !impossible && cycle.policy.is_strict(cycle.tables, cycle.tables.groups.row(group).queue);
     let by_number = matches!(reasons.first(), Some(Reason::QueueJobs { .. }));
-    if !impossible && !by_number && reserve::admits(cycle, group, &mut known.fronts) {
+    if !impossible && !by_number && reserve::admits(cycle, group, &missing, &mut known.fronts) {
         admit(cycle, group, &missing, Terms::Promised);
         return Verdict { failure: None, revocable, standing, holds_up };
     }
@@ -347,7 +347,8 @@ pub(crate) fn objections(cycle: &mut Cycle<'_>, group: GroupId) -> Vec<Reason> {
         let mut total = vec![0; dim + 1];
         total[dim] = *amount;
         let of_one = Missing { total, ..missing.clone() };
-        for reason in cycle.policy.enqueue_objections(cycle.tables, group, &of_one) {
+        let of_plugins = cycle.policy.enqueue_objections(cycle.tables, group, &of_one);
+        for reason in of_plugins.into_iter().chain(cycle.tables.beside_sums(group, &of_one)) {
             if !found.iter().any(|other| other.is_about_as(&reason)) {
                 found.push(reason);
             }
@@ -366,9 +367,18 @@ fn easier(cycle: &mut Cycle<'_>, group: GroupId) -> Option<Missing> {
     if missing(cycle.tables, group).declares_more() {
         return None;
     }
+    easiest_on_empty(cycle, group).filter(|easier| fits_alone(cycle, group, easier))
+}
+
+/// Whether nodes could take one of the group's pods that wait, and those that its minimum lacks, if nothing ran.
+pub(crate) fn some_pod_fits_a_node(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
+    easiest_on_empty(cycle, group).is_some()
+}
+
+fn easiest_on_empty(cycle: &mut Cycle<'_>, group: GroupId) -> Option<Missing> {
     let Cycle { tables, policy, finder, .. } = cycle;
     let possible = |part: &Part| finder.unplaced_on_empty(tables, policy, std::slice::from_ref(part)).is_none();
-    easiest(tables, group, possible).filter(|easier| fits_alone(cycle, group, easier))
+    easiest(tables, group, possible)
 }
 
 /// Whether the group could start if nothing else ran, with at least one pod.
@@ -388,7 +398,8 @@ fn objection(tables: &Tables, policy: &Policy, group: GroupId, missing: &mut Mis
         share::add(&mut used, counted, 1);
     }
     let limit = queue_limit::exceeded(tables, queue, &missing.total, &used);
-    limit.or_else(|| policy.job_enqueueable(tables, group, missing).err())
+    let voted = || policy.job_enqueueable(tables, group, missing).err();
+    limit.or_else(voted).or_else(|| tables.beside_sums(group, missing))
 }
 
 /// Could the whole minimum be placed this moment, past those that wait for nodes? Tried on the tables and taken back.

@@ -14,6 +14,7 @@ use crate::cycle::Cycle;
 use crate::facts::GroupPhase;
 use crate::forecast;
 use crate::ids::{ClassId, GroupId, QueueId, TaskId, TimeMs};
+use crate::minimum::Missing;
 use crate::reasons::Reason;
 use crate::world::ends::Surety;
 use crate::world::groups::GroupRow;
@@ -351,7 +352,7 @@ pub(super) fn seeks(cycle: &Cycle<'_>, queue: QueueId) -> bool {
 
 /// A group that would fit alone could not be admitted, because so much was promised already. If it is next in its queue,
 /// and has been for long enough, it is: its pods are what room is reserved for.
-pub(super) fn admits(cycle: &mut Cycle<'_>, group: GroupId, fronts: &mut Fronts) -> bool {
+pub(super) fn admits(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing, fronts: &mut Fronts) -> bool {
     let Some(settings) = cycle.config.reserving() else { return false };
     let tables = &*cycle.tables;
     let queue = tables.groups.row(group).queue;
@@ -359,11 +360,11 @@ pub(super) fn admits(cycle: &mut Cycle<'_>, group: GroupId, fronts: &mut Fronts)
         return false;
     }
     fronts.insert(queue);
-    if !seeks(cycle, queue) {
+    // What is promised to a group that has begun is reserved for nobody else, whatever the order and the queue.
+    if !seeks(cycle, queue) || tables.beside_sums(group, missing).is_some() {
         return false;
     }
     let promised = tables.promises.of(queue, false).map(|promised| &promised.groups);
-    // What is promised to a group that has begun is reserved for nobody else, whatever the order.
     let has_begun = |other: GroupId| {
         let row = tables.groups.row(other);
         row.sum_until.is_some() && row.phase != GroupPhase::Inqueue

@@ -196,6 +196,11 @@ impl Nodes {
         self.ids().map(|node| self.room(node, dim).max(0)).fold(0, i64::saturating_add)
     }
 
+    /// What is free of a dimension on all nodes together. O(nodes).
+    pub(crate) fn idle_in_all(&self, dim: DimId) -> i64 {
+        self.ids().map(|node| self.idle(node, dim).max(0)).fold(0, i64::saturating_add)
+    }
+
     /// What all nodes offer of a dimension, by their ids; empty where none was ever told of it.
     pub(crate) fn offered(&self, dim: DimId) -> &[i64] {
         self.allocatable.get(dim.index()).map_or(&[], Vec::as_slice)

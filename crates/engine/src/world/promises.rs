@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::dims::Demand;
+use crate::dims::{Demand, PODS};
 use crate::facts::GroupPhase;
-use crate::ids::{GroupId, NamespaceId, QueueId};
+use crate::ids::{DimId, GroupId, NamespaceId, QueueId};
 use crate::minimum::{Missing, missing};
+use crate::reasons::Reason;
 use crate::share::{self, at};
 use crate::world::groups::GroupRow;
 use crate::world::tables::Tables;
@@ -44,6 +45,8 @@ struct Promise {
     elastic: Demand,
     /// The part of it for which no pod exists yet.
     unmade: Demand,
+    /// What the group will hold when it holds its sum; nothing where its pods ask for all of it, or it has held it.
+    sum: Demand,
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +59,12 @@ pub(crate) struct Promises {
     unmade: FxHashMap<Arc<str>, Vec<i64>>,
     /// To those of one namespace in one queue.
     of_tenants: FxHashMap<(QueueId, NamespaceId), OfTenant>,
+    /// What groups will hold that were promised a sum, and have not held it.
+    sums: Vec<i64>,
+    /// What of it they do not hold yet.
+    kept: Vec<i64>,
+    /// What nodes have free of what is kept; worked out once, as nothing is placed while groups are admitted.
+    free: Vec<Option<i64>>,
     queues_version: u64,
 }
 
@@ -122,6 +131,10 @@ impl Promises {
             }
         }
         add(&mut self.total);
+        if !promise.sum.0.is_empty() {
+            promise.sum.add_to(&mut self.sums, sign);
+            promise.amounts.add_to(&mut self.kept, sign);
+        }
         if !promise.unmade.0.is_empty() {
             promise.unmade.add_to(self.unmade.entry(promise.namespace.clone()).or_default(), sign);
         }
@@ -166,25 +179,47 @@ impl Tables {
             let promise = self.groups.table.get(group.index()).and_then(|row| self.promise_of(group, row));
             self.promises.replace(group, promise);
         }
+        self.promises.free.clear();
+        self.work_out_free();
+    }
+
+    /// O(nodes) for each dimension of which something is kept now.
+    fn work_out_free(&mut self) {
+        let Promises { kept, free, .. } = &mut self.promises;
+        free.resize(kept.len().max(free.len()), None);
+        for (dim, free) in free.iter_mut().enumerate() {
+            if free.is_none() && at(kept, DimId::from(dim)) > 0 {
+                *free = Some(self.nodes.idle_in_all(DimId::from(dim)));
+            }
+        }
     }
 
     fn promise_of(&self, group: GroupId, row: &GroupRow) -> Option<Promise> {
         let goes_on = row.exists() && !row.ended;
         let waits = goes_on && row.phase == GroupPhase::Inqueue && !row.awaits_nodes;
         let has_begun = goes_on && matches!(row.phase, GroupPhase::Running | GroupPhase::Unknown);
+        let mut more_later = has_begun;
         let wanted = match (waits, has_begun) {
-            (true, _) => missing(self, group).total,
+            (true, _) => {
+                let missing = missing(self, group);
+                more_later = declares(row, &missing);
+                missing.total
+            }
             (_, true) => self.still_promised(group),
             _ => Vec::new(),
         };
         let minimum = row.min_resources.as_deref();
         let elastic = minimum.map_or_else(Vec::new, |minimum| share::beyond(&row.allocated, &share::vector(minimum)));
-        let starting = waits && row.counts.valid() < row.declared_min || has_begun && !wanted.is_empty();
+        let keeps = more_later && row.sum_until.is_some();
+        // Its first pods have room, and the phase follows.
+        let begins = keeps && row.counts.ready() >= row.declared_min;
+        let starting = waits && (row.counts.valid() < row.declared_min || begins) || has_begun && !wanted.is_empty();
         let promise = Promise {
             path: self.path(row.queue),
             namespace: row.namespace.clone(),
             namespace_id: row.namespace_id,
             unmade: if starting { self.unmade(row, &wanted) } else { Demand::default() },
+            sum: if keeps { whole(row, &wanted) } else { Demand::default() },
             amounts: demand(&wanted),
             starting,
             elastic: demand(&elastic),
@@ -199,12 +234,35 @@ impl Tables {
             path: self.path(row.queue),
             namespace: row.namespace.clone(),
             namespace_id: row.namespace_id,
+            sum: if declares(row, missing) { whole(row, &missing.total) } else { Demand::default() },
             amounts: demand(&missing.total),
             starting: true,
             elastic: Demand::default(),
             unmade: Demand::default(),
         };
         self.promises.replace(group, Some(promise));
+        self.work_out_free();
+    }
+
+    /// What stands against a group's admission beside sums that were promised to others, in whatever queue. Those who declare
+    /// sums are admitted while all sums together fit the cluster, so that none of them waits for ever for what another one
+    /// holds a part of; all others while they leave free what is kept. O(dimensions).
+    pub(crate) fn beside_sums(&self, group: GroupId, missing: &Missing) -> Option<Reason> {
+        let row = self.groups.row(group);
+        let Promises { sums, kept, free, .. } = &self.promises;
+        let declares = declares(row, missing);
+        let over = |dim: DimId| {
+            let asks = at(&missing.total, dim);
+            let (budget, promised, requested) = if declares {
+                (at(&self.nodes.total, dim), at(sums, dim), asks.saturating_add(at(&row.allocated, dim)))
+            } else {
+                (free.get(dim.index()).copied().flatten().unwrap_or(0), at(kept, dim), asks)
+            };
+            let fits = asks <= 0 || promised <= 0 || promised.saturating_add(requested) <= budget;
+            let resource = || self.dims.name(dim).to_string();
+            (!fits).then(|| Reason::Overcommitted { resource: resource(), budget, promised, requested })
+        };
+        (0..missing.total.len()).map(DimId::from).filter(|dim| *dim != PODS).find_map(over)
     }
 
     fn path(&self, queue: QueueId) -> Vec<QueueId> {
@@ -221,14 +279,26 @@ impl Tables {
     }
 }
 
+/// Whether a part of what it asks for is for pods that come later.
+fn declares(row: &GroupRow, missing: &Missing) -> bool {
+    missing.block.is_some() || row.planned > 0
+}
+
+/// What a group will hold, if so much is missing.
+fn whole(row: &GroupRow, missing: &[i64]) -> Demand {
+    let mut whole = row.allocated.clone();
+    share::add(&mut whole, missing, 1);
+    demand(&whole)
+}
+
 fn demand(amounts: &[i64]) -> Demand {
-    let dims = (0..amounts.len()).map(crate::ids::DimId::from);
+    let dims = (0..amounts.len()).map(DimId::from);
     Demand(dims.map(|dim| (dim, at(amounts, dim))).filter(|(_, amount)| *amount > 0).collect())
 }
 
 crate::save::saved! {
     Promised { all, starting, elastic, groups };
-    Promise { path, namespace, namespace_id, amounts, starting, elastic, unmade };
+    Promise { path, namespace, namespace_id, amounts, starting, elastic, unmade, sum };
     OfTenant { groups, amounts };
-    Promises { of, own, tree, total, unmade, of_tenants, queues_version };
+    Promises { of, own, tree, total, unmade, of_tenants, sums, kept, free, queues_version };
 }

@@ -115,9 +115,8 @@ impl Tables {
         row.min_resources.is_some() && self.parts_of(row).is_none()
     }
 
-    /// When a group's newest pod was made; now, as long as one waits.
-    pub(crate) fn newest_pod(&self, row: &GroupRow, now: TimeMs) -> Option<TimeMs> {
-        let made = || row.tasks.iter().map(|task| self.task(*task).created).max();
-        if row.pending() > 0 { Some(now) } else { made() }
+    /// When a group's newest pod was made.
+    pub(crate) fn newest_pod(&self, row: &GroupRow) -> Option<TimeMs> {
+        row.tasks.iter().map(|task| self.task(*task).created).max()
     }
 }

@@ -1,5 +1,9 @@
 //! Sums that groups declare beyond their pods: as drivers do, whose executors come when they run.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
 use super::*;
 
 /// The file that Volcano ships.
@@ -9,13 +13,19 @@ const VOLCANO: &str = "actions: enqueue, allocate, backfill\ntiers:\n- plugins:\
 const CAPACITY: &str = "actions: enqueue, allocate, reclaim\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  \
                         - name: capacity\n";
 
+const GANG: &str = "actions: enqueue, allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n";
+
 impl Lab {
     /// An application that declares so much, and its driver.
     fn app(&mut self, name: &str, sum_milli: i64) {
+        self.app_in("q", name, sum_milli);
+    }
+
+    fn app_in(&mut self, queue: &str, name: &str, sum_milli: i64) {
         let created = TimeMs(self.world.groups().count() as i64);
         self.apply(Delta::GroupUpsert(Box::new(GroupFacts {
             created,
-            queue: "q".to_owned(),
+            queue: queue.to_owned(),
             min_resources: Some(resources(sum_milli)),
             status: GroupStatus::default(),
             ..group(name, 1)
@@ -197,6 +207,74 @@ fn a_pod_does_not_admit_a_group_whose_sum_never_fits() {
     assert_eq!(lab.run(), ["fits-0"], "and it holds up nobody");
 }
 
+impl Lab {
+    /// A job of one pod in any queue.
+    fn single(&mut self, name: &str, queue: &str, cpu_milli: i64) {
+        let created = TimeMs(self.world.groups().count() as i64);
+        let facts = GroupFacts { created, queue: queue.to_owned(), status: GroupStatus::default(), ..group(name, 1) };
+        self.apply(Delta::GroupUpsert(Box::new(facts)));
+        self.pod(PodFacts { created: self.now, ..pod(name, 0, cpu_milli) });
+    }
+}
+
+/// As before, with nothing that limits the queues. Not Volcano's: shares are hard there, and what waits in one queue
+/// takes from the share of another.
+fn labs_without_limits() -> Vec<(&'static str, Lab)> {
+    let lab = |name, config| (name, Lab::of(config, &[3_000]));
+    vec![("built in", Lab::new(&[3_000])), lab("capacity", CAPACITY), lab("gang", GANG)]
+}
+
+#[test]
+fn drivers_of_different_queues_start_one_after_the_other_too() {
+    for (config, mut lab) in labs_without_limits() {
+        for (queue, name) in [("q1", "s1"), ("q2", "s2")] {
+            lab.queue(queue, &[]);
+            lab.app_in(queue, name, 3_000);
+        }
+        assert_eq!(lab.run(), ["s1-0"], "{config}");
+        let why = lab.why("s2");
+        assert!(why.contains("enough was admitted already: 3 of 3 cpu are promised, 3 asked for"), "{config}: {why}");
+        lab.new_pod("s1", 1);
+        assert_eq!(lab.run(), ["s1-1"], "{config}");
+        (0..2).for_each(|index| lab.becomes("s1", index, PodPhase::Succeeded));
+        assert_eq!(lab.run(), ["s2-0"], "{config}");
+    }
+}
+
+#[test]
+fn jobs_of_other_queues_leave_what_is_kept_free() {
+    for (config, mut lab) in labs_without_limits() {
+        for queue in ["q1", "q2"] {
+            lab.queue(queue, &[]);
+        }
+        lab.app_in("q1", "s1", 3_000);
+        assert_eq!(lab.run(), ["s1-0"], "{config}");
+        lab.single("p", "q2", 1_000);
+        if config == "built in" {
+            assert_eq!(lab.run(), ["p-0"], "a queue within its share may reclaim");
+            continue;
+        }
+        assert_eq!(lab.run(), [""; 0], "{config}");
+        lab.new_pod("s1", 1);
+        assert_eq!(lab.run(), ["s1-1"], "{config}");
+        (0..2).for_each(|index| lab.becomes("s1", index, PodPhase::Succeeded));
+        assert_eq!(lab.run(), ["p-0"], "{config}");
+    }
+}
+
+#[test]
+fn a_pod_that_no_node_could_take_keeps_nothing_for_long() {
+    for (config, mut lab) in labs() {
+        lab.app("s1", 3_000);
+        assert_eq!(lab.run(), ["s1-0"], "{config}");
+        lab.pod(PodFacts { created: lab.now, ..pod("s1", 1, 4_000) });
+        lab.app("s2", 2_000);
+        assert_eq!(lab.run(), [""; 0], "{config}");
+        lab.now = lab.now.plus_ms(600_000);
+        assert_eq!(lab.run(), ["s2-0"], "{config}");
+    }
+}
+
 /// Others come all the time, each small enough for what is free.
 #[test]
 fn a_group_that_declares_a_sum_is_not_passed_for_ever() {
@@ -233,4 +311,178 @@ fn a_group_that_declares_a_sum_is_not_passed_for_ever() {
         }
     }
     panic!("{started:?}: {}", lab.why("s"));
+}
+
+/// What a run of the property below is made of.
+#[derive(Debug, Clone)]
+struct Story {
+    /// Cores of each node.
+    nodes: Vec<i64>,
+    /// Whether queues have a limit of all cores.
+    limited: bool,
+    apps: Vec<App>,
+    /// Jobs of one core: their queue, the cycle in which they come, how many cycles they run.
+    singles: Vec<(usize, usize, usize)>,
+}
+
+#[derive(Debug, Clone)]
+struct App {
+    queue: usize,
+    comes: usize,
+    executors: u32,
+    /// Cycles from the driver's start to its executors.
+    delay: usize,
+    /// Cycles from when all of it runs to its end.
+    runs: usize,
+    /// Whether its executors leave before its driver.
+    shrinks: bool,
+}
+
+fn some_story() -> impl Strategy<Value = Story> {
+    let app = (0..3_usize, 0..12_usize, 1..6_u32, 0..4_usize, 1..5_usize, any::<bool>());
+    let app = app.prop_map(|(queue, comes, executors, delay, runs, shrinks)| App {
+        queue,
+        comes,
+        executors,
+        delay,
+        runs,
+        shrinks,
+    });
+    let single = (0..3_usize, 0..30_usize, 1..6_usize);
+    let nodes = proptest::collection::vec(1..5_i64, 1..4);
+    let (apps, singles) = (proptest::collection::vec(app, 1..7), proptest::collection::vec(single, 0..25));
+    (nodes, any::<bool>(), apps, singles).prop_map(|(nodes, limited, apps, singles)| Story {
+        nodes,
+        limited,
+        apps,
+        singles,
+    })
+}
+
+/// A story as it is played: which pods run, and since when.
+struct Play<'a> {
+    lab: Lab,
+    story: &'a Story,
+    /// By pod, since which cycle it runs; nothing once it has ended.
+    running: BTreeMap<String, Option<usize>>,
+    /// By app, since which cycle all of it runs.
+    whole: BTreeMap<String, usize>,
+    made: BTreeSet<String>,
+    cycle: usize,
+}
+
+impl Play<'_> {
+    fn one_core(&self, name: &str, index: u32) -> PodFacts {
+        PodFacts { created: self.lab.now, ..pod(name, index, 1_000) }
+    }
+
+    fn ends(&mut self, name: &str, index: u32) {
+        let node = Some("n0".to_owned());
+        let facts = PodFacts { node, phase: PodPhase::Succeeded, ..self.one_core(name, index) };
+        self.lab.pod(facts);
+        self.running.insert(format!("{name}-{index}"), None);
+    }
+
+    fn comes(&mut self, queues: usize) {
+        for (number, app) in self.story.apps.iter().enumerate().filter(|(_, app)| app.comes == self.cycle) {
+            let sum = 1_000 * (1 + i64::from(app.executors));
+            self.lab.app_in(&format!("q{}", app.queue % queues), &format!("app{number}"), sum);
+        }
+        for (number, (queue, comes, _)) in self.story.singles.iter().enumerate() {
+            if *comes == self.cycle {
+                self.lab.single(&format!("one{number}"), &format!("q{}", queue % queues), 1_000);
+            }
+        }
+    }
+
+    fn goes_on(&mut self) {
+        for (number, app) in self.story.apps.iter().enumerate() {
+            let name = format!("app{number}");
+            let Some(driver) = self.running.get(&format!("{name}-0")).copied().flatten() else { continue };
+            if self.cycle >= driver + app.delay && self.made.insert(name.clone()) {
+                (1..=app.executors).for_each(|index| self.lab.pod(self.one_core(&name, index)));
+            }
+            let runs = |index: u32| self.running.get(&format!("{name}-{index}")).is_some_and(Option::is_some);
+            let whole = (0..=app.executors).all(runs);
+            let since = if whole { Some(*self.whole.entry(name.clone()).or_insert(self.cycle)) } else { None };
+            let since = since.or_else(|| self.whole.get(&name).copied());
+            let Some(age) = since.map(|since| self.cycle - since) else { continue };
+            if app.shrinks && whole {
+                (1..=app.executors).for_each(|index| self.ends(&name, index));
+            }
+            if age > app.runs {
+                let first_left = if app.shrinks { app.executors } else { 0 };
+                (0..=app.executors - first_left).for_each(|index| self.ends(&name, index));
+            }
+        }
+        for (number, (_, _, runs)) in self.story.singles.iter().enumerate() {
+            let name = format!("one{number}");
+            let since = self.running.get(&format!("{name}-0")).copied().flatten();
+            if since.is_some_and(|since| self.cycle > since + runs) {
+                self.ends(&name, 0);
+            }
+        }
+    }
+
+    fn starts(&mut self) {
+        let plan = self.lab.cycle();
+        assert_eq!(plan.evictions, []);
+        for bind in plan.binds {
+            self.lab.world.bind_result(&bind.uid, Ok(()), self.lab.now);
+            let (name, index) = bind.name.rsplit_once('-').unwrap();
+            let facts = self.one_core(name, index.parse().unwrap());
+            self.lab.pod(PodFacts { node: Some(bind.node), phase: PodPhase::Running, ..facts });
+            self.running.insert(bind.name, Some(self.cycle));
+        }
+    }
+
+    /// What is promised to applications that have begun, and not held all of it, fits the cluster.
+    fn check(&self) {
+        let begun = self.story.apps.iter().enumerate().filter(|(number, _)| {
+            let name = format!("app{number}");
+            !self.whole.contains_key(&name) && self.running.contains_key(&format!("{name}-0"))
+        });
+        let promised: i64 = begun.map(|(_, app)| 1 + i64::from(app.executors)).sum();
+        assert!(promised <= self.story.nodes.iter().sum(), "cycle {}: {promised} are promised", self.cycle);
+    }
+
+    fn possible(&self) -> usize {
+        let cores: i64 = self.story.nodes.iter().sum();
+        let fits = |app: &&App| i64::from(app.executors) < cores;
+        self.story.apps.iter().filter(fits).map(|app| 1 + app.executors as usize).sum::<usize>()
+            + self.story.singles.len()
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(16))]
+
+    /// An application ends when all of it has run at a time; its executors come when its driver runs.
+    #[test]
+    fn whatever_declares_a_sum_that_fits_comes_to_its_end(story in some_story()) {
+        for config in ["", VOLCANO, CAPACITY, GANG] {
+            let nodes: Vec<i64> = story.nodes.iter().map(|cores| cores * 1_000).collect();
+            let mut lab = if config.is_empty() { Lab::new(&nodes) } else { Lab::of(config, &nodes) };
+            let all = story.nodes.iter().sum::<i64>() * 1_000;
+            // Where queues have shares, one takes from another what that was promised beyond its share.
+            let queues = if [CAPACITY, GANG].contains(&config) { 3 } else { 1 };
+            for queue in 0..queues {
+                let limit = [("cpu", all)];
+                lab.queue(&format!("q{queue}"), if story.limited { &limit } else { &[] });
+            }
+            let (running, whole, made) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+            let mut play = Play { lab, story: &story, running, whole, made, cycle: 0 };
+            let possible = play.possible();
+            let ended = |play: &Play<'_>| play.running.values().filter(|since| since.is_none()).count();
+            while ended(&play) < possible && play.cycle < 600 {
+                play.comes(queues);
+                play.goes_on();
+                play.starts();
+                play.check();
+                play.lab.now = play.lab.now.plus_ms(1_000);
+                play.cycle += 1;
+            }
+            prop_assert_eq!(ended(&play), possible, "{}: {:?}", config, play.running);
+        }
+    }
 }
