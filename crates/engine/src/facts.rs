@@ -51,6 +51,8 @@ pub enum Delta {
         /// What was measured.
         usage: NodeUsage,
     },
+    /// Whether something is there that adds nodes for pods that wait.
+    AutoscalerSeen(bool),
     /// A node is gone, by name. What runs on it stays counted for its groups.
     NodeRemove(String),
     /// A pod as it is now, ours or of another scheduler.

@@ -408,6 +408,11 @@ pub trait Plugin: Debug + Send + Sync {
         None
     }
 
+    /// Whether it goes by the `deserved` that queues name.
+    fn reads_deserved(&self) -> bool {
+        false
+    }
+
     /// What a queue may hold at most, by its limit and by what others are guaranteed: for metrics, not for decisions.
     fn real_capability(&self, _tables: &Tables, _queue: QueueId) -> Option<Vec<(DimId, i64)>> {
         None

@@ -365,6 +365,11 @@ impl Policy {
         self.plugins.iter().find_map(|slot| slot.plugin.deserved(tables, queue))
     }
 
+    /// Whether a plugin goes by the `deserved` that queues name.
+    pub(crate) fn reads_deserved(&self) -> bool {
+        self.plugins.iter().any(|slot| slot.plugin.reads_deserved())
+    }
+
     /// What a queue may hold at most, by the first plugin that says so.
     pub(crate) fn real_capability(&self, tables: &Tables, queue: QueueId) -> Option<Vec<(DimId, i64)>> {
         self.plugins.iter().find_map(|slot| slot.plugin.real_capability(tables, queue))

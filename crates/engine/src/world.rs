@@ -323,6 +323,11 @@ impl World {
         self.tables.shard.usable()
     }
 
+    /// Whether a plugin of the configuration goes by the `deserved` that queues name.
+    pub fn reads_deserved(&self) -> bool {
+        self.policy.reads_deserved()
+    }
+
     /// What of the HyperNodes did not count in the last cycle, and why.
     pub fn hyper_node_problems(&self) -> &[HyperNodeProblem] {
         self.tables.hyper_nodes.problems()

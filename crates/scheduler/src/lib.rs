@@ -26,6 +26,7 @@ use pumice_translate as translate;
 use tokio_util::sync::CancellationToken;
 
 mod ask;
+mod autoscalers;
 pub mod check;
 mod clock;
 mod extender;
@@ -41,6 +42,7 @@ mod run;
 pub mod simulate;
 mod start;
 mod suspects;
+mod unread;
 mod usage;
 mod why;
 mod writer;
@@ -74,6 +76,9 @@ pub struct Options {
     pub max_binding_per_node: u32,
     /// The NodeShard to keep to, where nodes are shared out among several schedulers.
     pub sharding: Option<Sharding>,
+    /// Whether nodes are added for pods that wait: by what nodes and the API server say where nothing is said. A file that
+    /// says so itself goes first.
+    pub autoscaling: Option<bool>,
     /// Where there is neither a volume nor a storage class the nodes meet claims by themselves, as in `pumice up`.
     pub nodes_meet_claims: bool,
     /// Schedule only while this Lease is held.
@@ -147,6 +152,7 @@ impl Options {
             zone: None,
             max_binding_per_node: 0,
             sharding: None,
+            autoscaling: None,
             nodes_meet_claims: true,
             lease: None,
             record: None,
@@ -164,6 +170,7 @@ impl Options {
             default_queue: self.default_queue,
             max_binding_per_node: self.max_binding_per_node,
             sharding: self.sharding,
+            autoscaling: self.autoscaling,
             nodes_meet_claims: self.nodes_meet_claims,
         };
         let (config, text) = match &self.config {

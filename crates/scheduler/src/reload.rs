@@ -21,6 +21,7 @@ pub(crate) struct Settings {
     pub(crate) default_queue: String,
     pub(crate) max_binding_per_node: u32,
     pub(crate) sharding: Option<Sharding>,
+    pub(crate) autoscaling: Option<bool>,
     pub(crate) nodes_meet_claims: bool,
 }
 
@@ -51,6 +52,9 @@ impl Settings {
         config.default_queue.clone_from(&self.default_queue);
         config.sharding.clone_from(&self.sharding);
         config.nodes_meet_claims = self.nodes_meet_claims;
+        if let Some(adds_nodes) = self.autoscaling {
+            config.set_autoscaling(adds_nodes);
+        }
         if self.max_binding_per_node > 0 {
             let arguments = config.configurations.entry(ALLOCATE.to_owned()).or_default();
             let limit = Argument::Int(i64::from(self.max_binding_per_node));
@@ -139,6 +143,7 @@ mod tests {
             default_queue: "default".into(),
             max_binding_per_node: 0,
             sharding: None,
+            autoscaling: None,
             nodes_meet_claims: false,
         }
     }
@@ -156,6 +161,11 @@ mod tests {
         assert_eq!((config.default_queue.as_str(), limit(&config)), ("mine", Argument::Int(7)));
         let text = "actions: allocate\nconfigurations:\n- name: allocate\n  arguments: {maxBindingPerNode: 3}\n";
         assert_eq!(limit(&flags.parse(text).unwrap()), Argument::Int(3));
+        let flags = Settings { autoscaling: Some(true), ..settings() };
+        let adds_nodes = |config: &Config| config.configurations["autoscaling"]["enable"].clone();
+        assert_eq!(adds_nodes(&flags.complete(Config::default())), Argument::Bool(true));
+        let text = "actions: allocate\nconfigurations:\n- name: autoscaling\n  arguments: {enable: auto}\n";
+        assert_eq!(adds_nodes(&flags.parse(text).unwrap()), Argument::Text("auto".into()));
     }
 
     #[tokio::test]

@@ -22,9 +22,10 @@ use crate::metrics::Metrics;
 use crate::record::{Beginning, Flags, Tape, Told};
 use crate::reload::{LOOK_EVERY, Reload};
 use crate::suspects::Suspects;
+use crate::unread::{MESSAGE, Unread};
 use crate::usage::Measured;
 use crate::writer::{Answer, Settled, Subject, Writer};
-use crate::{AskRuns, Error, Scheduler, feed, learned, usage};
+use crate::{AskRuns, Error, Scheduler, autoscalers, feed, learned, usage};
 
 /// Most changes taken in before deciding.
 const BURST_MAX: usize = 4096;
@@ -40,6 +41,7 @@ pub(crate) struct Loop {
     ours: Ours,
     metrics: Metrics,
     suspects: Suspects,
+    unread: Unread,
     /// What a new World is made with.
     config: Config,
     plugins: Registry,
@@ -49,6 +51,8 @@ pub(crate) struct Loop {
     /// How long jobs ran before this World began.
     learned: BoxStream<'static, Vec<Delta>>,
     past_runs: Option<AskRuns>,
+    /// Whether something adds nodes.
+    autoscalers: BoxStream<'static, Vec<Delta>>,
     intake: Intake,
     world: Shared,
     /// Told of every call that changes the World.
@@ -77,6 +81,7 @@ impl Loop {
             usage: usage::watch(&client, config.metrics.as_ref()),
             learned: learned::portions(past_runs.as_ref()),
             past_runs,
+            autoscalers: autoscalers::watch(&client),
             intake: Intake::of(ours.clone(), metrics.clone()),
             writer: Writer::new(client.clone(), recorder, metrics.clone()),
             reload,
@@ -88,6 +93,7 @@ impl Loop {
             panicked: false,
             shard: None,
             suspects: Suspects::default(),
+            unread: Unread::default(),
             client,
             ours,
             metrics,
@@ -108,6 +114,7 @@ impl Loop {
                 default_queue: settings.default_queue.clone(),
                 max_binding_per_node: settings.max_binding_per_node,
                 shard: settings.sharding.as_ref().map(|sharding| (sharding.name.clone(), sharding.hard)),
+                autoscaling: settings.autoscaling,
                 nodes_meet_claims: settings.nodes_meet_claims,
             },
             plugins: self.plugins.names().map(str::to_owned).collect(),
@@ -148,6 +155,7 @@ impl Loop {
                 Some(answer) = self.writer.answer() => self.answered(answer),
                 Some(measured) = self.usage.next() => self.measured(measured),
                 Some(runs) = self.learned.next() => self.apply(runs),
+                Some(seen) = self.autoscalers.next() => self.apply(seen),
                 _ = looks.tick(), if self.reload.is_on() => self.look().await,
                 () = wake => {}
             }
@@ -186,6 +194,7 @@ impl Loop {
             self.intake.take(input, &mut self.deltas);
         }
         self.metrics.changes(self.deltas.len());
+        self.unread.follow(&self.deltas);
         let mut deltas = std::mem::take(&mut self.deltas);
         let passed = deltas.drain(..).filter_map(|delta| self.suspects.pass(delta)).collect::<Vec<_>>();
         self.deltas = deltas;
@@ -313,6 +322,7 @@ impl Loop {
         self.writer.tidy(&self.intake);
         let freed = self.suspects.went_well();
         self.put_aside();
+        self.tell_unread();
         self.apply(freed);
         self.resume_recording();
         // The next half is tried even if the engine finds nothing new in it.
@@ -351,11 +361,21 @@ impl Loop {
         self.begin();
         self.feed = feed::start(&self.client);
         self.learned = learned::portions(self.past_runs.as_ref());
+        self.autoscalers = autoscalers::watch(&self.client);
         self.intake = Intake::of(self.ours.clone(), self.metrics.clone());
         self.deltas.clear();
         self.wakeup = None;
         self.dirty = true;
         self.panicked = false;
+    }
+
+    /// Tells queues of a `deserved` that nothing reads.
+    fn tell_unread(&mut self) {
+        let is_read = self.world.read().reads_deserved();
+        for (queue, uid) in self.unread.take(is_read) {
+            tracing::warn!(queue, "{MESSAGE}");
+            self.writer.unread(&queue, &uid, MESSAGE.to_owned());
+        }
     }
 
     /// Says who was put aside.

@@ -405,6 +405,11 @@ impl Writer {
         self.tell.insist(About::group(namespace, name, uid), Severity::Warning, "Quarantined", message);
     }
 
+    /// Tells a queue that something of its spec has no effect.
+    pub(crate) fn unread(&mut self, queue: &str, uid: &str, message: String) {
+        self.tell.say(About::queue(queue, uid), Severity::Warning, "NoEffect", message);
+    }
+
     /// Forgets what was remembered of groups that are gone, once there is much of it.
     pub(crate) fn tidy(&mut self, intake: &Intake) {
         if self.stamps.len() > 2 * intake.groups() + 1024 {

@@ -292,3 +292,21 @@ async fn the_first_queues_are_made() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_queue_is_told_that_nothing_reads_what_it_deserves() {
+    let (fake, mut written) = Fake::new();
+    let mut queue = queue();
+    queue["spec"]["deserved"] = json!({"cpu": "24"});
+    fake.put("queues", queue);
+    beside(fake, async move |_| {
+        let event = next(&mut written, |write| write.path.ends_with("/namespaces/default/events")).await.body;
+        assert_eq!((event["reason"].as_str(), event["type"].as_str()), (Some("NoEffect"), Some("Warning")));
+        assert_eq!(event["involvedObject"]["kind"], "Queue");
+        assert!(
+            event["message"].as_str().is_some_and(|text| text.starts_with("spec.deserved has no effect")),
+            "{event}"
+        );
+    })
+    .await;
+}

@@ -49,6 +49,10 @@ pub struct PolicyArgs {
     /// Binds under way to one node at a time; 0 = no limit
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_binding_per_node: u32,
+    /// Make the pods of gangs that no present node fits, for an autoscaler to see: true, false, or auto (where nodes or the
+    /// API server show that there is one)
+    #[arg(long, value_name = "true|false|auto", default_value = "auto", value_parser = ["true", "false", "auto"])]
+    pub autoscaling: String,
     /// Keep to the NodeShard of --scheduler-sharding-name: none, hard or soft
     #[arg(long, value_name = "MODE", default_value = "none", value_parser = ["none", "hard", "soft"])]
     pub scheduler_sharding_mode: String,
@@ -71,6 +75,7 @@ impl PolicyArgs {
             self.node_selector.iter().map(|Label(key, value)| (key.clone(), value.clone())).collect();
         options.zone.clone_from(&self.zone);
         options.max_binding_per_node = self.max_binding_per_node;
+        options.autoscaling = self.autoscaling.parse().ok();
         options.sharding = (self.scheduler_sharding_mode != "none").then(|| Sharding {
             hard: self.scheduler_sharding_mode == "hard",
             name: self.scheduler_sharding_name.clone(),

@@ -13,8 +13,8 @@ pub(crate) enum Autoscaling {
     Off,
     /// More are added for pods that wait.
     On,
-    /// More are added if there is a node that says so.
-    IfNodesSay,
+    /// More are added if a node says so, or an autoscaler was seen.
+    IfSeen,
 }
 
 /// Whether the value of an argument means something, and what it must be.
@@ -24,12 +24,18 @@ pub(super) fn judge(name: &str, value: &Argument) -> Option<(bool, &'static str)
 }
 
 impl Config {
-    /// Where nodes come from. By what nodes say where nothing is said of it.
+    /// Says whether nodes are added, where the file says nothing of it.
+    pub fn set_autoscaling(&mut self, adds_nodes: bool) {
+        let arguments = self.configurations.entry(NAME.to_owned()).or_default();
+        arguments.entry(ENABLE.to_owned()).or_insert(Argument::Bool(adds_nodes));
+    }
+
+    /// Where nodes come from. By what is seen where nothing is said of it.
     pub(crate) fn autoscaling(&self) -> Autoscaling {
         match self.configurations.get(NAME).and_then(|arguments| arguments.get(ENABLE)) {
             Some(Argument::Bool(true)) => Autoscaling::On,
             Some(Argument::Bool(false)) => Autoscaling::Off,
-            _ => Autoscaling::IfNodesSay,
+            _ => Autoscaling::IfSeen,
         }
     }
 }
@@ -39,15 +45,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_on_off_or_as_nodes_say() {
+    fn it_is_on_off_or_by_what_is_seen() {
         let of = |value: Argument| {
             let arguments = [(ENABLE.to_owned(), value)].into();
             Config { configurations: [(NAME.to_owned(), arguments)].into(), ..Config::default() }.autoscaling()
         };
-        assert_eq!(Config::default().autoscaling(), Autoscaling::IfNodesSay);
+        assert_eq!(Config::default().autoscaling(), Autoscaling::IfSeen);
         assert_eq!(of(Argument::Bool(true)), Autoscaling::On);
         assert_eq!(of(Argument::Bool(false)), Autoscaling::Off);
-        assert_eq!(of(Argument::Text("auto".to_owned())), Autoscaling::IfNodesSay);
+        assert_eq!(of(Argument::Text("auto".to_owned())), Autoscaling::IfSeen);
         assert_eq!(judge(ENABLE, &Argument::Text("maybe".to_owned())), Some((false, "true, false or auto")));
     }
 }

@@ -141,6 +141,10 @@ impl Plugin for Capacity {
         self.standings.get(&queue).map(|standing| standing.deserved.clone())
     }
 
+    fn reads_deserved(&self) -> bool {
+        true
+    }
+
     fn deserved(&self, _tables: &Tables, queue: QueueId) -> Option<Vec<i64>> {
         self.standings.get(&queue).map(Standing::deserved)
     }

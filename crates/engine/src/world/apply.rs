@@ -24,6 +24,7 @@ impl Tables {
             Delta::TaskUpsert(facts) => return self.upsert_task(facts),
             Delta::TaskRemove(uid) => return self.remove_task(uid),
             Delta::NodeUsage { name, usage } => return self.nodes.measure(name, *usage),
+            Delta::AutoscalerSeen(seen) => return self.nodes.see_autoscaler(*seen),
             Delta::NodeRemove(name) => self.remove_node(name),
             Delta::GroupUpsert(facts) => self.upsert_group(facts),
             Delta::GroupRemove { namespace, name, uid } => self.remove_group(namespace, name, uid),

@@ -92,6 +92,8 @@ pub(crate) struct Nodes {
     pub(crate) use_log: ChangeLog,
     /// Nodes with a measured use, the oldest measurement first.
     measured: BTreeSet<(TimeMs, NodeId)>,
+    /// Whether something adds nodes for pods that wait, by what the API server serves.
+    pub(crate) autoscaler: bool,
     /// Counts changes of offers and facts: what an empty cluster could hold is cached against it.
     pub(crate) offers_version: u64,
 }
@@ -118,8 +120,19 @@ impl Nodes {
             facts_log: ChangeLog::default(),
             use_log: ChangeLog::default(),
             measured: BTreeSet::new(),
+            autoscaler: false,
             offers_version: 0,
         }
+    }
+
+    /// False if it is no news.
+    pub(crate) fn see_autoscaler(&mut self, seen: bool) -> bool {
+        let is_news = std::mem::replace(&mut self.autoscaler, seen) != seen;
+        if is_news {
+            // What fits no node is looked at again.
+            self.offers_version += 1;
+        }
+        is_news
     }
 
     pub(crate) fn row(&self, node: NodeId) -> &NodeRow {
@@ -495,5 +508,5 @@ fn charge(columns: &mut [Vec<i64>], node: NodeId, demand: &Demand, sign: i64) {
 crate::save::saved! {
     NodeRow { name, known, labels, taints, unschedulable, ports, annotations, images, usage, capacity, in_flight, tasks };
     ChangeLog { base, entries };
-    Nodes { table, allocatable, used, releasing, pipelined, held, room, scored, known, total, facts_log, use_log, measured, offers_version };
+    Nodes { table, allocatable, used, releasing, pipelined, held, room, scored, known, total, facts_log, use_log, measured, autoscaler, offers_version };
 }

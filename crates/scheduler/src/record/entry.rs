@@ -61,6 +61,8 @@ pub struct Flags {
     pub max_binding_per_node: u32,
     /// The NodeShard kept to, and whether no other node is used.
     pub shard: Option<(String, bool)>,
+    /// Whether nodes are added for pods that wait, where that was said.
+    pub autoscaling: Option<bool>,
     /// Nodes meet claims by themselves.
     pub nodes_meet_claims: bool,
 }

@@ -178,6 +178,7 @@ pub fn config_of(beginning: &Beginning, registry: &Registry) -> Result<Config, P
         default_queue: flags.default_queue.clone(),
         max_binding_per_node: flags.max_binding_per_node,
         sharding: flags.sharding(),
+        autoscaling: flags.autoscaling,
         nodes_meet_claims: flags.nodes_meet_claims,
     };
     let config = match &beginning.config {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use k8s_openapi::Resource as _;
 use k8s_openapi::api::core::v1::ObjectReference;
-use pumice_api::scheduling::PodGroup;
+use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_cluster::EventRecorder;
 use pumice_cluster::events::{Occurrence, Severity};
 use pumice_engine::Bind;
@@ -44,11 +44,15 @@ impl<'a> About<'a> {
         Self { version: PodGroup::API_VERSION, kind: "PodGroup", namespace, name, uid }
     }
 
+    pub(super) fn queue(name: &'a str, uid: &'a str) -> Self {
+        Self { version: Queue::API_VERSION, kind: "Queue", namespace: "", name, uid }
+    }
+
     fn reference(&self) -> ObjectReference {
         ObjectReference {
             api_version: Some(self.version.to_owned()),
             kind: Some(self.kind.to_owned()),
-            namespace: Some(self.namespace.to_owned()),
+            namespace: Some(self.namespace.to_owned()).filter(|namespace| !namespace.is_empty()),
             name: Some(self.name.to_owned()),
             uid: Some(self.uid.to_owned()).filter(|uid| !uid.is_empty()),
             ..ObjectReference::default()

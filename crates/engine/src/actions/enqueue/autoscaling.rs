@@ -19,7 +19,7 @@ pub(super) fn adds_nodes(cycle: &Cycle<'_>) -> bool {
     match cycle.config.autoscaling() {
         Autoscaling::Off => false,
         Autoscaling::On => true,
-        Autoscaling::IfNodesSay => some_node_says(cycle.tables),
+        Autoscaling::IfSeen => cycle.tables.nodes.autoscaler || some_node_says(cycle.tables),
     }
 }
 

@@ -64,6 +64,21 @@ fn a_gang_that_no_node_fits_has_its_pods_made_and_told_where_nodes_are_added() {
 }
 
 #[test]
+fn a_gang_that_was_impossible_is_admitted_once_an_autoscaler_is_seen() {
+    for (arguments, admitted) in [("{}", true), ("{enable: auto}", true), ("{enable: false}", false)] {
+        let mut lab = with(arguments, &[4_000]);
+        gang(&mut lab, "big", 2, 8_000);
+        lab.cycle();
+        assert_eq!(lab.phase("big"), GroupPhase::Pending, "{arguments}");
+        assert!(lab.world.apply(&Delta::AutoscalerSeen(true)));
+        assert!(!lab.world.apply(&Delta::AutoscalerSeen(true)), "no news");
+        lab.cycle();
+        let phase = if admitted { GroupPhase::Inqueue } else { GroupPhase::Pending };
+        assert_eq!(lab.phase("big"), phase, "{arguments}: {}", lab.why("big"));
+    }
+}
+
+#[test]
 fn it_is_promised_nothing_and_makes_no_victims() {
     let mut lab = with("{enable: true}", &[4_000]);
     lab.queue("default", &[("cpu", 20_000)]);
