@@ -1,10 +1,12 @@
 //! The cases, one function each, and the list of them.
 
 mod gangs;
+mod job_watch;
 mod live;
 mod owners;
 mod patches;
 mod phases;
+mod sequences;
 
 pub use gangs::{
     a_deployment_whose_pods_are_a_gang_is_rolled_out, a_driver_gets_the_room_of_its_executors,
@@ -14,7 +16,7 @@ pub use gangs::{
 pub use live::{
     a_flow_makes_a_job_again_that_has_failed, a_job_fails_when_its_time_is_over, a_job_is_suspended_by_its_spec,
     a_live_job_changes_what_needs_no_other_pods, a_new_job_says_soon_that_it_waits,
-    a_queue_runs_so_many_jobs_at_a_time,
+    a_queue_runs_so_many_jobs_at_a_time, pods_that_wait_leave_first_if_a_job_says_so,
 };
 pub use owners::{
     custom_resources_are_applied_too, items_of_lists_have_owners_of_their_own, managers_own_what_they_apply,
@@ -22,6 +24,7 @@ pub use owners::{
 pub use patches::{patches_of_built_in_kinds_merge_lists_by_key, patches_that_make_no_sense_are_refused};
 pub use phases::each_phase_is_told_with_its_counts;
 use pumice_testkit::{Clients, eventually};
+pub use sequences::each_phase_is_told_whatever_happens_in_a_row;
 use serde_json::Value;
 
 /// Makes a test of each case. `$start` is a function from the case's name to something that gives [`Clients`] by reference.
@@ -39,7 +42,9 @@ macro_rules! on_each_case {
             a_live_job_changes_what_needs_no_other_pods
             a_new_job_says_soon_that_it_waits
             a_flow_makes_a_job_again_that_has_failed
+            pods_that_wait_leave_first_if_a_job_says_so
             each_phase_is_told_with_its_counts
+            each_phase_is_told_whatever_happens_in_a_row
             tasks_that_depend_on_others_start_after_them
             a_driver_gets_the_room_of_its_executors
             a_group_that_has_ended_stays_so_without_its_pods
@@ -109,16 +114,20 @@ fn create(clients: &Clients, manifest: &str) {
 }
 
 fn command(clients: &Clients, job: &str, action: &str) {
-    let manifest = format!(
-        r#"
+    create(clients, &command_of(job, action));
+}
+
+/// A manifest of a Command, one of several in a file.
+fn command_of(job: &str, action: &str) -> String {
+    format!(
+        r#"---
 apiVersion: bus.volcano.sh/v1alpha1
 kind: Command
 metadata: {{generateName: "{job}-"}}
 action: {action}
 target: {{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, name: {job}, uid: ""}}
 "#
-    );
-    create(clients, &manifest);
+    )
 }
 
 fn pods_in(clients: &Clients, phase: &str) -> usize {

@@ -147,3 +147,36 @@ spec: {flows: [{name: fails, retries: 1}]}
     assert_eq!(failures, 2, "{flow}");
     assert!(clients.get("jobs.batch.volcano.sh", "again-fails").is_some(), "the last one stays");
 }
+
+/// `pumice.sh/scale-down: pending-first`: the first pod waits for room, the others run.
+pub fn pods_that_wait_leave_first_if_a_job_says_so(clients: &Clients) {
+    create(
+        clients,
+        "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: two-cores}\nspec: {weight: 1, capability: {cpu: 2}}\n",
+    );
+    let shrinks = job("shrinks", "queue: two-cores\n  minAvailable: 1", "replicas: 3\n    minAvailable: 1", "");
+    let shrinks =
+        shrinks.replace("{name: shrinks}", "{name: shrinks, annotations: {pumice.sh/scale-down: pending-first}}");
+    create(clients, &shrinks);
+    wait_for_running(clients, 2);
+    // Its place goes to the one that waits, or to its successor: until it is the one of the lowest index that waits.
+    let phase = |name: &str| clients.get("pod", name).map(|pod| pod["status"]["phase"].clone());
+    eventually("the first one waits", || {
+        let phases = ["shrinks-w-0", "shrinks-w-1", "shrinks-w-2"].map(phase);
+        let wanted = ["Pending", "Running", "Running"].map(|phase| Some(Value::from(phase)));
+        let waits = phases[1..].contains(&Some(Value::from("Pending")));
+        if waits && phases[0] == Some(Value::from("Running")) {
+            // kubectl's wait takes a pod of the same name that is made at once for the one it deleted.
+            clients.kubectl(["delete", "pod", "shrinks-w-0", "--wait=false"]).ok();
+        }
+        if phases == wanted { Ok(()) } else { Err(format!("{phases:?}")) }
+    });
+    let change = r#"[{"op": "replace", "path": "/spec/tasks/0/replicas", "value": 2}]"#;
+    clients.kubectl(["patch", "jobs.batch.volcano.sh", "shrinks", "--type=json", "-p", change]).ok();
+    eventually("the one that waits is gone", || match phase("shrinks-w-0") {
+        None => Ok(()),
+        phase => Err(format!("{phase:?}")),
+    });
+    wait_for_running(clients, 2);
+    assert!(phase("shrinks-w-1").is_some() && phase("shrinks-w-2").is_some());
+}
