@@ -35,6 +35,8 @@ struct Api {
     refuse_binds: usize,
     /// Answers to the next binds that decide nothing: the code of a gateway, or of a server without time.
     put_off_binds: Vec<u16>,
+    /// API groups that are served.
+    groups: Vec<&'static str>,
 }
 
 #[derive(Clone)]
@@ -68,6 +70,11 @@ impl Fake {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path().to_owned();
         let plural = PLURALS.iter().find(|plural| path.split('/').any(|part| part == **plural)).copied().unwrap_or("");
+        if path == "/apis" {
+            let groups = self.api.lock().expect("no test panicked holding it").groups.clone();
+            let groups: Vec<Value> = groups.iter().map(|name| json!({"name": name, "versions": []})).collect();
+            return Ok(reply(StatusCode::OK, &json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})));
+        }
         if parts.method == Method::GET {
             let watch = parts.uri.query().unwrap_or_default().contains("watch=true");
             return Ok(if watch { self.watch(plural) } else { self.list(plural) });
@@ -307,6 +314,22 @@ async fn a_queue_is_told_that_nothing_reads_what_it_deserves() {
             event["message"].as_str().is_some_and(|text| text.starts_with("spec.deserved has no effect")),
             "{event}"
         );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_gang_that_no_node_fits_is_admitted_where_an_autoscaler_is_served() {
+    let (fake, mut written) = Fake::new();
+    fake.api.lock().expect("no test panicked holding it").groups = vec!["apps", "karpenter.sh"];
+    fake.put("nodes", node("1m"));
+    fake.put("queues", queue());
+    fake.put("podgroups", group(1));
+    fake.put("pods", pod("p-0"));
+    beside(fake, async move |handle| {
+        next(&mut written, |write| is_group(write) && write.body["status"]["phase"] == "Inqueue").await;
+        let why = handle.why("ns", "g").expect("it waits").why.to_string();
+        assert!(why.contains("its pods are there for an autoscaler to see"), "{why}");
     })
     .await;
 }
