@@ -117,6 +117,20 @@ def test_ctrl_c_ends_the_wait_and_asks_about_the_job(answer, states):
     assert "runs on. Cancel it? [y/N]" in written and f"states {states}" in written, written
 
 
+def test_a_ctrl_c_that_comes_while_the_question_is_asked_is_not_lost():
+    written = in_terminal("""
+        import signal, threading, time
+        from pumice.interrupt import asked_to_cancel
+        def elsewhere():
+            time.sleep(0.5)
+            # As one that comes just before it, this does not end a call in which the main thread waits.
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        threading.Thread(target=elsewhere).start()
+        print("answer", asked_to_cancel("job"))
+    """)
+    assert "answer False" in written, written
+
+
 @pytest.mark.parametrize(("method", "shown"), [("wait", ""), ("progress", "100 % 1/1 ok")])
 def test_nothing_is_shown_where_nobody_looks_unless_asked(method, shown):
     script = f"import pumice; pumice.use(pumice.fake()); r = pumice.task(abs).map([1]); r.results(); r.{method}()"
