@@ -26,7 +26,7 @@ const FIRST_WAIT_BUSY: Duration = Duration::from_secs(3);
 /// How long until it is looked again whether many still wait.
 const BUSY_AGAIN: Duration = Duration::from_secs(1);
 /// So many jobs that wait for their turn, or have it, are many.
-const MANY_QUEUED: usize = 64;
+const MANY_QUEUED: usize = 8;
 /// Shortest time from a write of a job's status to one in which only counts moved.
 const COUNTS_APART: Duration = WINDOW;
 /// Rest after a look, for each pod: a look costs some half of a microsecond for each, so that the looks of a job whose pods all
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(clock.among(1_000, 3_000, Counts, true), None);
         let mut meanwhile = Clock::new();
         assert_eq!(meanwhile.among(1_000, 0, Counts, true), Some(1_300));
-        assert_eq!(meanwhile.among(64, 1_300, Counts, true), None, "most have had their turn");
+        assert_eq!(meanwhile.among(MANY_QUEUED, 1_300, Counts, true), None, "most have had their turn");
     }
 
     #[tokio::test]
