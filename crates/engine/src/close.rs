@@ -324,13 +324,16 @@ fn settle_sum(cycle: &mut Cycle<'_>, group: GroupId) {
     let Some(until) = row.sum_until else { return };
     let is_over = matches!(row.phase, GroupPhase::Pending | GroupPhase::Completed)
         || cycle.tables.still_promised(group).iter().all(|amount| *amount <= 0);
+    if is_over {
+        return cycle.tables.groups.set_sum(group, None);
+    }
     let timeout = cycle.config.promise_ms();
     let begun = if until == SOME_TIME { cycle.now.plus_ms(timeout) } else { until };
     // A pod that no node could ever take keeps nothing from others.
     let waits = row.pending() > 0 && enqueue::some_pod_fits_a_node(cycle, group);
     let newest = if waits { Some(cycle.now) } else { cycle.tables.newest_pod(cycle.tables.groups.row(group)) };
     let until = newest.map_or(begun, |made| begun.max(made.plus_ms(timeout)));
-    let until = Some(until).filter(|until| !is_over && *until > cycle.now);
+    let until = Some(until).filter(|until| *until > cycle.now);
     cycle.tables.groups.set_sum(group, until);
     if let Some(at) = until {
         cycle.wake_at(at);

@@ -293,7 +293,7 @@ fn before(tables: &Tables, policy: &Policy, backlog: &Backlog, tenant: Tenant, o
     let standing = |(queue, namespace): Tenant| {
         let row = tables.queues.row(queue);
         let (held, weight) = match policy.shares_among_namespaces(tables, queue) {
-            true => tables.tenants.standing(&tables.nodes.total, queue, namespace),
+            true => tables.tenants.usage_and_weight(&tables.nodes.total, queue, namespace),
             false => (share::dominant(&row.tree.allocated, &tables.nodes.total), 1),
         };
         let weight = weight.saturating_mul(i64::from(row.weight.max(1))).max(1);

@@ -17,11 +17,9 @@ const EVERY: Duration = Duration::from_secs(60);
 
 /// News of it, as long as it is asked for.
 pub(crate) fn watch(client: &Client) -> BoxStream<'static, Vec<Delta>> {
-    let looks = stream::unfold((client.clone(), true), |(client, first)| async move {
-        if !first {
-            tokio::time::sleep(EVERY).await;
-        }
-        Some((is_served(&client).await, (client, false)))
+    let looks = stream::unfold((client.clone(), tokio::time::interval(EVERY)), |(client, mut looks)| async move {
+        looks.tick().await;
+        Some((is_served(&client).await, (client, looks)))
     });
     let news = looks.scan(false, |seen, served| {
         // Where there is no answer it is as before.

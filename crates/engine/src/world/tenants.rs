@@ -132,12 +132,12 @@ impl Tenants {
     }
 
     /// What the namespace holds of the cluster and held lately, and its weight.
-    pub(crate) fn standing(&self, total: &[i64], queue: QueueId, namespace: NamespaceId) -> (i64, i64) {
-        self.standing_holding(total, (queue, namespace), &[])
+    pub(crate) fn usage_and_weight(&self, total: &[i64], queue: QueueId, namespace: NamespaceId) -> (i64, i64) {
+        self.usage_and_weight_with(total, (queue, namespace), &[])
     }
 
     /// The same as if it held `more`, too.
-    fn standing_holding(&self, total: &[i64], tenant: (QueueId, NamespaceId), more: &[i64]) -> (i64, i64) {
+    fn usage_and_weight_with(&self, total: &[i64], tenant: (QueueId, NamespaceId), more: &[i64]) -> (i64, i64) {
         let known = self.of.get(&tenant);
         let held = known.map_or(&[][..], |known| known.held.as_slice());
         let share = share::dominant_sum(held, more, total);
@@ -198,7 +198,7 @@ impl Tables {
                 Counted::Held => &[][..],
                 Counted::HeldAndPromised => self.promises.of_tenant(queue, namespace),
             };
-            self.tenants.standing_holding(&self.nodes.total, (queue, namespace), promised)
+            self.tenants.usage_and_weight_with(&self.nodes.total, (queue, namespace), promised)
         };
         let ((left, left_weight), (right, right_weight)) = (standing(left), standing(right));
         let per_weight = |share: i64, other: i64| i128::from(share) * i128::from(other);
