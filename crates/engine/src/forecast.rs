@@ -1,4 +1,5 @@
-//! The earliest time at which a group's minimum will fit, and where, if nothing is placed before it.
+//! The earliest time at which a group's minimum will fit, or the next pod of a sum that it was promised, and where, if
+//! nothing is placed before it.
 //!
 //! Works on what nodes offer, what runs there and when that ends. Pods that depend on where others are, or have to lie
 //! together in the network, are taken for pods that do not: for them the time is a lower bound, and their turn at that time
@@ -8,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::dims::Demand;
 use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId, TimeMs};
-use crate::minimum::{Part, missing};
+use crate::minimum::{Part, awaited};
 use crate::policy::Policy;
 use crate::world::ends::Surety;
 use crate::world::reservations::{Amounts, Place, Prospect, Reservation};
@@ -58,7 +59,7 @@ pub(crate) fn prospect(
     surety: Surety,
     now: TimeMs,
 ) -> Option<Prospect> {
-    let mut parts = missing(tables, group).parts;
+    let mut parts = awaited(tables, group).parts;
     if parts.is_empty() {
         return None;
     }
@@ -77,7 +78,7 @@ pub(crate) fn at_places(
     places: &[Place],
     now: TimeMs,
 ) -> Option<Prospect> {
-    let parts = missing(tables, group).parts;
+    let parts = awaited(tables, group).parts;
     let of = |surety| {
         let forecast = Forecast::new((tables, policy), group, parts.clone(), surety, now);
         let first = forecast.first(now, |time| forecast.has_room(places, time));
@@ -95,7 +96,7 @@ pub(crate) fn of_limits(
     now: TimeMs,
 ) -> Vec<(QueueId, Amounts)> {
     let (group, Some(prospect)) = (reservation.group, &reservation.prospect) else { return Vec::new() };
-    let needed = missing(tables, group).total;
+    let needed = awaited(tables, group).total;
     let mut kept = Vec::new();
     for queue in limited(tables, policy, tables.groups.row(group).queue) {
         let row = tables.queues.row(queue);
@@ -199,7 +200,7 @@ impl<'a> Forecast<'a> {
     fn count_reservations(&mut self, group: GroupId, surety: Surety) {
         for reservation in self.tables.reservations.all.iter().take_while(|other| other.group != group) {
             let Some(prospect) = &reservation.prospect else { continue };
-            let parts = missing(self.tables, reservation.group).parts;
+            let parts = awaited(self.tables, reservation.group).parts;
             let run = match (surety, prospect.surety) {
                 (Surety::Expected, _) => self.tables.typical_run_of_all(reservation.group, &parts),
                 (Surety::Certain, Surety::Certain) => self.tables.longest_run_of_all(&parts),

@@ -29,6 +29,8 @@ pub(crate) enum Past {
     Nobody,
     /// Only those to groups that are on their way: it could start past those that wait for nodes.
     Waiting,
+    /// Of these only those that need their room before this time: all of it would be over by then.
+    Ending(TimeMs),
 }
 
 impl Missing {
@@ -86,6 +88,15 @@ pub(crate) fn of_pods(tables: &Tables, tasks: &[TaskId]) -> Missing {
         }
     }
     of_parts(tables, parts)
+}
+
+/// What room is reserved for: what the group lacks to start; or, where it has begun and waits for what it was promised, the
+/// smallest of its pods, so that each of them has its room as soon as can be.
+pub(crate) fn awaited(tables: &Tables, group: GroupId) -> Missing {
+    if tables.waits_for_its_sum(tables.groups.row(group)) {
+        return easiest(tables, group, |_| true).unwrap_or_default();
+    }
+    missing(tables, group)
 }
 
 fn of_parts(tables: &Tables, parts: Vec<Part>) -> Missing {

@@ -12,7 +12,7 @@ use crate::backlog::lines::{Entry, Tenant, Waiting};
 use crate::backlog::{Backlog, SIZE_MAX, SIZE_WHOLE as WHOLE};
 use crate::forecast;
 use crate::ids::{GroupId, TimeMs};
-use crate::minimum::missing;
+use crate::minimum::awaited;
 use crate::policy::Policy;
 use crate::reasons::Reason;
 use crate::share;
@@ -256,7 +256,7 @@ pub(crate) fn is_foreseeable(reasons: &[Reason]) -> bool {
 
 /// Whether there are nodes that could take each of the pods that the group needs, if they were empty.
 fn is_placeable(tables: &Tables, policy: &Policy, group: GroupId) -> bool {
-    let parts = missing(tables, group).parts;
+    let parts = awaited(tables, group).parts;
     parts.iter().all(|part| {
         let class = tables.classes.row(part.class);
         let offers = |node| class.demand.iter().all(|(dim, amount)| amount <= tables.nodes.allocatable(node, dim));

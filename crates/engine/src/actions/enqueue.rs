@@ -27,6 +27,7 @@ use crate::policy::Policy;
 use crate::queue_limit;
 use crate::reasons::{Check, CheckCount, NodesUnfit, Reason, Shortage, Stage};
 use crate::share;
+use crate::world::ends::Surety;
 use crate::world::groups::GroupRow;
 use crate::world::reservations::Lift;
 use crate::world::tables::Tables;
@@ -348,7 +349,7 @@ pub(crate) fn objections(cycle: &mut Cycle<'_>, group: GroupId) -> Vec<Reason> {
         total[dim] = *amount;
         let of_one = Missing { total, ..missing.clone() };
         let of_plugins = cycle.policy.enqueue_objections(cycle.tables, group, &of_one);
-        for reason in of_plugins.into_iter().chain(cycle.tables.beside_sums(group, &of_one)) {
+        for reason in of_plugins.into_iter().chain(cycle.tables.beside_sums(group, &of_one, Past::Nobody)) {
             if !found.iter().any(|other| other.is_about_as(&reason)) {
                 found.push(reason);
             }
@@ -393,13 +394,10 @@ fn objection(tables: &Tables, policy: &Policy, group: GroupId, missing: &mut Mis
     missing.past = past;
     let queue = tables.groups.row(group).queue;
     let mut used = tables.queues.row(queue).own.held();
-    if let Some(promised) = tables.promises.of(queue, false) {
-        let counted = if past == Past::Nobody { &promised.all } else { &promised.starting };
-        share::add(&mut used, counted, 1);
-    }
+    share::add(&mut used, &tables.promises.ahead(queue, false, past), 1);
     let limit = queue_limit::exceeded(tables, queue, &missing.total, &used);
     let voted = || policy.job_enqueueable(tables, group, missing).err();
-    limit.or_else(voted).or_else(|| tables.beside_sums(group, missing))
+    limit.or_else(voted).or_else(|| tables.beside_sums(group, missing, past))
 }
 
 /// Could the whole minimum be placed this moment, past those that wait for nodes? Tried on the tables and taken back.
@@ -407,7 +405,8 @@ fn could_start_now(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing,
     if !missing.declares_more() && rehearse(cycle, group, missing, known) {
         return true;
     }
-    if objection(cycle.tables, cycle.policy, group, missing, Past::Waiting).is_some() {
+    let past_waiting = objection(cycle.tables, cycle.policy, group, missing, Past::Waiting).is_none();
+    if !past_waiting && !cycle.tables.reservations.keep_any() {
         return false;
     }
     let total = &cycle.tables.nodes.total;
@@ -418,20 +417,23 @@ fn could_start_now(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing,
         let wanted = missing.total.iter().enumerate().filter(|(_, amount)| **amount > 0);
         let fits = |(dim, amount): (usize, &i64)| *amount <= cycle.tables.nodes.room_in_all(DimId::from(dim));
         let has_room = wanted.into_iter().all(fits);
-        if missing.parts.is_empty() || !has_room {
-            return has_room;
+        if missing.parts.is_empty() || !has_room || !past_waiting {
+            return has_room && past_waiting;
         }
     }
     let parts: Vec<(ClassId, u32)> = missing.parts.iter().map(|part| (part.class, part.count)).collect();
-    let now_free = *known.placeable.entry((parts.clone(), None)).or_insert_with(|| place_and_take_back(cycle, missing));
-    now_free || could_pass(cycle, group, missing, parts, known)
+    let mut now_free =
+        || *known.placeable.entry((parts.clone(), None)).or_insert_with(|| place_and_take_back(cycle, missing));
+    past_waiting && now_free() || could_pass(cycle, group, missing, past_waiting, parts, known)
 }
 
-/// Could it be placed on room that is kept for others, to be gone before they need it?
+/// Could it be placed on room that is kept for others, to be gone before they need it? Where what they were promised is in
+/// the way, too, it has to have a limit.
 fn could_pass(
     cycle: &mut Cycle<'_>,
     group: GroupId,
-    missing: &Missing,
+    missing: &mut Missing,
+    past_waiting: bool,
     parts: Vec<(ClassId, u32)>,
     known: &mut Known,
 ) -> bool {
@@ -439,14 +441,18 @@ fn could_pass(
         return false;
     }
     cycle.tables.reservations.lifts().into_iter().any(|lift| {
-        let passes = parts.iter().all(|(class, _)| reserve::class_passes(cycle, group, *class, lift));
-        passes
-            && *known.placeable.entry((parts.clone(), Some(lift))).or_insert_with(|| {
-                cycle.tables.lift_reservations(lift, cycle.now);
-                let placed = place_and_take_back(cycle, missing);
-                cycle.tables.keep_again(cycle.now);
-                placed
-            })
+        let passes = |lift: Lift| parts.iter().all(|(class, _)| reserve::class_passes(cycle, group, *class, lift));
+        let is_over_before = |missing: &mut Missing| {
+            passes(Lift { surety: Surety::Certain, ..lift })
+                && objection(cycle.tables, cycle.policy, group, missing, Past::Ending(lift.from)).is_none()
+        };
+        let may = if past_waiting { passes(lift) } else { is_over_before(missing) };
+        may && *known.placeable.entry((parts.clone(), Some(lift))).or_insert_with(|| {
+            cycle.tables.lift_reservations(lift, cycle.now);
+            let placed = place_and_take_back(cycle, missing);
+            cycle.tables.keep_again(cycle.now);
+            placed
+        })
     })
 }
 

@@ -7,14 +7,14 @@
 
 use rustc_hash::FxHashSet;
 
-use super::enqueue::is_possible;
+use super::enqueue::{is_possible, some_pod_fits_a_node};
 use super::walk::Outcome;
 use crate::config::Reserving;
 use crate::cycle::Cycle;
 use crate::facts::GroupPhase;
 use crate::forecast;
 use crate::ids::{ClassId, GroupId, QueueId, TaskId, TimeMs};
-use crate::minimum::Missing;
+use crate::minimum::{Missing, Past};
 use crate::reasons::Reason;
 use crate::world::ends::Surety;
 use crate::world::groups::GroupRow;
@@ -89,7 +89,7 @@ fn stands(cycle: &Cycle<'_>, reservation: &Reservation) -> bool {
         && !row.ended
         && row.phase != GroupPhase::Pending
         && row.pending() > 0
-        && !row.is_coming()
+        && (!row.is_coming() || tables.waits_for_its_sum(row))
         && cycle.policy.job_valid(tables, reservation.group).is_none()
         && cycle.policy.overused(tables, row.queue).is_none()
 }
@@ -196,8 +196,12 @@ pub(super) fn consider(cycle: &mut Cycle<'_>, group: GroupId, fronts: &mut Front
     let Some(settings) = cycle.config.reserving() else { return };
     let row = cycle.tables.groups.row(group);
     let (queue, uid) = (row.queue, row.uid.clone());
-    let started = row.counts.ready() >= row.min_member.max(1);
+    let has_begun = row.counts.ready() >= row.min_member.max(1);
+    let started = has_begun && !cycle.tables.waits_for_its_sum(row);
     if started || fronts.contains(&queue) || !waits_for_room(cycle, group) {
+        return;
+    }
+    if has_begun && !some_pod_fits_a_node(cycle, group) {
         return;
     }
     fronts.insert(queue);
@@ -235,16 +239,30 @@ pub(super) fn with_its_own(
     if cycle.tables.reservations.of(group).is_none() {
         return turn(cycle);
     }
+    let waiting = cycle.tables.groups.row(group).pending();
     cycle.tables.free_for(group, cycle.now);
     let outcome = turn(cycle);
     cycle.tables.keep_for(group, cycle.now);
-    if cycle.tables.groups.row(group).is_coming() {
+    let row = cycle.tables.groups.row(group);
+    if cycle.tables.waits_for_its_sum(row) {
+        if row.pending() < waiting {
+            renew_for_next(cycle, group);
+        }
+    } else if row.is_coming() {
         cycle.tables.reservations.all.retain(|other| other.group != group);
         cycle.tables.reservations_changed(cycle.now);
         // What was kept beyond what it took is free, and others have had their turn.
         cycle.wake_at(cycle.now);
     }
     outcome
+}
+
+/// Some of the pods of a group that has begun have their room: what is reserved is for those that still wait.
+fn renew_for_next(cycle: &mut Cycle<'_>, group: GroupId) {
+    let Some(place) = cycle.tables.reservations.all.iter().position(|one| one.group == group) else { return };
+    let prospect = find(cycle, group, cycle.tables.reservations.all[place].hard);
+    cycle.tables.reservations.all[place].prospect = prospect;
+    cycle.tables.reservations_changed(cycle.now);
 }
 
 /// Ends the soft reservation of a group that wants one pod, where a namespace that holds less of the queue waits for as large a
@@ -361,7 +379,7 @@ pub(super) fn admits(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing, f
     }
     fronts.insert(queue);
     // What is promised to a group that has begun is reserved for nobody else, whatever the order and the queue.
-    if !seeks(cycle, queue) || tables.beside_sums(group, missing).is_some() {
+    if !seeks(cycle, queue) || tables.beside_sums(group, missing, Past::Waiting).is_some() {
         return false;
     }
     let promised = tables.promises.of(queue, false).map(|promised| &promised.groups);

@@ -3,7 +3,7 @@
 
 use crate::dims::PODS;
 use crate::ids::{DimId, QueueId};
-use crate::minimum::{Missing, Past};
+use crate::minimum::Missing;
 use crate::reasons::Reason;
 use crate::share::{Limits, at};
 use crate::world::queues::QueueRow;
@@ -45,15 +45,12 @@ pub(super) fn beyond_limit(
 ) -> Option<Reason> {
     let row = tables.queues.row(queue);
     let promised = tables.promises.of(queue, tree);
+    let ahead = tables.promises.ahead(queue, tree, missing.past);
     let sums = if tree { &row.tree } else { &row.own };
     let wanted = (0..missing.total.len()).map(DimId::from).filter(|dim| *dim != PODS && at(&missing.total, *dim) > 0);
     wanted.into_iter().find_map(|dim| {
-        let ahead = promised.map_or(0, |promised| match missing.past {
-            Past::Nobody => at(&promised.all, dim),
-            Past::Waiting => at(&promised.starting, dim),
-        });
         let elastic = promised.map_or(0, |promised| at(&promised.elastic, dim));
-        let used = sums.promised(dim).saturating_add(ahead).saturating_sub(elastic).max(0);
+        let used = sums.promised(dim).saturating_add(at(&ahead, dim)).saturating_sub(elastic).max(0);
         let (requested, bound) = (at(&missing.total, dim), limits.get(dim));
         let over = bound != i64::MAX && requested.saturating_add(used) > bound;
         over.then(|| limit(tables, row, dim, bound, used, requested))

@@ -7,7 +7,7 @@ use super::{Plugin, Vote};
 use crate::config::PluginConfig;
 use crate::dims::PODS;
 use crate::ids::{DimId, GroupId, TimeMs};
-use crate::minimum::{Missing, Past};
+use crate::minimum::Missing;
 use crate::reasons::Reason;
 use crate::share::at;
 use crate::world::classes::ClassRow;
@@ -60,18 +60,17 @@ impl Plugin for Overcommit {
 
     fn job_enqueueable(&self, tables: &Tables, _group: GroupId, missing: &Missing) -> Result<Vote, Reason> {
         let budget = self.budget.get_or_init(|| self.budget(tables));
-        let promised = tables.promises.total();
-        let promised = if missing.past == Past::Nobody { &promised.all } else { &promised.starting };
+        let promised = tables.promises.ahead_in_all(missing.past);
         let wanted = (0..missing.total.len()).map(DimId::from).filter(|dim| *dim != PODS);
         let over = wanted.into_iter().find(|dim| {
             let requested = at(&missing.total, *dim);
-            requested > 0 && requested.saturating_add(at(promised, *dim)) > at(budget, *dim)
+            requested > 0 && requested.saturating_add(at(&promised, *dim)) > at(budget, *dim)
         });
         match over {
             Some(dim) => Err(Reason::Overcommitted {
                 resource: tables.dims.name(dim).to_string(),
                 budget: at(budget, dim),
-                promised: at(promised, dim),
+                promised: at(&promised, dim),
                 requested: at(&missing.total, dim),
             }),
             None => Ok(Vote::Permit),

@@ -5,15 +5,16 @@
 //! to them. Groups that changed are remembered, so that settling costs no more than what changed. Read by `enqueue` and
 //! by the plugins that vote there.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
 use crate::dims::{Demand, PODS};
 use crate::facts::GroupPhase;
-use crate::ids::{DimId, GroupId, NamespaceId, QueueId};
-use crate::minimum::{Missing, missing};
+use crate::ids::{DimId, GroupId, NamespaceId, QueueId, TimeMs};
+use crate::minimum::{Missing, Past, missing};
 use crate::reasons::Reason;
 use crate::share::{self, at};
 use crate::world::groups::GroupRow;
@@ -63,6 +64,10 @@ pub(crate) struct Promises {
     sums: Vec<i64>,
     /// What of it they do not hold yet.
     kept: Vec<i64>,
+    /// The part of `kept` that is among what groups on their way were promised.
+    kept_starting: Vec<i64>,
+    /// Groups for which room is reserved, and from when on they need it.
+    reserved: BTreeMap<GroupId, TimeMs>,
     /// What nodes have free of what is kept; worked out once, as nothing is placed while groups are admitted.
     free: Vec<Option<i64>>,
     queues_version: u64,
@@ -81,14 +86,69 @@ impl Promises {
         if tree { self.tree.get(&queue) } else { self.own.get(&queue) }
     }
 
-    /// Whether the group is on its way: its pods are being made, or were not tried yet.
-    pub(crate) fn is_starting(&self, group: GroupId) -> bool {
-        self.of.get(&group).is_some_and(|promise| promise.starting)
+    /// Whether the promise to this group counts against one that asks to be admitted.
+    pub(crate) fn counts(&self, group: GroupId, past: Past) -> bool {
+        self.of.get(&group).is_some_and(|promise| match past {
+            Past::Nobody => true,
+            Past::Waiting => promise.starting,
+            Past::Ending(at) => promise.starting && self.reserved.get(&group).is_none_or(|from| *from < at),
+        })
     }
 
-    /// Of all queues.
-    pub(crate) fn total(&self) -> &Promised {
-        &self.total
+    /// What was promised in a queue (`tree`: and below it) that counts against a group that asks to be admitted.
+    pub(crate) fn ahead(&self, queue: QueueId, tree: bool, past: Past) -> Cow<'_, [i64]> {
+        let is_of = |promise: &Promise| {
+            let above = promise.path.iter().position(|other| *other == queue);
+            above.is_some_and(|above| tree || above == 0)
+        };
+        self.of(queue, tree).map_or_else(Cow::default, |promised| self.counted(promised, past, is_of))
+    }
+
+    /// The same of all queues together.
+    pub(crate) fn ahead_in_all(&self, past: Past) -> Cow<'_, [i64]> {
+        self.counted(&self.total, past, |_| true)
+    }
+
+    fn counted<'a>(&self, promised: &'a Promised, past: Past, is_of: impl Fn(&Promise) -> bool) -> Cow<'a, [i64]> {
+        match past {
+            Past::Nobody => Cow::Borrowed(&promised.all),
+            Past::Waiting => Cow::Borrowed(&promised.starting),
+            Past::Ending(at) => {
+                let mut starting = promised.starting.clone();
+                let later = self.needed_from(at).filter(|promise| promise.starting && is_of(promise));
+                later.for_each(|promise| promise.amounts.add_to(&mut starting, -1));
+                Cow::Owned(starting)
+            }
+        }
+    }
+
+    /// What is promised to groups that need it no earlier.
+    fn needed_from(&self, at: TimeMs) -> impl Iterator<Item = &Promise> {
+        let later = self.reserved.iter().filter(move |(_, from)| **from >= at);
+        later.filter_map(|(group, _)| self.of.get(group))
+    }
+
+    /// What has to be left free on the nodes for those who declare sums, and for others that were admitted and do not hold
+    /// their room yet, where anything is kept for the former at all.
+    fn kept(&self, dim: DimId, past: Past) -> i64 {
+        let kept = at(&self.kept, dim);
+        if kept <= 0 {
+            return 0;
+        }
+        let others = match past {
+            Past::Nobody => at(&self.total.all, dim).saturating_sub(kept),
+            Past::Waiting | Past::Ending(_) => {
+                at(&self.total.starting, dim).saturating_sub(at(&self.kept_starting, dim))
+            }
+        };
+        let later = match past {
+            Past::Ending(at) => {
+                let declare = self.needed_from(at).filter(|promise| !promise.sum.0.is_empty());
+                declare.fold(0_i64, |sum, promise| sum.saturating_add(promise.amounts.get(dim)))
+            }
+            Past::Nobody | Past::Waiting => 0,
+        };
+        kept.saturating_sub(later).saturating_add(others)
     }
 
     /// What pods will ask for in a namespace that are still to be made.
@@ -134,6 +194,9 @@ impl Promises {
         if !promise.sum.0.is_empty() {
             promise.sum.add_to(&mut self.sums, sign);
             promise.amounts.add_to(&mut self.kept, sign);
+            if promise.starting {
+                promise.amounts.add_to(&mut self.kept_starting, sign);
+            }
         }
         if !promise.unmade.0.is_empty() {
             promise.unmade.add_to(self.unmade.entry(promise.namespace.clone()).or_default(), sign);
@@ -179,6 +242,8 @@ impl Tables {
             let promise = self.groups.table.get(group.index()).and_then(|row| self.promise_of(group, row));
             self.promises.replace(group, promise);
         }
+        let reserved = self.reservations.all.iter().filter_map(|one| Some((one.group, one.prospect.as_ref()?.at)));
+        self.promises.reserved = reserved.collect();
         self.promises.free.clear();
         self.work_out_free();
     }
@@ -246,17 +311,18 @@ impl Tables {
 
     /// What stands against a group's admission beside sums that were promised to others, in whatever queue. Those who declare
     /// sums are admitted while all sums together fit the cluster, so that none of them waits for ever for what another one
-    /// holds a part of; all others while they leave free what is kept. O(dimensions).
-    pub(crate) fn beside_sums(&self, group: GroupId, missing: &Missing) -> Option<Reason> {
+    /// holds a part of; all others while they leave free what is kept. O(dimensions and reservations).
+    pub(crate) fn beside_sums(&self, group: GroupId, missing: &Missing, past: Past) -> Option<Reason> {
         let row = self.groups.row(group);
-        let Promises { sums, kept, free, .. } = &self.promises;
+        let Promises { sums, free, .. } = &self.promises;
         let declares = declares(row, missing);
         let over = |dim: DimId| {
             let asks = at(&missing.total, dim);
             let (budget, promised, requested) = if declares {
                 (at(&self.nodes.total, dim), at(sums, dim), asks.saturating_add(at(&row.allocated, dim)))
             } else {
-                (free.get(dim.index()).copied().flatten().unwrap_or(0), at(kept, dim), asks)
+                let kept = self.promises.kept(dim, past);
+                (free.get(dim.index()).copied().flatten().unwrap_or(0), kept, asks)
             };
             let fits = asks <= 0 || promised <= 0 || promised.saturating_add(requested) <= budget;
             let resource = || self.dims.name(dim).to_string();
@@ -300,5 +366,5 @@ crate::save::saved! {
     Promised { all, starting, elastic, groups };
     Promise { path, namespace, namespace_id, amounts, starting, elastic, unmade, sum };
     OfTenant { groups, amounts };
-    Promises { of, own, tree, total, unmade, of_tenants, sums, kept, free, queues_version };
+    Promises { of, own, tree, total, unmade, of_tenants, sums, kept, kept_starting, reserved, free, queues_version };
 }

@@ -115,6 +115,11 @@ impl Tables {
         row.min_resources.is_some() && self.parts_of(row).is_none()
     }
 
+    /// Whether the group has begun, and has pods that wait for what it was promised.
+    pub(crate) fn waits_for_its_sum(&self, row: &GroupRow) -> bool {
+        row.sum_until.is_some() && row.planned == 0 && row.pending() > 0 && row.counts.ready() >= row.min_member.max(1)
+    }
+
     /// When a group's newest pod was made.
     pub(crate) fn newest_pod(&self, row: &GroupRow) -> Option<TimeMs> {
         row.tasks.iter().map(|task| self.task(*task).created).max()

@@ -60,7 +60,7 @@ impl Round {
             if reserve::gives_way(cycle, group) {
                 continue;
             }
-            let outcome = reserve::with_its_own(cycle, group, |cycle| self.turn(cycle, group));
+            let outcome = reserve::with_its_own(cycle, group, |cycle| self.turns_of_holder(cycle, group));
             if outcome != Outcome::Again {
                 self.wanted.remove(&group);
             }
@@ -69,6 +69,16 @@ impl Round {
             }
             if outcome == Outcome::Again && !loose {
                 rest.push(group);
+            }
+        }
+    }
+
+    /// A turn; where the group has begun and waits for what it was promised, turns until it has it or finds no room.
+    fn turns_of_holder(&mut self, cycle: &mut Cycle<'_>, group: GroupId) -> Outcome {
+        loop {
+            let outcome = self.turn(cycle, group);
+            if outcome != Outcome::Again || !cycle.tables.waits_for_its_sum(cycle.tables.groups.row(group)) {
+                return outcome;
             }
         }
     }

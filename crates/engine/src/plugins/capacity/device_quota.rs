@@ -104,7 +104,7 @@ fn charged(tables: &Tables, queue: QueueId, tree: bool) -> Claims {
 fn promised(tables: &Tables, queue: QueueId, tree: bool, past: Past) -> Claims {
     let queues = tables.queues.table.iter().map(|(id, _)| id).filter(|other| is_at(tables, queue, *other, tree));
     let groups = queues.filter_map(|queue| tables.promises.of(queue, false)).flat_map(|promised| &promised.groups);
-    let counts = |group: &&GroupId| past == Past::Nobody || tables.promises.is_starting(**group);
+    let counts = |group: &&GroupId| tables.promises.counts(**group, past);
     groups.filter(counts).flat_map(|group| minimum(tables, *group)).collect()
 }
 

@@ -208,12 +208,13 @@ fn a_pod_does_not_admit_a_group_whose_sum_never_fits() {
 }
 
 impl Lab {
-    /// A job of one pod in any queue.
-    fn single(&mut self, name: &str, queue: &str, cpu_milli: i64) {
+    /// A job of this one pod in any queue.
+    fn single(&mut self, queue: &str, facts: PodFacts) {
         let created = TimeMs(self.world.groups().count() as i64);
-        let facts = GroupFacts { created, queue: queue.to_owned(), status: GroupStatus::default(), ..group(name, 1) };
-        self.apply(Delta::GroupUpsert(Box::new(facts)));
-        self.pod(PodFacts { created: self.now, ..pod(name, 0, cpu_milli) });
+        let name = facts.group.clone().unwrap();
+        let group = GroupFacts { created, queue: queue.to_owned(), status: GroupStatus::default(), ..group(&name, 1) };
+        self.apply(Delta::GroupUpsert(Box::new(group)));
+        self.pod(PodFacts { created: self.now, ..facts });
     }
 }
 
@@ -249,7 +250,7 @@ fn jobs_of_other_queues_leave_what_is_kept_free() {
         }
         lab.app_in("q1", "s1", 3_000);
         assert_eq!(lab.run(), ["s1-0"], "{config}");
-        lab.single("p", "q2", 1_000);
+        lab.single("q2", pod("p", 0, 1_000));
         if config == "built in" {
             assert_eq!(lab.run(), ["p-0"], "a queue within its share may reclaim");
             continue;
@@ -259,6 +260,138 @@ fn jobs_of_other_queues_leave_what_is_kept_free() {
         assert_eq!(lab.run(), ["s1-1"], "{config}");
         (0..2).for_each(|index| lab.becomes("s1", index, PodPhase::Succeeded));
         assert_eq!(lab.run(), ["p-0"], "{config}");
+    }
+}
+
+#[test]
+fn jobs_that_come_at_once_leave_what_is_kept_free_together() {
+    for config in [CAPACITY, GANG] {
+        let mut lab = Lab::of(config, &[4_000]);
+        for queue in ["q1", "q2"] {
+            lab.queue(queue, &[]);
+        }
+        lab.app_in("q1", "s1", 3_000);
+        assert_eq!(lab.run(), ["s1-0"], "{config}");
+        for name in ["p1", "p2"] {
+            lab.single("q2", pod(name, 0, 1_000));
+        }
+        assert_eq!(lab.run(), ["p1-0"], "{config}");
+        lab.new_pod("s1", 1);
+        assert_eq!(lab.run(), ["s1-1"], "{config}");
+    }
+}
+
+/// Room is reserved for groups that are next.
+const RESERVING: &str = "actions: enqueue, allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n\
+                         configurations:\n- name: reservation\n  arguments: {after: 1s, ageBound: 60s}\n";
+const RESERVING_CAPACITY: &str = "actions: enqueue, allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  \
+                                  - name: capacity\nconfigurations:\n- name: reservation\n  \
+                                  arguments: {after: 1s, ageBound: 60s}\n";
+const RESERVING_OVERCOMMIT: &str = "actions: enqueue, allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: predicates\n  \
+                                    - name: overcommit\n    arguments: {overcommit-factor: 1.6}\nconfigurations:\n\
+                                    - name: reservation\n  arguments: {after: 1s, ageBound: 60s}\n";
+
+/// A pod that its node ends after so many milliseconds, or never.
+fn limited(name: &str, index: u32, cpu_milli: i64, limit_ms: Option<i64>) -> PodFacts {
+    let facts = pod(name, index, cpu_milli);
+    let template = PodTemplate { time_limit_ms: limit_ms, ..(*facts.template).clone() };
+    PodFacts { template: template.into(), ..facts }
+}
+
+/// Its first one, and after so many seconds.
+fn first_limited(name: &str, cpu_milli: i64, seconds: Option<i64>) -> PodFacts {
+    limited(name, 0, cpu_milli, seconds.map(|seconds| seconds * 1_000))
+}
+
+impl Lab {
+    /// What holds so much for 100 seconds from now on.
+    fn occupied(&mut self, queue: &str, cpu_milli: i64) {
+        let facts = first_limited("before", cpu_milli, Some(100));
+        let node = Some("n0".to_owned());
+        let started = Some(self.now);
+        self.apply(Delta::GroupUpsert(Box::new(GroupFacts {
+            queue: queue.to_owned(),
+            status: GroupStatus { phase: GroupPhase::Running, ..GroupStatus::default() },
+            ..group("before", 1)
+        })));
+        self.pod(PodFacts { node, phase: PodPhase::Running, started, ..facts });
+    }
+
+    fn ended(&mut self, facts: PodFacts) {
+        self.pod(PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Succeeded, ..facts });
+    }
+}
+
+/// One node of four cores, and two queues that may have all of it.
+fn that_reserves(config: &str) -> Lab {
+    let mut lab = Lab::of(config, &[4_000]);
+    for queue in ["q1", "q2"] {
+        lab.queue(queue, &[("cpu", 4_000)]);
+    }
+    lab
+}
+
+/// The built-in configuration, where other queues would have a share, and one queue.
+fn built_in() -> Lab {
+    let mut lab = Lab::new(&[4_000]);
+    lab.queue("q1", &[]);
+    lab
+}
+
+#[test]
+fn what_ends_before_executors_have_room_may_use_what_is_kept_for_them() {
+    for queue in ["q1", "q2"] {
+        let that_reserve =
+            [RESERVING, RESERVING_CAPACITY, RESERVING_OVERCOMMIT].map(|config| (config, that_reserves(config)));
+        let built_in = (queue == "q1").then(|| ("built in", built_in()));
+        for (config, mut lab) in that_reserve.into_iter().chain(built_in) {
+            lab.occupied(if config == "built in" { "q1" } else { "q2" }, 2_000);
+            lab.app_in("q1", "s1", 4_000);
+            let begin = lab.now;
+            if config == "built in" {
+                // There the cluster is the limit of a queue, and its first group is admitted in its turn.
+                assert_eq!(lab.run(), [""; 0]);
+                lab.now = lab.now.plus_ms(1_000);
+            }
+            assert_eq!(lab.run(), ["s1-0"], "{config}");
+            // One core is free, and three are asked for.
+            lab.pod(PodFacts { created: lab.now, ..pod("s1", 1, 3_000) });
+            for _ in 0..4 {
+                assert_eq!(lab.run(), [""; 0], "{config}");
+                lab.now = lab.now.plus_ms(1_000);
+            }
+            for (name, seconds) in [("endless", None), ("long", Some(99)), ("short", Some(90)), ("other", Some(90))] {
+                lab.single(queue, first_limited(name, 1_000, seconds));
+            }
+            assert_eq!(lab.run(), ["short-0"], "{config} {queue}: {}", lab.why("short"));
+            lab.ended(first_limited("short", 1_000, Some(90)));
+            lab.now = begin.plus_ms(100_000);
+            lab.ended(first_limited("before", 2_000, Some(100)));
+            assert_eq!(lab.run().first().map(String::as_str), Some("s1-1"), "{config}: {}", lab.why("s1"));
+        }
+    }
+}
+
+#[test]
+fn what_ends_before_a_driver_has_room_may_use_what_is_kept_for_its_executors() {
+    for config in [RESERVING, RESERVING_CAPACITY] {
+        let mut lab = that_reserves(config);
+        lab.occupied("q2", 3_000);
+        lab.apply(Delta::GroupUpsert(Box::new(GroupFacts {
+            queue: "q1".to_owned(),
+            min_resources: Some(resources(4_000)),
+            status: GroupStatus::default(),
+            ..group("s1", 1)
+        })));
+        lab.pod(PodFacts { created: lab.now, ..pod("s1", 0, 2_000) });
+        for _ in 0..4 {
+            assert_eq!(lab.run(), [""; 0], "{config}");
+            lab.now = lab.now.plus_ms(1_000);
+        }
+        for (name, seconds) in [("endless", None), ("long", Some(99)), ("short", Some(90))] {
+            lab.single("q2", first_limited(name, 1_000, seconds));
+        }
+        assert_eq!(lab.run(), ["short-0"], "{config}: {}", lab.why("short"));
     }
 }
 
@@ -321,8 +454,8 @@ struct Story {
     /// Whether queues have a limit of all cores.
     limited: bool,
     apps: Vec<App>,
-    /// Jobs of one core: their queue, the cycle in which they come, how many cycles they run.
-    singles: Vec<(usize, usize, usize)>,
+    /// Jobs of one core: their queue, the cycle in which they come, how many cycles they run, whether they have a limit.
+    singles: Vec<(usize, usize, usize, bool)>,
 }
 
 #[derive(Debug, Clone)]
@@ -348,7 +481,7 @@ fn some_story() -> impl Strategy<Value = Story> {
         runs,
         shrinks,
     });
-    let single = (0..3_usize, 0..30_usize, 1..6_usize);
+    let single = (0..3_usize, 0..30_usize, 1..6_usize, any::<bool>());
     let nodes = proptest::collection::vec(1..5_i64, 1..4);
     let (apps, singles) = (proptest::collection::vec(app, 1..7), proptest::collection::vec(single, 0..25));
     (nodes, any::<bool>(), apps, singles).prop_map(|(nodes, limited, apps, singles)| Story {
@@ -373,7 +506,9 @@ struct Play<'a> {
 
 impl Play<'_> {
     fn one_core(&self, name: &str, index: u32) -> PodFacts {
-        PodFacts { created: self.lab.now, ..pod(name, index, 1_000) }
+        let single = name.strip_prefix("one").map(|number| self.story.singles[number.parse::<usize>().unwrap()]);
+        let limit = single.filter(|(.., limited)| *limited).map(|(_, _, runs, _)| (runs as i64 + 1) * 1_000);
+        PodFacts { created: self.lab.now, ..limited(name, index, 1_000, limit) }
     }
 
     fn ends(&mut self, name: &str, index: u32) {
@@ -388,9 +523,10 @@ impl Play<'_> {
             let sum = 1_000 * (1 + i64::from(app.executors));
             self.lab.app_in(&format!("q{}", app.queue % queues), &format!("app{number}"), sum);
         }
-        for (number, (queue, comes, _)) in self.story.singles.iter().enumerate() {
+        for (number, (queue, comes, ..)) in self.story.singles.iter().enumerate() {
             if *comes == self.cycle {
-                self.lab.single(&format!("one{number}"), &format!("q{}", queue % queues), 1_000);
+                let name = format!("one{number}");
+                self.lab.single(&format!("q{}", queue % queues), self.one_core(&name, 0));
             }
         }
     }
@@ -415,7 +551,7 @@ impl Play<'_> {
                 (0..=app.executors - first_left).for_each(|index| self.ends(&name, index));
             }
         }
-        for (number, (_, _, runs)) in self.story.singles.iter().enumerate() {
+        for (number, (_, _, runs, _)) in self.story.singles.iter().enumerate() {
             let name = format!("one{number}");
             let since = self.running.get(&format!("{name}-0")).copied().flatten();
             if since.is_some_and(|since| self.cycle > since + runs) {
@@ -431,7 +567,8 @@ impl Play<'_> {
             self.lab.world.bind_result(&bind.uid, Ok(()), self.lab.now);
             let (name, index) = bind.name.rsplit_once('-').unwrap();
             let facts = self.one_core(name, index.parse().unwrap());
-            self.lab.pod(PodFacts { node: Some(bind.node), phase: PodPhase::Running, ..facts });
+            let started = Some(self.lab.now);
+            self.lab.pod(PodFacts { node: Some(bind.node), phase: PodPhase::Running, started, ..facts });
             self.running.insert(bind.name, Some(self.cycle));
         }
     }
@@ -460,12 +597,12 @@ proptest! {
     /// An application ends when all of it has run at a time; its executors come when its driver runs.
     #[test]
     fn whatever_declares_a_sum_that_fits_comes_to_its_end(story in some_story()) {
-        for config in ["", VOLCANO, CAPACITY, GANG] {
+        for config in ["", VOLCANO, CAPACITY, GANG, RESERVING] {
             let nodes: Vec<i64> = story.nodes.iter().map(|cores| cores * 1_000).collect();
             let mut lab = if config.is_empty() { Lab::new(&nodes) } else { Lab::of(config, &nodes) };
             let all = story.nodes.iter().sum::<i64>() * 1_000;
             // Where queues have shares, one takes from another what that was promised beyond its share.
-            let queues = if [CAPACITY, GANG].contains(&config) { 3 } else { 1 };
+            let queues = if [CAPACITY, GANG, RESERVING].contains(&config) { 3 } else { 1 };
             for queue in 0..queues {
                 let limit = [("cpu", all)];
                 lab.queue(&format!("q{queue}"), if story.limited { &limit } else { &[] });
