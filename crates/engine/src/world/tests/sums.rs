@@ -92,6 +92,23 @@ fn drivers_start_one_after_the_other_where_there_is_room_for_the_executors_of_on
     }
 }
 
+/// Nobody else is kept from its turn by a promise that is spent.
+#[test]
+fn the_next_driver_is_admitted_in_its_turn_once_the_executors_of_one_have_room() {
+    let mut lab = Lab::new(&[3_000]);
+    lab.queue("q", &[("cpu", 3_000)]);
+    for name in ["s1", "s2"] {
+        lab.app(name, 3_000);
+    }
+    lab.run();
+    lab.now = lab.now.plus_ms(60_000);
+    assert_eq!((lab.run(), lab.phase("s2")), (vec![], GroupPhase::Pending), "its executors may come");
+    lab.new_pod("s1", 1);
+    assert_eq!(lab.run(), ["s1-1"]);
+    lab.now = lab.now.plus_ms(2_000);
+    assert_eq!((lab.run(), lab.phase("s2")), (vec![], GroupPhase::Inqueue), "room is reserved for its driver");
+}
+
 #[test]
 fn a_sum_that_was_held_once_is_spent() {
     for (config, mut lab) in labs() {
