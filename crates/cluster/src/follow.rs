@@ -25,7 +25,8 @@ const PAUSE_FIRST: Duration = Duration::from_millis(800);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Without a failure for so long, the next one is the first again.
 const PAUSE_FORGOTTEN: Duration = Duration::from_secs(120);
-/// A watch that the server ended sooner than this is not opened again at once.
+/// A watch that the server ended sooner than this, and that told nothing, is not opened again at once. One that told something is: a
+/// server without the time to write ends the watches of whoever falls behind, and who then pauses falls behind for good.
 const WATCH_SHORT: Duration = Duration::from_secs(1);
 /// For how long the server is asked to watch: kube's and client-go's own.
 const WATCH_SECONDS: u32 = 290;
@@ -100,7 +101,17 @@ enum Stage {
     Page { next: String },
     ListDone { version: String },
     Watch { version: String },
-    Events { lines: Lines, since: Instant, version: String },
+    Events(Watch),
+}
+
+/// A watch that is open.
+struct Watch {
+    lines: Lines,
+    since: Instant,
+    /// Whether it has told anything.
+    has_told: bool,
+    /// Up to which version.
+    version: String,
 }
 
 impl Follower {
@@ -127,7 +138,7 @@ impl Follower {
                     (Some(Step::ListEnds { version: version.clone() }), Stage::Watch { version })
                 }
                 Stage::Watch { version } => (None, self.open(version).await),
-                Stage::Events { lines, since, version } => self.event(lines, since, version, objects).await,
+                Stage::Events(watch) => self.event(watch, objects).await,
             };
             self.stage = stage;
             if let Some(step) = step {
@@ -169,43 +180,40 @@ impl Follower {
         match stream {
             Ok(reader) => {
                 let lines = Lines { reader: Box::pin(reader), line: Vec::new() };
-                Stage::Events { lines, since: Instant::now(), version }
+                Stage::Events(Watch { lines, since: Instant::now(), has_told: false, version })
             }
             Err(error) => self.failed_at(&error, version),
         }
     }
 
-    async fn event(
-        &mut self,
-        mut lines: Lines,
-        since: Instant,
-        version: String,
-        objects: &mut dyn Objects,
-    ) -> (Option<Step>, Stage) {
-        let line = match timeout(WATCH_SILENT, lines.next()).await {
+    async fn event(&mut self, mut watch: Watch, objects: &mut dyn Objects) -> (Option<Step>, Stage) {
+        let line = match timeout(WATCH_SILENT, watch.lines.next()).await {
             Ok(Ok(Some(line))) => line,
             // The server ends each watch after some minutes; one that ends each at once is not to be overrun.
             Ok(Ok(None)) | Err(_) => {
-                if since.elapsed() < WATCH_SHORT {
+                if watch.since.elapsed() < WATCH_SHORT && !watch.has_told {
                     self.pause = Some(self.backoff.next(Instant::now()));
                 }
-                return (None, Stage::Watch { version });
+                return (None, Stage::Watch { version: watch.version });
             }
-            Ok(Err(error)) => return (None, self.failed_at(&kube::Error::ReadEvents(error), version)),
+            Ok(Err(error)) => return (None, self.failed_at(&kube::Error::ReadEvents(error), watch.version)),
         };
         let (step, reached) = match read_event(line, objects) {
             Ok(Event::Applied { version }) => (Some(Step::Applied), version),
             Ok(Event::Deleted { version }) => (Some(Step::Deleted), version),
             Ok(Event::Bookmark { version }) => (Some(Step::Quiet { version: version.clone() }), version),
-            Ok(Event::Error(status)) => return (None, self.failed_at(&kube::Error::Api(status), version)),
+            Ok(Event::Error(status)) => return (None, self.failed_at(&kube::Error::Api(status), watch.version)),
             // The object can't be read now or later: what comes after it can.
             Err(error) => {
                 tracing::warn!(kind = self.collection.kind, %error, "an object of a watch can't be read and is left out");
                 (None, String::new())
             }
         };
-        let version = if reached.is_empty() { version } else { reached };
-        (step, Stage::Events { lines, since, version })
+        if !reached.is_empty() {
+            watch.version = reached;
+        }
+        watch.has_told = true;
+        (step, Stage::Events(watch))
     }
 
     /// How to go on after a failure at this version.
