@@ -25,7 +25,7 @@ const PAUSE_FIRST: Duration = Duration::from_millis(800);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Without a failure for so long, the next one is the first again.
 const PAUSE_FORGOTTEN: Duration = Duration::from_secs(120);
-/// A watch that the server ended sooner than this, and that told nothing, is not opened again at once. One that told something is: a
+/// A watch that the server ended sooner than this, and that told nothing new, is not opened again at once. One that got further is: a
 /// server without the time to write ends the watches of whoever falls behind, and who then pauses falls behind for good.
 const WATCH_SHORT: Duration = Duration::from_secs(1);
 /// For how long the server is asked to watch: kube's and client-go's own.
@@ -108,10 +108,10 @@ enum Stage {
 struct Watch {
     lines: Lines,
     since: Instant,
-    /// Whether it has told anything.
-    has_told: bool,
-    /// Up to which version.
+    /// Up to which version it has told.
     version: String,
+    /// Whether that is further than where it began.
+    got_on: bool,
 }
 
 impl Follower {
@@ -180,7 +180,7 @@ impl Follower {
         match stream {
             Ok(reader) => {
                 let lines = Lines { reader: Box::pin(reader), line: Vec::new() };
-                Stage::Events(Watch { lines, since: Instant::now(), has_told: false, version })
+                Stage::Events(Watch { lines, since: Instant::now(), version, got_on: false })
             }
             Err(error) => self.failed_at(&error, version),
         }
@@ -191,7 +191,7 @@ impl Follower {
             Ok(Ok(Some(line))) => line,
             // The server ends each watch after some minutes; one that ends each at once is not to be overrun.
             Ok(Ok(None)) | Err(_) => {
-                if watch.since.elapsed() < WATCH_SHORT && !watch.has_told {
+                if watch.since.elapsed() < WATCH_SHORT && !watch.got_on {
                     self.pause = Some(self.backoff.next(Instant::now()));
                 }
                 return (None, Stage::Watch { version: watch.version });
@@ -209,10 +209,10 @@ impl Follower {
                 (None, String::new())
             }
         };
-        if !reached.is_empty() {
+        if !reached.is_empty() && reached != watch.version {
             watch.version = reached;
+            watch.got_on = true;
         }
-        watch.has_told = true;
         (step, Stage::Events(watch))
     }
 

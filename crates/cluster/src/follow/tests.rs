@@ -168,11 +168,12 @@ async fn other_failures_are_tried_again_where_they_happened() {
 }
 
 #[tokio::test]
-async fn who_falls_behind_goes_on_at_once_and_who_is_told_nothing_pauses() {
+async fn who_falls_behind_goes_on_at_once_and_who_is_told_nothing_new_pauses() {
     let event = |version: u32| (200, json!({"type": "ADDED", "object": version}).to_string() + "\n");
-    for (watches, pauses) in
-        [(vec![event(10), event(11), event(12)], 0), (vec![(200, String::new()), event(10), (200, String::new())], 2)]
-    {
+    for (watches, pauses) in [
+        (vec![event(10), event(11), event(12)], 0),
+        (vec![(200, String::new()), event(10), event(10), (200, String::new())], 3),
+    ] {
         let (server, mut follower) = Server::follower(&watches, Some("9"));
         told(&server, &mut follower, &mut Texts::default()).await;
         assert_eq!(follower.backoff.failures, pauses, "{watches:?}");
