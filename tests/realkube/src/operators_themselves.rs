@@ -54,7 +54,7 @@ impl<C: Cluster> Operator<C> {
         for file in definitions {
             operator.create(&operator.read(file));
         }
-        operator.cluster.kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).ok();
+        operator.cluster.wait_for_definitions();
         operator
     }
 

@@ -103,6 +103,18 @@ impl Clients {
         list["items"].as_array().cloned().unwrap_or_default()
     }
 
+    /// Waits until every CustomResourceDefinition is served.
+    ///
+    /// # Panics
+    /// When one is not in time.
+    pub fn wait_for_definitions(&self) {
+        eventually("every definition is established", || {
+            // It gives up at once on one of which nothing has been said yet.
+            let waited = self.kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+            if waited.code == 0 { Ok(()) } else { Err(waited.stderr) }
+        });
+    }
+
     /// Waits until a Job is in `phase` and gives it.
     pub fn wait_for_phase(&self, job: &str, phase: &str) -> Value {
         eventually(&format!("job {job} becomes {phase}"), || {

@@ -179,7 +179,7 @@ impl RealKube {
         let all = [Role::Scheduler, Role::Controllers, Role::Admission, Role::Nodes];
         let rights = installation(&all, names::NAMESPACE_SYSTEM, Identities::Users);
         self.kubectl_with_input(["create", "-f", "-"], &list(rights)).ok();
-        self.kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).ok();
+        self.wait_for_definitions();
     }
 
     /// Runs `pumice ARGS` as `user` beside the test.
