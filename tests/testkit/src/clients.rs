@@ -109,7 +109,7 @@ impl Clients {
     /// When one is not in time.
     pub fn wait_for_definitions(&self) {
         eventually("every definition is established", || {
-            // It gives up at once on one of which nothing has been said yet.
+            // kubectl gives up at once on a definition whose conditions nobody has written yet.
             let waited = self.kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
             if waited.code == 0 { Ok(()) } else { Err(waited.stderr) }
         });
