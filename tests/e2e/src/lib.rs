@@ -1,1 +1,1 @@
-//! End-to-end tests live in `tests/`: `e2e`, and `frameworks`, whose tests want every core for themselves.
+//! End-to-end tests live in `tests/e2e`.

@@ -19,6 +19,7 @@ mod fleet;
 mod fleet_operations;
 mod fleet_simulate;
 mod fleet_whole;
+mod frameworks;
 mod full_disk;
 mod grace;
 mod history;

@@ -7,9 +7,9 @@ use std::process::Command;
 use pumice_testkit::{Platform, Setup};
 use tempfile::TempDir;
 
-use crate::{EXAMPLES, all_cores, layer};
+use super::{EXAMPLES, layer};
 
-const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/frameworks/pi.c");
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/frameworks/pi.c");
 
 /// What the image of the example would bring: the program.
 fn image() -> TempDir {
@@ -29,7 +29,6 @@ fn said(line: &str) -> BTreeMap<&str, &str> {
 #[test]
 fn mpirun_splits_its_work_over_workers_that_it_reaches_by_ssh() {
     let image = image();
-    let _cores = all_cores();
     let map = format!("mpioperator/mpi-pi:\n  layer: {}\n", image.path().display());
     let setup = Setup { flags: ["--cpu", "8"].map(str::to_owned).to_vec() };
     let platform = Platform::start_with_image_map(setup, &map);

@@ -3,7 +3,7 @@
 use pumice_testkit::Platform;
 use serde_json::{Value, json};
 
-use crate::run;
+use super::run;
 
 /// Connects to a peer that may start a moment later.
 const CALL: &str = r#"

@@ -6,8 +6,6 @@ use std::path::PathBuf;
 use pumice_testkit::{Platform, Setup};
 use serde_json::{Value, json};
 
-use crate::all_cores;
-
 const PROGRAM: &str = include_str!("ray.py");
 /// Some twenty Python processes are started, each of which loads for seconds; the machine may be busy besides.
 const TIMEOUT: &str = "10m";
@@ -45,7 +43,6 @@ fn manifest() -> String {
 #[test]
 fn a_ray_cluster_comes_up_and_computes_on_each_of_its_nodes() {
     let Some(programs) = programs() else { return };
-    let _cores = all_cores();
     let path = format!("{}:/usr/bin:/bin", programs.display());
     let map = format!("rayproject/ray:\n  env: {{PATH: {path:?}, RAY_USAGE_STATS_ENABLED: \"0\"}}\n");
     let setup = Setup { flags: ["--cpu", "8"].map(str::to_owned).to_vec() };

@@ -1,5 +1,7 @@
 //! Programs that find each other as frameworks do, by what the job plugins tell them, and really compute together.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods)] // a test may panic, and has a clock of its own
+//!
+//! What more cores give MPI is printed; `cargo test --workspace --test e2e frameworks:: -- --nocapture --test-threads=1`
+//! measures it, as nothing else wants the cores then.
 
 mod elastic;
 mod meeting;
@@ -7,18 +9,11 @@ mod mpi;
 mod ray;
 
 use std::os::unix::fs::PermissionsExt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pumice_testkit::Platform;
 use tempfile::TempDir;
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/frameworks");
-
-/// Keeps those apart that want every core: one of them measures what more cores give.
-fn all_cores() -> MutexGuard<'static, ()> {
-    static CORES: Mutex<()> = Mutex::new(());
-    CORES.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Runs a job to its end and gives what its pods printed.
 fn run(platform: &Platform, name: &str, manifest: &str) -> String {
