@@ -2,6 +2,7 @@
 
 pub(crate) mod allocate;
 pub(crate) mod backfill;
+mod cheapest;
 pub(crate) mod enqueue;
 pub(crate) mod fences;
 pub(crate) mod gang_eviction;
@@ -19,4 +20,5 @@ pub(crate) mod shuffle;
 mod statement;
 mod victims;
 mod walk;
+mod whole_gangs;
 pub(crate) mod windows;

@@ -46,6 +46,9 @@ pub struct Config {
     pub nodes_meet_claims: bool,
     /// Pods are told why they wait. Set by the shell, not by the file.
     pub tells_pods: bool,
+    /// Who makes a pod leave makes its whole group leave. Off, a group may lose pods one by one, as in Volcano. Set by the
+    /// shell, not by the file.
+    pub gangs_leave_whole: bool,
 }
 
 /// How a scheduler keeps to its NodeShard.
@@ -170,6 +173,7 @@ impl Default for Config {
             sharding: None,
             nodes_meet_claims: false,
             tells_pods: true,
+            gangs_leave_whole: false,
         }
     }
 }

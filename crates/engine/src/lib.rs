@@ -52,6 +52,7 @@ pub use ids::TimeMs;
 pub use plan::{
     Bind, Eviction, FreedRoom, GroupUpdate, Late, Pipelined, Plan, PodNotice, Prebind, QueueUpdate, Ungate,
 };
+pub use plugins::predicates::CLOSED_ANNOTATION as NODE_CLOSED;
 pub use plugins::template_annotations;
 pub use reasons::{
     Check, CheckCount, Expected, Minimum, NoDomain, NodesUnfit, Reason, Reasons, RoleMinimum, Shortage, Stage,

@@ -4,7 +4,7 @@
 //! still lacks comes free by it: then its group starts as soon as they are gone. What has a limit is ended by that, and is
 //! never asked to leave. Called at the start of every cycle, once the reservations are up to date.
 
-use super::{statement, windows};
+use super::{statement, whole_gangs, windows};
 use crate::cycle::Cycle;
 use crate::ids::{GroupId, NodeId, TaskId, TimeMs};
 use crate::world::reservations::{Amounts, Place, Reservation};
@@ -16,7 +16,8 @@ pub(crate) fn end(cycle: &mut Cycle<'_>) {
     for place in 0..cycle.tables.reservations.all.len() {
         let reservation = &cycle.tables.reservations.all[place];
         let group = cycle.tables.groups.row(reservation.group).key();
-        for victim in in_the_way(cycle, reservation).unwrap_or_default() {
+        let victims = in_the_way(cycle, reservation).unwrap_or_default();
+        for victim in whole_gangs::with_fellows(cycle, victims) {
             let was = cycle.tables.task(victim).state;
             cycle.evict(victim);
             let message = "it went before that, and has run longer than nearly all of its kind".to_owned();

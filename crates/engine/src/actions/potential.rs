@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use super::whole_gangs;
 use crate::cycle::Cycle;
 use crate::dims::{Demand, PODS};
 use crate::ids::{DimId, QueueId, TaskId};
@@ -77,13 +78,21 @@ impl Taking<'_> {
         Demand(amounts.iter().filter(|(dim, _)| self.counts(look, *dim)).collect())
     }
 
-    /// Whether each victim's queue, without those before it, holds more than its share of something that is taken from it.
+    /// Whether each victim's queue, without those before it, holds more than its share of something that is taken from it. Of a
+    /// group that leaves as one that is asked once: it is one large victim.
     fn all_borrow(&self, cycle: &Cycle<'_>, look: Look) -> bool {
         let tables = &*cycle.tables;
+        let whole = cycle.config.gangs_leave_whole;
         let mut lost: BTreeMap<QueueId, Vec<i64>> = BTreeMap::new();
+        let mut before = None;
         self.victims.iter().all(|victim| {
             let Some(queue) = queue_of(tables, *victim) else { return false };
             let gone = lost.entry(queue).or_default();
+            let of = before.replace(*victim);
+            if whole && of.is_some_and(|of| whole_gangs::are_one(tables, of, *victim)) {
+                demand_of(tables, *victim).add_to(gone, 1);
+                return true;
+            }
             let held = &tables.queues.row(queue).tree;
             let shares = cycle.policy.shares(tables, queue).unwrap_or_default();
             let loses = demand_of(tables, *victim);

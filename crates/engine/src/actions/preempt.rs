@@ -5,8 +5,9 @@
 
 use rustc_hash::FxHashSet;
 
+use super::cheapest::Choice;
 use super::preemptors;
-use super::prospects::{Prospects, Room};
+use super::prospects::Prospects;
 use super::reserve;
 use super::statement::Statement;
 use super::victims::{From, Hunt};
@@ -14,26 +15,9 @@ use super::walk::Outcome;
 use crate::config::Switch;
 use crate::cycle::Cycle;
 use crate::ids::{ClassId, GroupId, QueueId, TaskId};
-use crate::world::tables::Tables;
 
 /// Its name, as evictions give it.
 const NAME: &str = "preempt";
-
-/// How a node is chosen among those where victims make room.
-#[derive(Debug, Clone, Copy)]
-enum Mode {
-    /// The first by score.
-    Score,
-    /// Of so many the one whose victims matter least.
-    Cheapest(Candidates),
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Candidates {
-    percent: i64,
-    min: i64,
-    max: i64,
-}
 
 /// Groups of one kind of pod that are equal in this fail alike until something is committed.
 type Hopeless = FxHashSet<Sameness>;
@@ -42,7 +26,7 @@ type Hopeless = FxHashSet<Sameness>;
 type Sameness = (QueueId, ClassId, u64, u32, usize);
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
-    let mode = mode(cycle);
+    let choice = Choice::of(cycle, NAME);
     let mut prospects = Prospects::default();
     let mut hopeless = Hopeless::default();
     let mut started = Vec::new();
@@ -53,7 +37,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
                 started.push(turn.group);
             }
             reserve::with_its_own(cycle, turn.group, |cycle| {
-                from_others(cycle, &mut prospects, mode, turn.group, &mut hopeless)
+                from_others(cycle, &mut prospects, choice, turn.group, &mut hopeless)
             })
         } else {
             Outcome::Stuck
@@ -62,53 +46,16 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
     }
     for group in started {
         if preemptors::may_preempt(cycle, group) {
-            from_own(cycle, &mut prospects, mode, group);
+            from_own(cycle, &mut prospects, choice, group);
         }
     }
-}
-
-fn mode(cycle: &Cycle<'_>) -> Mode {
-    let config = cycle.config;
-    if !config.action_bool(NAME, "enableTopologyAwarePreemption", false) {
-        return Mode::Score;
-    }
-    Mode::Cheapest(Candidates {
-        percent: config.action_int(NAME, "minCandidateNodesPercentage", 10),
-        min: config.action_int(NAME, "minCandidateNodesAbsolute", 1),
-        max: config.action_int(NAME, "maxCandidateNodesAbsolute", 100),
-    })
-}
-
-impl Mode {
-    fn find(self, cycle: &mut Cycle<'_>, prospects: &mut Prospects, hunt: &Hunt) -> Option<Room> {
-        match self {
-            Self::Score => prospects.find(cycle, hunt),
-            Self::Cheapest(candidates) => {
-                let share = i64::from(cycle.tables.nodes.known).saturating_mul(candidates.percent) / 100;
-                let wanted = share.min(candidates.max).max(candidates.min).max(1);
-                let rooms = prospects.find_some(cycle, hunt, usize::try_from(wanted).unwrap_or(1));
-                rooms.into_iter().min_by_key(|room| cost(cycle.tables, &room.victims))
-            }
-        }
-    }
-}
-
-/// What losing the victims costs: the highest priority among them, the sum of all, their number, and how early the
-/// earliest of the highest priority has started (the later the better).
-fn cost(tables: &Tables, victims: &[TaskId]) -> (i32, i64, usize, i64) {
-    let rows = || victims.iter().map(|victim| tables.task(*victim));
-    let highest = rows().map(|row| row.priority).max().unwrap_or(i32::MIN);
-    // Shifted, so that more victims never cost less.
-    let sum = rows().map(|row| i64::from(row.priority) + (1 << 31)).fold(0, i64::saturating_add);
-    let earliest = rows().filter(|row| row.priority == highest).filter_map(|row| row.started).min();
-    (highest, sum, victims.len(), earliest.map_or(0, |time| time.0.saturating_neg()))
 }
 
 /// All that the group's minimum needs from other groups of the queue, or nothing.
 fn from_others(
     cycle: &mut Cycle<'_>,
     prospects: &mut Prospects,
-    mode: Mode,
+    choice: Choice,
     group: GroupId,
     hopeless: &mut Hopeless,
 ) -> Outcome {
@@ -130,7 +77,7 @@ fn from_others(
         if failed.contains(&(hunt.class, hunt.specific)) {
             continue;
         }
-        match mode.find(cycle, prospects, &hunt) {
+        match choice.find(cycle, prospects, &hunt) {
             Some(room) => statement.take(cycle, task, &room),
             None if hunt.specific => {}
             None => {
@@ -151,7 +98,7 @@ fn from_others(
 }
 
 /// Pods of the group make less important ones of it leave.
-fn from_own(cycle: &mut Cycle<'_>, prospects: &mut Prospects, mode: Mode, group: GroupId) {
+fn from_own(cycle: &mut Cycle<'_>, prospects: &mut Prospects, choice: Choice, group: GroupId) {
     for task in preemptors::pods(cycle, group) {
         let hunt = Hunt::new(cycle, From::Group, group, task);
         if !prospects.may_find(cycle, &hunt) {
@@ -160,7 +107,7 @@ fn from_own(cycle: &mut Cycle<'_>, prospects: &mut Prospects, mode: Mode, group:
             return;
         }
         let mut statement = Statement::new(cycle, NAME, group);
-        let Some(room) = mode.find(cycle, prospects, &hunt).filter(|room| !room.victims.is_empty()) else {
+        let Some(room) = choice.find(cycle, prospects, &hunt).filter(|room| !room.victims.is_empty()) else {
             prospects.discarded();
             return;
         };

@@ -3,6 +3,7 @@
 //! Follows Volcano's action, but prefers nodes by score, takes pods that don't run yet before those that do, and never
 //! lets queues take the same room from each other in turns (`potential`).
 
+use super::cheapest::Choice;
 use super::preemptors;
 use super::prospects::Prospects;
 use super::reserve;
@@ -16,6 +17,8 @@ use crate::ids::GroupId;
 const NAME: &str = "reclaim";
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
+    // Volcano's argument of preempt says nothing of reclaim.
+    let choice = if cycle.config.gangs_leave_whole { Choice::of(cycle, NAME) } else { Choice::Score };
     let mut prospects = Prospects::default();
     let mut walk = preemptors::walk(cycle, preemptors::may_preempt);
     while let Some(turn) = walk.pop() {
@@ -25,14 +28,16 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
         }
         let starving = preemptors::may_preempt(cycle, turn.group);
         let outcome = match starving {
-            true => reserve::with_its_own(cycle, turn.group, |cycle| reclaim(cycle, &mut prospects, turn.group)),
+            true => {
+                reserve::with_its_own(cycle, turn.group, |cycle| reclaim(cycle, &mut prospects, choice, turn.group))
+            }
             false => Outcome::Stuck,
         };
         walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, outcome);
     }
 }
 
-fn reclaim(cycle: &mut Cycle<'_>, prospects: &mut Prospects, group: GroupId) -> Outcome {
+fn reclaim(cycle: &mut Cycle<'_>, prospects: &mut Prospects, choice: Choice, group: GroupId) -> Outcome {
     let tasks = preemptors::pods(cycle, group);
     if tasks.is_empty() {
         return Outcome::Done;
@@ -49,7 +54,7 @@ fn reclaim(cycle: &mut Cycle<'_>, prospects: &mut Prospects, group: GroupId) -> 
         if failed.contains(&hunt.class) || !cycle.policy.preemptive(cycle.tables, hunt.queue, demand) {
             continue;
         }
-        match prospects.find(cycle, &hunt) {
+        match choice.find(cycle, prospects, &hunt) {
             Some(room) => statement.take(cycle, task, &room),
             None if hunt.specific => {}
             None => {

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::kept::Kept;
 use super::potential::Taking;
+use super::whole_gangs;
 use crate::cycle::Cycle;
 use crate::dims::Demand;
 use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId, TaskId, TimeMs};
@@ -44,6 +45,8 @@ pub(super) struct Hunt {
     pub(super) specific: bool,
     /// Only what is of lower priority than this leaves: groups, or within the group tasks.
     below: Option<i32>,
+    /// Groups leave as one.
+    whole: bool,
     now: TimeMs,
 }
 
@@ -79,7 +82,8 @@ impl Hunt {
             From::OtherQueues => None,
         };
         let below = priority.filter(|_| cycle.policy.preempts_only_lower());
-        Self { from, task, group, queue: row.queue, class: wants.class, specific, below, now: cycle.now }
+        let whole = cycle.config.gangs_leave_whole;
+        Self { from, task, group, queue: row.queue, class: wants.class, specific, below, whole, now: cycle.now }
     }
 
     /// Whether anything may leave for the task, as far as that can be told without looking at all there is. A `false` holds
@@ -136,7 +140,8 @@ impl Hunt {
         let Some((group, owner)) = self.owner(tables, victim) else { return false };
         let ours = match self.from {
             From::Queue => owner.queue == self.queue && group != self.group,
-            From::Group => group == self.group,
+            // Who takes from its own gang would leave with it.
+            From::Group => group == self.group && !self.whole,
             From::OtherQueues => owner.queue != self.queue && tables.queues.row(owner.queue).reclaimable,
         };
         ours && (!best_effort || row.best_effort)
@@ -171,26 +176,36 @@ impl Hunt {
         !kept.contains(node) && tables.nodes.row(node).tasks.iter().any(is_candidate)
     }
 
-    /// All on the node that plugins allow to leave, those that leave first in front.
+    /// All on the node that plugins allow to leave, those that leave first in front. Where groups leave as one those of one
+    /// stand together; what it has on other nodes leaves with them.
     pub(super) fn victims(&self, cycle: &Cycle<'_>, node: NodeId) -> Allowed {
         let tables = &*cycle.tables;
         let best_effort = tables.task(self.task).best_effort;
         let listed = tables.nodes.row(node).tasks.iter().copied();
-        let mut candidates: Vec<TaskId> = listed.filter(|task| self.may_take(tables, best_effort, *task)).collect();
+        let may_take = |task: TaskId| self.may_take(tables, best_effort, task);
+        let mut candidates: Vec<TaskId> = listed.filter(|task| may_take(*task)).collect();
+        if self.whole {
+            candidates = whole_gangs::whole(tables, &candidates, may_take);
+        }
         if candidates.is_empty() {
             return Allowed::default();
         }
         // Plugins with a budget serve who comes first.
         let places = self.places(cycle, &candidates);
-        sort(cycle, &places, &mut candidates);
+        self.sort(cycle, &places, &mut candidates);
         let mut allowed = match self.from {
             From::OtherQueues => cycle.policy.reclaimable(tables, self.task, &candidates),
             From::Queue | From::Group => cycle.policy.preemptable(tables, self.task, &candidates),
         };
         let kept = |task: &TaskId| allowed.tier.is_some_and(|tier| cycle.policy.keeps(tables, tier, *task));
         debug_assert!(self.from != From::OtherQueues || !allowed.tasks.iter().any(kept), "what is kept does not leave");
-        sort(cycle, &places, &mut allowed.tasks);
-        spare_beginners(tables, &mut allowed.tasks);
+        if self.whole {
+            allowed.tasks = whole_gangs::by_first(tables, &candidates, &allowed.tasks);
+            allowed.tasks.retain(|task| tables.task(*task).node == Some(node));
+        } else {
+            self.sort(cycle, &places, &mut allowed.tasks);
+            spare_beginners(tables, &mut allowed.tasks);
+        }
         allowed
     }
 
@@ -224,6 +239,25 @@ impl Hunt {
         }
     }
 
+    /// Puts pods in the order in which they leave: what does not run yet, then by the places of their groups, then by themselves.
+    /// Groups that leave as one stand together, and run if any pod of them does.
+    fn sort(&self, cycle: &Cycle<'_>, places: &FxHashMap<GroupId, usize>, tasks: &mut [TaskId]) {
+        let (tables, policy) = (&*cycle.tables, &*cycle.policy);
+        let placed = |task: &TaskId| {
+            let row = tables.task(*task);
+            let place = row.group.and_then(|group| places.get(&group).copied());
+            let together = row.group.filter(|_| self.whole);
+            let runs = together.is_some_and(|group| tables.groups.row(group).counts.get(TaskState::Running) > 0);
+            (runs || row.state == TaskState::Running, place, together, *task)
+        };
+        let mut placed: Vec<_> = tasks.iter().map(placed).collect();
+        placed.sort_by(|left, right| {
+            let (mine, theirs) = ((left.0, left.1, left.2), (right.0, right.1, right.2));
+            mine.cmp(&theirs).then_with(|| policy.task_order(tables, right.3, left.3))
+        });
+        tasks.iter_mut().zip(placed).for_each(|(task, (.., in_order))| *task = in_order);
+    }
+
     /// Who has to leave `node` so that the task can have it: nobody, some, or why it is in vain.
     pub(super) fn choose(&self, cycle: &mut Cycle<'_>, node: NodeId) -> Result<Vec<TaskId>, Refusal> {
         let demand = cycle.tables.classes.row(self.class).demand.clone();
@@ -239,10 +273,11 @@ impl Hunt {
             return Err(if nobody { Refusal::Everyone } else { Refusal::Node });
         }
         let chosen = if checks_pass && allowed_now {
-            enough(cycle.tables, &lacks, &victims)
+            enough(cycle.tables, &lacks, self.units(cycle.tables, &victims))
         } else {
-            self.try_out(cycle, node, &demand, victims)?
+            self.try_out(cycle, node, &demand, &victims)?
         };
+        let chosen = whole_gangs::with_fellows(cycle, chosen);
         if self.from == From::OtherQueues {
             let short: SmallVec<[DimId; 4]> = lacks.iter().map(|(dim, _)| *dim).collect();
             let taking = Taking { queue: self.queue, demand: &demand, victims: &chosen, short: &short };
@@ -259,6 +294,16 @@ impl Hunt {
             && (!self.specific || cycle.policy.check_task_later(cycle.tables, self.task, node).is_none())
     }
 
+    /// Victims of the node that leave together.
+    fn units<'t, 'v>(
+        &self,
+        tables: &'t Tables,
+        victims: &'v [TaskId],
+    ) -> impl Iterator<Item = &'v [TaskId]> + use<'t, 'v> {
+        let whole = self.whole;
+        victims.chunk_by(move |left, right| whole && whole_gangs::are_one(tables, *left, *right))
+    }
+
     /// Lets victims go one by one on the tables until queue, room and checks agree, gives back all that was in vain,
     /// and takes the trial back.
     fn try_out(
@@ -266,14 +311,15 @@ impl Hunt {
         cycle: &mut Cycle<'_>,
         node: NodeId,
         demand: &Demand,
-        victims: Vec<TaskId>,
+        victims: &[TaskId],
     ) -> Result<Vec<TaskId>, Refusal> {
+        let units: Vec<&[TaskId]> = self.units(cycle.tables, victims).collect();
         let savepoint = cycle.tables.savepoint();
-        let mut gone: Vec<(TaskId, TaskState)> = Vec::new();
+        let mut gone: Vec<Vanished> = Vec::new();
         let mut agreed = false;
-        for victim in victims {
-            gone.push((victim, cycle.tables.task(victim).state));
-            cycle.vacate(victim);
+        for unit in units {
+            gone.push(unit.iter().map(|victim| (*victim, cycle.tables.task(*victim).state)).collect());
+            unit.iter().for_each(|victim| cycle.vacate(*victim));
             agreed = self.agrees(cycle, node, demand);
             if agreed {
                 break;
@@ -287,15 +333,15 @@ impl Hunt {
         let mut chosen: Vec<TaskId> = Vec::new();
         if agreed {
             // The last one is needed, or the loop had ended before it.
-            while let Some((victim, state)) = gone.pop() {
+            while let Some(unit) = gone.pop() {
                 if !chosen.is_empty() {
-                    cycle.restore(victim, state, node);
+                    unit.iter().for_each(|(victim, state)| cycle.restore(*victim, *state, node));
                     if self.agrees(cycle, node, demand) {
                         continue;
                     }
-                    cycle.vacate(victim);
+                    unit.iter().for_each(|(victim, _)| cycle.vacate(*victim));
                 }
-                chosen.push(victim);
+                chosen.extend(unit.iter().rev().map(|(victim, _)| *victim));
             }
             chosen.reverse();
         }
@@ -325,21 +371,6 @@ impl Grounds {
     }
 }
 
-/// Puts pods in the order in which they leave: what does not run yet, then by the places of their groups, then by themselves.
-fn sort(cycle: &Cycle<'_>, places: &FxHashMap<GroupId, usize>, tasks: &mut [TaskId]) {
-    let (tables, policy) = (&*cycle.tables, &*cycle.policy);
-    let placed = |task: &TaskId| {
-        let row = tables.task(*task);
-        let place = row.group.and_then(|group| places.get(&group).copied());
-        (row.state == TaskState::Running, place, *task)
-    };
-    let mut placed: Vec<(bool, Option<usize>, TaskId)> = tasks.iter().map(placed).collect();
-    placed.sort_by(|left, right| {
-        (left.0, left.1).cmp(&(right.0, right.1)).then_with(|| policy.task_order(tables, right.2, left.2))
-    });
-    tasks.iter_mut().zip(placed).for_each(|(task, (_, _, in_order))| *task = in_order);
-}
-
 /// Where pods are on their way to a gang only those beyond its minimum leave: it would be broken before it begins.
 fn spare_beginners(tables: &Tables, victims: &mut Vec<TaskId>) {
     let mut ready: FxHashMap<GroupId, u32> = FxHashMap::default();
@@ -354,6 +385,8 @@ fn spare_beginners(tables: &Tables, victims: &mut Vec<TaskId>) {
 }
 
 type Lacks = SmallVec<[(DimId, i64); 4]>;
+/// What left together in a trial, with what it was.
+type Vanished = SmallVec<[(TaskId, TaskState); 1]>;
 
 /// What is missing on the node once all that leaves it is gone and all that is promised is taken.
 fn lacking(tables: &Tables, node: NodeId, demand: &Demand) -> Lacks {
@@ -372,23 +405,25 @@ fn frees(tables: &Tables, task: TaskId, dim: DimId) -> i64 {
     tables.classes.row(tables.task(task).class).demand.get(dim)
 }
 
-/// The first victims that make room, without those that the later ones make needless.
-fn enough(tables: &Tables, lacks: &Lacks, victims: &[TaskId]) -> Vec<TaskId> {
+/// The first of the units that make room, without those that the later ones make needless.
+fn enough<'a>(tables: &Tables, lacks: &Lacks, units: impl Iterator<Item = &'a [TaskId]>) -> Vec<TaskId> {
+    let frees =
+        |unit: &[TaskId], dim: DimId| unit.iter().map(|task| frees(tables, *task, dim)).fold(0, i64::saturating_add);
     let mut left = lacks.clone();
-    let mut chosen: Vec<TaskId> = Vec::new();
-    for victim in victims {
+    let mut chosen: Vec<&[TaskId]> = Vec::new();
+    for unit in units {
         if left.iter().all(|(_, short)| *short <= 0) {
             break;
         }
-        left.iter_mut().for_each(|(dim, short)| *short = short.saturating_sub(frees(tables, *victim, *dim)));
-        chosen.push(*victim);
+        left.iter_mut().for_each(|(dim, short)| *short = short.saturating_sub(frees(unit, *dim)));
+        chosen.push(unit);
     }
     for index in (0..chosen.len()).rev() {
-        let spare = |(dim, short): &(DimId, i64)| short.saturating_add(frees(tables, chosen[index], *dim)) <= 0;
+        let spare = |(dim, short): &(DimId, i64)| short.saturating_add(frees(chosen[index], *dim)) <= 0;
         if left.iter().all(spare) {
-            left.iter_mut().for_each(|(dim, short)| *short = short.saturating_add(frees(tables, chosen[index], *dim)));
+            left.iter_mut().for_each(|(dim, short)| *short = short.saturating_add(frees(chosen[index], *dim)));
             chosen.remove(index);
         }
     }
-    chosen
+    chosen.concat()
 }

@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::statement;
+use super::{statement, whole_gangs};
 use crate::cycle::Cycle;
 use crate::ids::{NodeId, TaskId};
 use crate::world::tasks::TaskState;
@@ -37,10 +37,16 @@ pub(crate) fn empty(cycle: &mut Cycle<'_>) {
     }
     for (task, message) in leaving {
         // Asked one by one: each that leaves counts against the budgets of those behind it.
-        if cycle.policy.may_leave(cycle.tables, task) {
+        if !cycle.policy.may_leave(cycle.tables, task) {
+            continue;
+        }
+        for task in whole_gangs::with_fellows(cycle, vec![task]) {
             let was = cycle.tables.task(task).state;
-            cycle.evict(task);
-            statement::evict_saying(cycle, NAME, (task, was), None, message);
+            // One that left as a fellow is asked no more.
+            if matches!(was, TaskState::Bound | TaskState::Running) {
+                cycle.evict(task);
+                statement::evict_saying(cycle, NAME, (task, was), None, message.clone());
+            }
         }
     }
 }

@@ -18,6 +18,7 @@ enum Kind {
 const KINDS: &[(&str, &str, Kind)] = &[
     ("nodeorder", "*.weight", Kind::Int),
     ("binpack", "binpack.resources", Kind::Text),
+    ("binpack", "binpack.spared", Kind::Text),
     ("binpack", "binpack.*", Kind::Int),
     ("overcommit", "overcommit-factor", Kind::Number),
     ("predicates", "*Enable", Kind::Bool),

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::held::job_of;
 use crate::dims::{Resources, amount_text};
 use crate::ids::{DimId, GroupId, NodeId, TimeMs};
+use crate::plugins::predicates;
 use crate::policy::Policy;
 use crate::reasons::{plural, time_text, tree};
 use crate::share;
@@ -64,7 +65,8 @@ pub struct NodeWhy {
 impl NodeWhy {
     pub(crate) fn of((tables, policy): (&Tables, &Policy), node: NodeId, now: TimeMs) -> Self {
         let row = tables.nodes.row(node);
-        let mut barred: Vec<String> = row.unschedulable.then(|| "cordoned".to_owned()).into_iter().collect();
+        let closed = Some(predicates::closed(row)).filter(|why| !why.is_empty()).unwrap_or("cordoned");
+        let mut barred: Vec<String> = row.unschedulable.then(|| closed.to_owned()).into_iter().collect();
         barred.extend(row.taints.iter().map(|taint| format!("taint {}={}:{:?}", taint.key, taint.value, taint.effect)));
         let is_ours = tables.shard.usable().is_none_or(|usable| usable.contains(&&*row.name));
         barred.extend((!is_ours).then(|| "outside of this scheduler's shard".to_owned()));

@@ -9,7 +9,7 @@ use crate::plan::{Eviction, Pipelined, Plan};
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
-/// Actions that make room on the very node that the victim leaves.
+/// Actions that make room on the very node that the victim, or one of its group that leaves with it, leaves.
 const POD_BY_POD: [&str; 2] = ["preempt", "reclaim"];
 /// Actions that make room for a gang, wherever its pods go.
 const FOR_GANGS: [&str; 2] = ["gangpreempt", "gangreclaim"];
@@ -79,9 +79,20 @@ fn beneficiary(tables: &Tables, plan: &Plan, eviction: &Eviction) -> Option<Stri
         return Some(format!("{group} gains from {action}"));
     }
     let here = POD_BY_POD.contains(&action);
-    let promised =
-        |promise: &&Pipelined| promise.fenced && promise.group == *group && (!here || promise.node == eviction.node);
-    if !plan.pipelined.iter().any(|promise| promised(&promise)) {
+    let fellow = |other: &&Eviction| {
+        other.group == eviction.group && other.action == eviction.action && other.beneficiary == eviction.beneficiary
+    };
+    let promised = |node: Option<&str>| {
+        let mut promises = plan.pipelined.iter().filter(|promise| promise.fenced && promise.group == *group);
+        promises.any(|promise| node.is_none_or(|node| promise.node == node))
+    };
+    let found = if here {
+        promised(Some(&eviction.node))
+            || plan.evictions.iter().filter(fellow).any(|fellow| promised(Some(&fellow.node)))
+    } else {
+        promised(None)
+    };
+    if !found {
         return Some(format!("{group} is promised no room by it"));
     }
     let known = tables.groups.table.find(group).is_some();

@@ -1,7 +1,10 @@
 //! `binpack`: the fuller a node would be with the pod on it, the better. Only what the pod asks for counts, each
-//! resource by its weight; a resource without a weight does not count at all.
+//! resource by its weight; a resource without a weight does not count at all. Nodes that offer what is to be spared come after
+//! all others for pods that don't ask for it: so nodes with GPUs are kept for those that need them. Sparing is Pumice's own.
 
 use std::collections::BTreeMap;
+
+use smallvec::SmallVec;
 
 use super::score::{FULL, Mean, ratio};
 use super::{Extremes, Plugin, Region};
@@ -13,7 +16,7 @@ use crate::world::tables::Tables;
 
 /// `binpack.resources` names the further ones, each with an argument of its own.
 pub(super) const ARGUMENTS: &[&str] =
-    &["binpack.weight", "binpack.cpu", "binpack.memory", "binpack.resources", "binpack.resources.*"];
+    &["binpack.weight", "binpack.cpu", "binpack.memory", "binpack.resources", "binpack.resources.*", "binpack.spared"];
 
 #[derive(Debug)]
 pub(crate) struct BinPack {
@@ -21,18 +24,20 @@ pub(crate) struct BinPack {
     cpu: i64,
     memory: i64,
     others: BTreeMap<String, i64>,
+    /// Resources that are spared.
+    spared: Vec<String>,
 }
 
 impl BinPack {
     pub(crate) fn new(config: &PluginConfig) -> Self {
         let weight = |name: &str| Some(config.int(name, 1)).filter(|weight| *weight >= 0).unwrap_or(1);
-        let names = config.text("binpack.resources").unwrap_or_default().split(',').map(str::trim);
-        let others = names.filter(|name| !name.is_empty());
+        let others = names(config, "binpack.resources");
         Self {
             weight: config.int("binpack.weight", 1),
             cpu: weight("binpack.cpu"),
             memory: weight("binpack.memory"),
             others: others.map(|name| (name.to_owned(), weight(&format!("binpack.resources.{name}")))).collect(),
+            spared: names(config, "binpack.spared").map(str::to_owned).collect(),
         }
     }
 
@@ -43,6 +48,44 @@ impl BinPack {
             _ => self.others.get(&**dims.name(dim)).copied(),
         }
     }
+
+    /// The score of a node, with what counts of what the pod asks for, and what is spared as it does not ask for it.
+    fn score_of(&self, tables: &Tables, counted: &Counted, node: NodeId) -> i64 {
+        let mut mean = Mean::default();
+        for (dim, amount, weight) in &counted.asked {
+            let offered = tables.nodes.allocatable(node, *dim);
+            let wanted = tables.nodes.used(node, *dim).saturating_add(*amount);
+            if offered == 0 || *weight == 0 {
+                mean.add(0, *weight);
+                continue;
+            }
+            if wanted > offered {
+                mean = Mean::default();
+                break;
+            }
+            mean.add(ratio(wanted, offered, FULL), *weight);
+        }
+        let wasted = counted.spared.iter().any(|dim| tables.nodes.allocatable(node, *dim) > 0);
+        mean.times(self.weight).saturating_add(if wasted { 0 } else { self.for_sparing() })
+    }
+
+    /// What a node scores besides where nothing is wasted on it: as much as one that is full.
+    fn for_sparing(&self) -> i64 {
+        if self.spared.is_empty() { 0 } else { FULL.saturating_mul(self.weight) }
+    }
+}
+
+/// What counts for a class of pods.
+struct Counted {
+    /// What it asks for, how much, and the weight.
+    asked: SmallVec<[(DimId, i64, i64); 4]>,
+    /// What is kept for others.
+    spared: SmallVec<[DimId; 4]>,
+}
+
+/// The names that an argument lists.
+fn names<'a>(config: &'a PluginConfig, argument: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+    config.text(argument).unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty())
 }
 
 impl Plugin for BinPack {
@@ -55,21 +98,20 @@ impl Plugin for BinPack {
     }
 
     fn score(&self, tables: &Tables, class: &ClassRow, node: NodeId) -> i64 {
-        let mut mean = Mean::default();
-        for (dim, amount) in class.demand.iter() {
-            let Some(weight) = self.weight_of(&tables.dims, dim) else { continue };
-            let offered = tables.nodes.allocatable(node, dim);
-            let wanted = tables.nodes.used(node, dim).saturating_add(amount);
-            if offered == 0 || weight == 0 {
-                mean.add(0, weight);
-                continue;
-            }
-            if wanted > offered {
-                return 0;
-            }
-            mean.add(ratio(wanted, offered, FULL), weight);
+        let mut score = [0];
+        self.score_nodes(tables, class, &[node], &mut score);
+        score[0]
+    }
+
+    fn score_nodes(&self, tables: &Tables, class: &ClassRow, nodes: &[NodeId], scores: &mut [i64]) {
+        let dims = &tables.dims;
+        let asked = class.demand.iter().filter_map(|(dim, amount)| Some((dim, amount, self.weight_of(dims, dim)?)));
+        let spared = self.spared.iter().filter_map(|name| dims.lookup(name));
+        let counted =
+            Counted { asked: asked.collect(), spared: spared.filter(|dim| class.demand.get(*dim) == 0).collect() };
+        for (node, score) in nodes.iter().zip(scores) {
+            *score = score.saturating_add(self.score_of(tables, &counted, *node));
         }
-        mean.times(self.weight)
     }
 
     fn bound_scores(&self, tables: &Tables, class: &ClassRow, regions: &[Region<'_>], bounds: &mut [i64]) -> bool {
@@ -86,7 +128,7 @@ impl Plugin for BinPack {
                 };
                 mean.add(fullest, weight);
             }
-            *bound = bound.saturating_add(mean.times(self.weight));
+            *bound = bound.saturating_add(mean.times(self.weight)).saturating_add(self.for_sparing());
         }
         self.weight >= 0
     }
@@ -124,6 +166,11 @@ mod tests {
             // A node without the resource counts as empty of it.
             ("{binpack.resources: example.com/chip}", "alien", 50 * 1_000 / 2),
             ("{}", "nothing", 0),
+            // Its GPUs are kept for whoever asks for one.
+            ("{binpack.spared: 'a, nvidia.com/gpu'}", "cpu", 50 * 1_000),
+            ("{binpack.spared: nvidia.com/gpu, binpack.weight: 2}", "large", 0),
+            ("{binpack.spared: nvidia.com/gpu}", "gpu", FULL + 50 * 1_000),
+            ("{binpack.spared: a}", "cpu", FULL + 50 * 1_000),
         ] {
             let plugin = BinPack::new(&config("binpack", arguments));
             let found = plugin.score(&tables, class_of(&tables, pod), node_of(&tables, "n1"));

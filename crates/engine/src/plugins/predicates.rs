@@ -38,6 +38,8 @@ pub(super) const ARGUMENTS: &[&str] = &[
 ];
 
 const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
+/// Annotation of a node that takes nothing new although nobody has cordoned it: in words, whose nodes are.
+pub const CLOSED_ANNOTATION: &str = "pumice.sh/closed";
 
 #[derive(Debug)]
 pub(crate) struct Predicates {
@@ -130,7 +132,7 @@ impl Plugin for Predicates {
         let (template, row) = (&class.template, tables.nodes.row(node));
         let mut failed: Vec<(Check, String)> = Vec::new();
         let mut note = |fails: bool, check: Check, about: String| failed.extend(fails.then_some((check, about)));
-        note(row.unschedulable && !tolerates_cordon(template), Check::Unschedulable, String::new());
+        note(row.unschedulable && !tolerates_cordon(template), Check::Unschedulable, closed(row).to_owned());
         let selected = selects(&template.node_selector, template.required_terms.as_deref(), row);
         note(self.node_affinity && !selected, Check::NodeAffinity, String::new());
         for taint in untolerated(&template.tolerations, row).filter(|_| self.taints) {
@@ -185,11 +187,17 @@ impl Predicates {
 
 fn detail(check: Check, template: &PodTemplate, node: &NodeRow) -> String {
     match check {
+        Check::Unschedulable => closed(node).to_owned(),
         Check::Taint => untolerated(&template.tolerations, node).next().map_or_else(String::new, taint_text),
         Check::Unsupported => template.unsupported.join(" and "),
         Check::HostPort => taken_ports(template, node).next().map_or_else(String::new, |port| port.port.to_string()),
         _ => String::new(),
     }
+}
+
+/// Why a node takes nothing new; empty where it is cordoned.
+pub(crate) fn closed(node: &NodeRow) -> &str {
+    node.annotations.get(CLOSED_ANNOTATION).map_or("", String::as_str)
 }
 
 fn taint_text(taint: &Taint) -> String {

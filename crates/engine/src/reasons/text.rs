@@ -318,7 +318,8 @@ impl NodesUnfit {
         match count.check {
             Check::NodeGone => format!("{nodes} not known"),
             Check::OutsideShard => format!("{nodes} outside of this scheduler's shard"),
-            Check::Unschedulable => format!("{nodes} cordoned"),
+            Check::Unschedulable if detail.is_empty() => format!("{nodes} cordoned"),
+            Check::Unschedulable => format!("{nodes} {detail}"),
             Check::NodeAffinity => format!("{nodes} not matching its node selector or affinity"),
             Check::Taint => format!("{nodes} with taint {detail} that it does not tolerate"),
             Check::Unsupported => format!("{nodes} where {detail} can't be honoured by this version"),

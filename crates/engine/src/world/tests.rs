@@ -30,6 +30,7 @@ mod review;
 mod saved;
 mod sums;
 mod told;
+mod whole_gangs;
 mod why;
 mod windows;
 

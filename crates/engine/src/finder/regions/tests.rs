@@ -23,6 +23,7 @@ const SCORES: &[&str] = &[
     "  - name: nodeorder\n    arguments: {leastrequested.weight: 0, balancedresource.weight: 5}",
     "  - name: binpack\n    arguments: {binpack.resources: nvidia.com/gpu, binpack.resources.nvidia.com/gpu: 4}",
     "  - name: nodeorder\n    arguments: {balancedresource.weight: 0}\n  - name: binpack\n    arguments: {binpack.weight: 2}",
+    "  - name: nodeorder\n    arguments: {leastrequested.weight: 0}\n  - name: binpack\n    arguments: {binpack.spared: nvidia.com/gpu}",
     "  - name: conformance",
 ];
 
