@@ -150,13 +150,16 @@ impl Ledger {
         });
     }
 
-    /// What can't make room now is not asked later.
+    /// What can't make room now is not asked later. A gang leaves whole: who asks one member asks all.
     fn ask_preempt(&mut self, id: JobId, user: &str, reason: &str) {
-        let run = self.current(id).and_then(|run| self.run(run));
-        if run.is_some_and(|run| self.is_preemptible(run)) {
-            self.ask(id, |asked| {
-                asked.preempt.get_or_insert_with(|| (user.to_owned(), reason.to_owned()));
-            });
+        let gang = self.job(id).and_then(|job| self.gang(job)).map(|(.., members)| members.iter().copied().collect());
+        for member in gang.unwrap_or_else(|| vec![id]) {
+            let run = self.current(member).and_then(|run| self.run(run));
+            if run.is_some_and(|run| self.is_preemptible(run)) {
+                self.ask(member, |asked| {
+                    asked.preempt.get_or_insert_with(|| (user.to_owned(), reason.to_owned()));
+                });
+            }
         }
     }
 
