@@ -18,6 +18,12 @@ const NOTES: &[(&str, &str)] = &[
          stays as it was written",
     ),
     ("configmaps", "`kube-root-ca.crt` is in every namespace"),
+    (
+        "csidrivers",
+        "nothing here makes or reads them: they are for drivers and schedulers that people bring; no node here mounts volumes of such a driver",
+    ),
+    ("csinodes", "nothing here makes or reads them"),
+    ("csistoragecapacities", "nothing here makes or reads them"),
     ("endpointslices", "made of headless services; upstream names them at random"),
     (
         "cronjobs",
@@ -26,6 +32,10 @@ const NOTES: &[(&str, &str)] = &[
     (
         "deployments",
         "no `rollback`; pods are placed by Pumice's scheduler, which gives those of a ReplicaSet a PodGroup of one",
+    ),
+    (
+        "deviceclasses",
+        "nothing here makes or reads them; selectors are stored as they are, their expressions are not compiled",
     ),
     (
         "customresourcedefinitions",
@@ -53,7 +63,9 @@ const NOTES: &[(&str, &str)] = &[
     ),
     (
         "namespaces",
-        "`default`, `kube-node-lease`, `kube-system` and `pumice-system` exist from the start and can't be deleted",
+        "`default`, `kube-node-lease`, `kube-system` and `pumice-system` exist from the start and can't be deleted; labels of Pod \
+         Security are taken with a warning: of a profile that is enforced only probes and hooks that name a host are refused, \
+         `audit` and `warn` have no effect",
     ),
     ("networkpolicies", "stored with a warning: pods reach each other whatever they say"),
     (
@@ -76,12 +88,25 @@ const NOTES: &[(&str, &str)] = &[
         "a `priorityClassName` that does not exist gives priority 0 and a warning (upstream: 403); an eviction is a \
          delete that its disruption budget allows; exec and port-forward over WebSocket and SPDY; no attach, ephemeralcontainers, \
          resize; the account must exist, and its token is mounted as upstream, but pods of the account `default` get \
-         it only where the pod or the account says `automountServiceAccountToken: true`",
+         it only where the pod or the account says `automountServiceAccountToken: true`; nodes have no user namespaces and no profiles: \
+         `seccompProfile` and `appArmorProfile` of type `RuntimeDefault` have no effect, which a warning says, and pods with \
+         profiles of type `Localhost`, `hostUsers: false`, `procMount: Unmasked` or `sysctls` are not started",
     ),
     ("priorityclasses", "`system-cluster-critical` and `system-node-critical` exist from the start"),
     (
         "replicasets",
         "pods with the label `volcano.sh/job-name` are those of Volcano's Jobs: a template with it makes none, and says so",
+    ),
+    ("replicationcontrollers", "stored with a warning: nothing here makes their pods; a Deployment does"),
+    (
+        "resourceclaims",
+        "stored with a warning: nothing here gives devices to them, and a pod that refers to one does not start; requests are checked, \
+         constraints and what a driver writes into the status are not",
+    ),
+    ("resourceclaimtemplates", "as `resourceclaims`"),
+    (
+        "resourceslices",
+        "nothing here makes or reads them; names, pool and place are checked, attributes and capacities of devices are not",
     ),
     (
         "resourcequotas",
@@ -96,7 +121,7 @@ const NOTES: &[(&str, &str)] = &[
     (
         "services",
         "only headless services (`clusterIP: None`) have an effect: peers' names; others are stored with a warning, \
-         without an address; EndpointSlices are made of headless ones that select pods, Endpoints are not served",
+         without an address, families or `internalTrafficPolicy`; EndpointSlices are made of headless ones that select pods, Endpoints are not served",
     ),
     (
         "storageclasses",
@@ -117,6 +142,7 @@ const NOTES: &[(&str, &str)] = &[
         "the action `Audit` records nothing; at most 100 parameters of a selector count",
     ),
     ("validatingwebhookconfigurations", "called all at once after policies; otherwise as mutating ones"),
+    ("volumeattachments", "nothing here makes or reads them"),
 ];
 
 /// What clients ask for and do not get.
@@ -147,6 +173,15 @@ const NOT_SERVED: &[(&str, &str)] = &[
     ),
     ("CEL macros over two variables, `cel.bind`", "422: undeclared reference"),
     ("MutatingAdmissionPolicy", "404"),
+    (
+        "`null` in place of a list that nobody gave (`rules` of a Role, `endpoints` of an EndpointSlice, `spec.drivers` of a CSINode), \
+         as Go writes it",
+        "the field is left out, or an empty list where it must be there",
+    ),
+    (
+        "`resource.k8s.io` in versions before `v1`, which clients of Kubernetes 1.33 and before ask for",
+        "404, as a Kubernetes of this release answers where nobody switched them on",
+    ),
     ("`/openapi/v2`", "a document without kinds; they are in `/openapi/v3`"),
     ("Server-side apply of `scale`", "415; apply to the object, or patch its scale"),
     (

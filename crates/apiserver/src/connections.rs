@@ -1,4 +1,4 @@
-//! Connections over TLS: HTTP/1.1 and HTTP/2, limits, graceful end.
+//! Connections over TLS, or plain ones where that is asked for: HTTP/1.1 and HTTP/2, limits, graceful end.
 //!
 //! Invariant: whatever a peer does costs at most one connection for a bounded time, and a connection that was accepted is
 //! answered to its end, also at the shutdown. A new connection is always accepted: where there are too many,
@@ -7,11 +7,8 @@
 
 use std::convert::Infallible;
 use std::error::Error;
-use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::FutureExt as _;
@@ -24,19 +21,19 @@ use hyper_util::server::conn::auto;
 use pumice_auth::{Authenticated, identity_of};
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::body::Body;
 
 mod activity;
 mod limits;
+mod transport;
 
 use limits::{Ended, Seat};
+use transport::{Counted, Transport};
 
 pub use limits::ConnectionLimits;
 
@@ -78,13 +75,27 @@ pub fn serve_connections<F>(
 where
     F: Fn(SocketAddr, Option<&CertificateDer<'static>>) -> Result<Handler, ConnectionError> + Send + Sync + 'static,
 {
-    serve(Listening { listener, tls, limits, shutdown, drain }, Arc::new(handlers))
+    serve(Listening { listener, tls: Some(tls), limits, shutdown, drain }, Arc::new(handlers))
+}
+
+/// The same without TLS: whoever can listen to the network reads all of it. For listeners on loopback.
+pub fn serve_plaintext_connections<F>(
+    listener: TcpListener,
+    limits: Arc<ConnectionLimits>,
+    shutdown: CancellationToken,
+    drain: Duration,
+    handlers: F,
+) -> BoxFuture<'static, ()>
+where
+    F: Fn(SocketAddr, Option<&CertificateDer<'static>>) -> Result<Handler, ConnectionError> + Send + Sync + 'static,
+{
+    serve(Listening { listener, tls: None, limits, shutdown, drain }, Arc::new(handlers))
 }
 
 /// A listener and how it is served.
 struct Listening {
     listener: TcpListener,
-    tls: Arc<ServerConfig>,
+    tls: Option<Arc<ServerConfig>>,
     limits: Arc<ConnectionLimits>,
     shutdown: CancellationToken,
     drain: Duration,
@@ -97,7 +108,7 @@ fn serve(listening: Listening, handlers: Handlers) -> BoxFuture<'static, ()> {
 
 async fn accept(listening: Listening, handlers: Handlers) {
     let Listening { listener, tls, limits, shutdown, drain } = listening;
-    let acceptor = TlsAcceptor::from(tls);
+    let acceptor = tls.map(TlsAcceptor::from);
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -134,23 +145,30 @@ async fn connection(
     socket: TcpStream,
     peer: SocketAddr,
     seat: Seat,
-    acceptor: TlsAcceptor,
+    acceptor: Option<TlsAcceptor>,
     shutdown: CancellationToken,
     handlers: Handlers,
 ) -> Result<(), ConnectionError> {
     socket.set_nodelay(true)?;
     let seat = Arc::new(seat);
     let (activity, end) = (Arc::clone(&seat.activity), seat.end.clone());
-    let shaking = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(socket));
-    let stream = tokio::select! {
-        shaken = shaking => shaken.inspect_err(|_| seat.ends(Ended::HandshakeTimeout))??,
-        () = end.cancelled() => return Ok(()),
+    let transport = match acceptor {
+        None => Transport::Plain(socket),
+        Some(acceptor) => {
+            let shaking = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(socket));
+            tokio::select! {
+                shaken = shaking => {
+                    Transport::Tls(Box::new(shaken.inspect_err(|_| seat.ends(Ended::HandshakeTimeout))??))
+                }
+                () = end.cancelled() => return Ok(()),
+            }
+        }
     };
-    let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let certificate = transport.certificate();
     let handler = handlers(peer, certificate)?;
     let user = certificate.map(|certificate| identity_of(certificate)).transpose()?.map(|identity| identity.user);
     seat.shook_hands(user.as_deref());
-    let counted = Counted { stream, _seat: Arc::clone(&seat) };
+    let counted = Counted { transport, _seat: Arc::clone(&seat) };
     let asked = Arc::clone(&seat);
     let service = service_fn(move |request| {
         let (seat, answering) = (Arc::clone(&asked), asked.activity.request());
@@ -180,44 +198,6 @@ async fn connection(
                 return tokio::time::timeout(LEAVE_TIMEOUT, connection).await.unwrap_or(Ok(()));
             }
         }
-    }
-}
-
-/// A connection with its seat, which it keeps when it is taken over.
-struct Counted {
-    stream: TlsStream<TcpStream>,
-    _seat: Arc<Seat>,
-}
-
-impl AsyncRead for Counted {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-impl AsyncWrite for Counted {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
     }
 }
 

@@ -58,6 +58,7 @@ mod request_metrics;
 mod reviews;
 mod rights;
 mod rules;
+mod security_fields;
 mod selecting;
 mod server;
 mod strategy;
@@ -73,7 +74,7 @@ pub use audit::{AuditError, AuditLog, AuditOptions, AuditPolicy, AuditPolicyErro
 pub use body::{Body, BodyError};
 pub use clock::{Clock, SystemClock};
 pub use compatibility::compatibility_table;
-pub use connections::{ConnectionError, ConnectionLimits, Handler, serve_connections};
+pub use connections::{ConnectionError, ConnectionLimits, Handler, serve_connections, serve_plaintext_connections};
 pub use expiry::EventLimits;
 pub use node_proxy::{NoNodes, NodeProxy, NodeProxyError};
 pub use remote_nodes::RemoteNodes;

@@ -15,9 +15,11 @@ use crate::admission::{ObjectReader, Operation};
 use crate::pipeline::Call;
 
 /// The label by which a namespace enforces a profile.
-const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
+pub(crate) const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
+/// Labels by which a namespace wants to be told of what breaks a profile: nobody looks at them.
+pub(crate) const UNREAD: [&str; 2] = ["pod-security.kubernetes.io/audit", "pod-security.kubernetes.io/warn"];
 /// The profiles that have the control.
-const PROFILES: [&str; 2] = ["baseline", "restricted"];
+pub(crate) const PROFILES: [&str; 2] = ["baseline", "restricted"];
 /// Fields of a container that may hold an action, and those below them.
 const HANDLERS: [(&str, &[&str]); 4] =
     [("livenessProbe", &[]), ("readinessProbe", &[]), ("startupProbe", &[]), ("lifecycle", &["postStart", "preStop"])];
@@ -33,8 +35,8 @@ pub(crate) fn check(
         return Ok(());
     }
     let is_pod = &*call.descriptor.storage == "pods";
-    let specs = if is_pod { vec![&object["spec"]] } else { templates(object) };
-    let found: Vec<_> = specs.into_iter().flat_map(hosts).collect();
+    let pods = if is_pod { vec![object] } else { templates(object) };
+    let found: Vec<_> = pods.into_iter().flat_map(|pod| hosts(&pod["spec"])).collect();
     if found.is_empty() {
         return Ok(());
     }
@@ -57,13 +59,13 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// What the pods that an object makes will be asked for: those of a workload, a Job's tasks, a template, and of what makes such.
-fn templates(object: &Value) -> Vec<&Value> {
+/// The templates of the pods that an object makes: those of a workload, a Job's tasks, a template, and of what makes such.
+pub(crate) fn templates(object: &Value) -> Vec<&Value> {
     let spec = &object["spec"];
     let makers = [object, spec, &spec["jobTemplate"]["spec"]];
     let of_maker = makers.into_iter().flat_map(|maker| {
         let tasks = maker["tasks"].as_array().into_iter().flatten();
-        tasks.chain([maker]).map(|maker| &maker["template"]["spec"])
+        tasks.chain([maker]).map(|maker| &maker["template"])
     });
     of_maker.collect()
 }
@@ -109,7 +111,8 @@ mod tests {
             json!({"spec": {"jobTemplate": {"spec": {"template": {"spec": spec}}}}}),
             json!({"spec": {"jobTemplate": {"spec": {"tasks": [{"template": {"spec": spec}}]}}}}),
         ] {
-            assert_eq!(templates(&template).into_iter().flat_map(hosts).count(), 2, "{template}");
+            let found = templates(&template).into_iter().flat_map(|template| hosts(&template["spec"]));
+            assert_eq!(found.count(), 2, "{template}");
         }
         for nothing in
             [json!({}), json!({"containers": [{"name": "c", "lifecycle": null}]}), json!({"containers": [7]})]

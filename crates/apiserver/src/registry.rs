@@ -17,6 +17,7 @@ pub(crate) mod custom;
 pub(crate) mod descriptor;
 mod ranges;
 pub(crate) mod schemas;
+pub(crate) mod zero_values;
 
 pub(crate) use descriptor::Descriptor;
 

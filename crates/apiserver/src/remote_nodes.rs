@@ -48,7 +48,8 @@ impl RemoteNodes {
 }
 
 fn endpoint(node: &Value) -> Option<(String, u16)> {
-    let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64()?;
+    // Zero is written where no agent said one.
+    let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64().filter(|port| *port > 0)?;
     let addresses = node["status"]["addresses"].as_array()?;
     let internal = addresses.iter().find(|address| address["type"] == "InternalIP")?;
     Some((internal["address"].as_str()?.to_owned(), u16::try_from(port).ok()?))
@@ -121,6 +122,7 @@ mod tests {
         );
         assert_eq!(node(json!({"addresses": addresses})), None);
         assert_eq!(node(json!({"addresses": addresses, "daemonEndpoints": port(70_000)})), None);
+        assert_eq!(node(json!({"addresses": addresses, "daemonEndpoints": port(0)})), None);
         assert_eq!(node(json!({"daemonEndpoints": port(10250)})), None);
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 pub(crate) mod admission;
 pub(crate) mod core;
+pub(crate) mod devices;
 pub(crate) mod events;
 pub(crate) mod limits;
 pub(crate) mod nodes;
@@ -39,6 +40,16 @@ fn or_none(value: &Value) -> Value {
 /// A text; empty where there is none.
 fn or_empty(value: &Value) -> Value {
     json!(value.as_str().unwrap_or_default())
+}
+
+/// A column of yes or no.
+fn flag(name: &str, cell: Cell) -> Column {
+    Column::builtin(name, ColumnType::Boolean, cell)
+}
+
+/// When an object was made, of kinds for which upstream has no columns of their own.
+fn created_at() -> Column {
+    Column::builtin("Created At", ColumnType::Date, |object, _| or_empty(&object["metadata"]["creationTimestamp"]))
 }
 
 /// The metadata of an object alone.

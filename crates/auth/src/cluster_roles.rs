@@ -29,6 +29,7 @@ const VIEW: &[Line] = &[
     (CORE, &["bindings", "namespaces/status", "persistentvolumeclaims/status", "pods/log", "pods/status"], READ),
     (CORE, &["services/status"], READ),
     (CORE, &["limitranges", "resourcequotas", "resourcequotas/status"], READ),
+    (CORE, &["replicationcontrollers", "replicationcontrollers/scale", "replicationcontrollers/status"], READ),
     (CORE, &["namespaces"], READ),
     (&["", "events.k8s.io"], &["events"], READ),
     (&["apps"], &["controllerrevisions"], READ),
@@ -39,6 +40,7 @@ const VIEW: &[Line] = &[
     (&["discovery.k8s.io"], &["endpointslices"], READ),
     (&["networking.k8s.io"], &["networkpolicies"], READ),
     (&["policy"], &["poddisruptionbudgets", "poddisruptionbudgets/status"], READ),
+    (&["resource.k8s.io"], &["resourceclaims", "resourceclaims/status", "resourceclaimtemplates"], READ),
     (&["bus.volcano.sh"], &["commands"], READ),
     (&["flow.volcano.sh"], &["jobflows", "jobflows/status", "jobtemplates", "jobtemplates/status"], READ),
     // Queues, HyperNodes and the like are the cluster's: a RoleBinding does not show them, a ClusterRoleBinding does.
@@ -59,6 +61,7 @@ const EDIT: &[Line] = &[
     (CORE, &["pods", "pods/exec", "pods/portforward"], WRITE),
     (CORE, &["pods/eviction"], CREATE),
     (CORE, &["configmaps", "persistentvolumeclaims", "secrets", "serviceaccounts", "services"], WRITE),
+    (CORE, &["replicationcontrollers", "replicationcontrollers/scale"], WRITE),
     (CORE, &["serviceaccounts/token"], CREATE),
     (&["apps"], &["deployments", "deployments/scale", "replicasets", "replicasets/scale"], WRITE),
     (&["apps"], &["statefulsets", "statefulsets/scale"], WRITE),
@@ -67,6 +70,7 @@ const EDIT: &[Line] = &[
     (&["coordination.k8s.io"], &["leases"], ALL),
     (&["networking.k8s.io"], &["networkpolicies"], WRITE),
     (&["policy"], &["poddisruptionbudgets"], WRITE),
+    (&["resource.k8s.io"], &["resourceclaims", "resourceclaimtemplates"], WRITE),
 ];
 
 const ADMIN: &[Line] = &[

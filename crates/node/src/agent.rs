@@ -29,6 +29,7 @@ mod pod_status;
 mod pods;
 mod port_forward;
 mod resolve;
+mod security;
 mod service;
 mod sessions;
 mod shim_watch;

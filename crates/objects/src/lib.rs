@@ -9,6 +9,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod apply;
+pub mod baseline;
 pub mod field;
 pub mod meta;
 pub mod names;

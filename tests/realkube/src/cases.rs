@@ -4,6 +4,7 @@ mod gangs;
 mod job_watch;
 mod live;
 mod owners;
+mod parts;
 mod patches;
 mod phases;
 mod sequences;
@@ -21,6 +22,7 @@ pub use live::{
 pub use owners::{
     custom_resources_are_applied_too, items_of_lists_have_owners_of_their_own, managers_own_what_they_apply,
 };
+pub use parts::{kinds_that_schedulers_list_are_served, objects_have_the_parts_that_go_writes};
 pub use patches::{patches_of_built_in_kinds_merge_lists_by_key, patches_that_make_no_sense_are_refused};
 pub use phases::each_phase_is_told_with_its_counts;
 use pumice_testkit::{Clients, eventually};
@@ -71,6 +73,8 @@ macro_rules! on_each_case {
             managers_own_what_they_apply
             items_of_lists_have_owners_of_their_own
             custom_resources_are_applied_too
+            objects_have_the_parts_that_go_writes
+            kinds_that_schedulers_list_are_served
         }
     };
     ($start:expr; $($case:ident)+) => {

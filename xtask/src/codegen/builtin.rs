@@ -11,7 +11,7 @@ use k8s_openapi::api::{
     admissionregistration::v1 as admissionregistration, apps::v1 as apps, authentication::v1 as authentication,
     authorization::v1 as authorization, batch::v1 as batch, coordination::v1 as coordination, core::v1 as core,
     discovery::v1 as discovery, events::v1 as events, networking::v1 as networking, policy::v1 as policy,
-    rbac::v1 as rbac, scheduling::v1 as scheduling, storage::v1 as storage,
+    rbac::v1 as rbac, resource::v1 as resource, scheduling::v1 as scheduling, storage::v1 as storage,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as extensions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
@@ -63,6 +63,7 @@ pub fn document() -> anyhow::Result<String> {
         kind::<core::PersistentVolume>(&mut generator),
         kind::<core::ResourceQuota>(&mut generator),
         kind::<core::LimitRange>(&mut generator),
+        kind::<core::ReplicationController>(&mut generator),
         kind::<discovery::EndpointSlice>(&mut generator),
         kind::<events::Event>(&mut generator),
         kind::<coordination::Lease>(&mut generator),
@@ -71,6 +72,14 @@ pub fn document() -> anyhow::Result<String> {
         kind::<policy::PodDisruptionBudget>(&mut generator),
         kind::<policy::Eviction>(&mut generator),
         kind::<storage::StorageClass>(&mut generator),
+        kind::<storage::CSIDriver>(&mut generator),
+        kind::<storage::CSINode>(&mut generator),
+        kind::<storage::CSIStorageCapacity>(&mut generator),
+        kind::<storage::VolumeAttachment>(&mut generator),
+        kind::<resource::DeviceClass>(&mut generator),
+        kind::<resource::ResourceClaim>(&mut generator),
+        kind::<resource::ResourceClaimTemplate>(&mut generator),
+        kind::<resource::ResourceSlice>(&mut generator),
         kind::<rbac::Role>(&mut generator),
         kind::<rbac::RoleBinding>(&mut generator),
         kind::<rbac::ClusterRole>(&mut generator),

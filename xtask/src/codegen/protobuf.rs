@@ -32,6 +32,7 @@ const WITH_KINDS: &[&str] = &[
     "api/networking/v1",
     "api/policy/v1",
     "api/rbac/v1",
+    "api/resource/v1",
     "api/scheduling/v1",
     "api/storage/v1",
     "apiextensions-apiserver/pkg/apis/apiextensions/v1",

@@ -8,6 +8,7 @@ use pumice_objects::table::Table;
 
 use super::descriptor::{Descriptor, Subresource};
 use super::schemas;
+use super::zero_values::ZeroValues;
 use crate::conversion::Conversion;
 use crate::gates;
 use crate::reviews::Review;
@@ -19,6 +20,8 @@ use crate::strategy::{
 use crate::tables::{
     admission as admission_tables, core, events, limits, nodes, pods, rights as rights_tables, storage, workloads,
 };
+
+mod elsewhere;
 
 struct Kind {
     group: &'static str,
@@ -39,15 +42,18 @@ struct Kind {
 }
 
 /// Kinds whose `metadata.generation` counts changes of the specification.
-const COUNTED: [&str; 9] = [
+const COUNTED: [&str; 12] = [
     "cronjobs",
     "deployments",
+    "deviceclasses",
     "endpointslices",
     "jobs",
     "networkpolicies",
     "poddisruptionbudgets",
     "pods",
     "replicasets",
+    "replicationcontrollers",
+    "resourceslices",
     "statefulsets",
 ];
 
@@ -537,7 +543,7 @@ static KINDS: &[Kind] = &[
 /// The built-in descriptors. Made once per process: their schemas are the same for every server.
 pub(crate) fn descriptors() -> Vec<Arc<Descriptor>> {
     static DESCRIPTORS: LazyLock<Vec<Arc<Descriptor>>> =
-        LazyLock::new(|| KINDS.iter().map(|kind| Arc::new(kind.descriptor())).collect());
+        LazyLock::new(|| KINDS.iter().chain(elsewhere::KINDS).map(|kind| Arc::new(kind.descriptor())).collect());
     DESCRIPTORS.clone()
 }
 
@@ -568,6 +574,7 @@ impl Kind {
                 Conversion::Same
             },
             schema: schemas::builtin(self.component),
+            zero_values: ZeroValues::of_builtin(self.component),
             rules: None,
             component: self.component.to_owned(),
             openapi: None,

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::descriptor::{Descriptor, Subresource};
 use super::schemas;
+use super::zero_values::ZeroValues;
 use crate::conversion::webhook::Converter;
 use crate::conversion::{Conversion, Versions};
 use crate::rules;
@@ -122,6 +123,7 @@ fn one(spec: &Value, version: &Value, storage: &str, rank: usize) -> Result<Desc
         categories: list(&names["categories"]),
         namespaced: spec["scope"] == "Namespaced",
         schema,
+        zero_values: ZeroValues::default(),
         rules,
         openapi: Some(openapi),
         table: Table::from_crd_version(version).map_err(|error| error.to_string())?,

@@ -8,12 +8,16 @@ use serde_json::Value;
 
 use crate::conversion::Conversion;
 use crate::negotiate::{APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH};
+use crate::registry::zero_values::ZeroValues;
 use crate::reviews::Review;
 use crate::rules::Rules;
 use crate::strategy::Strategy;
 
 /// Verbs that every stored resource has, in discovery's order.
 pub(crate) const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// Built-in kinds of which a replacement must name the revision it is based on.
+const UPDATED_BY_REVISION: [&str; 5] = ["CSIDriver", "CSINode", "CSIStorageCapacity", "Lease", "VolumeAttachment"];
 
 /// What lies below an object.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,6 +101,8 @@ pub(crate) struct Descriptor {
     /// How stored objects become those that it shows.
     pub(crate) conversion: Conversion,
     pub(crate) schema: Schema,
+    /// What its objects have whether it was given or not.
+    pub(crate) zero_values: ZeroValues,
     /// What its definition asks of objects beyond their schema.
     pub(crate) rules: Option<Rules>,
     /// Name of its schema among the components of the OpenAPI document.
@@ -165,9 +171,9 @@ impl Descriptor {
         format!("{}/{}", self.group, self.storage_version)
     }
 
-    /// Whether a replacement must name the revision it is based on: custom resources and leases, as upstream.
+    /// Whether a replacement must name the revision it is based on: custom resources and some kinds, as upstream.
     pub(crate) fn updates_need_revision(&self) -> bool {
-        self.openapi.is_some() || self.kind == "Lease"
+        self.openapi.is_some() || UPDATED_BY_REVISION.contains(&self.kind.as_str())
     }
 
     /// Media types of the patches it takes.

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::Strategy;
 use super::pod::spec::parse_quantity;
 use super::problems::Problems;
+use super::workload::spec_mut;
 
 /// The lists of amounts of an item.
 const LISTS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
@@ -19,6 +20,10 @@ pub(crate) struct LimitRange;
 impl Strategy for LimitRange {
     /// A container's limit is the maximum where nothing else is said, its request the limit, else the minimum.
     fn defaults(&self, object: &mut Value) {
+        if let Some(spec) = spec_mut(object) {
+            // Upstream takes one without bounds.
+            spec.entry("limits").or_insert_with(|| json!([]));
+        }
         let items = object.get_mut("spec").and_then(|spec| spec.get_mut("limits")).and_then(Value::as_array_mut);
         for item in items.into_iter().flatten().filter_map(Value::as_object_mut) {
             if item.get("type").is_some_and(|kind| kind == "Container") {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::problems::Problems;
 use super::{Hook, Strategy};
+use crate::pod_security::{ENFORCE, PROFILES, UNREAD};
 
 /// Namespaces that can't be deleted.
 pub(crate) const PERMANENT: [&str; 4] = ["default", "kube-node-lease", "kube-system", "pumice-system"];
@@ -20,14 +21,16 @@ pub(crate) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 pub(crate) struct Namespace;
 
 impl Strategy for Namespace {
-    fn prepare_create(&self, object: &mut Value, _hook: &mut Hook<'_>) -> Result<(), Status> {
+    fn prepare_create(&self, object: &mut Value, hook: &mut Hook<'_>) -> Result<(), Status> {
+        hook.warnings.extend(profile_warnings(object, &Value::Null));
         object["spec"] = json!({ "finalizers": [FINALIZER] });
         object["status"] = json!({ "phase": "Active" });
         label(object);
         Ok(())
     }
 
-    fn prepare_update(&self, new: &mut Value, old: &Value, _hook: &mut Hook<'_>) -> Result<(), Status> {
+    fn prepare_update(&self, new: &mut Value, old: &Value, hook: &mut Hook<'_>) -> Result<(), Status> {
+        hook.warnings.extend(profile_warnings(new, old));
         new["spec"] = old["spec"].clone();
         label(new);
         Ok(())
@@ -73,6 +76,20 @@ fn bounds(new: &Value, old: &Value) -> Vec<FieldError> {
     problems.into_errors()
 }
 
+/// What is not done of the profiles that new labels name.
+fn profile_warnings(new: &Value, old: &Value) -> Vec<String> {
+    let label = |object: &Value, label: &str| object["metadata"]["labels"][label].as_str().map(str::to_owned);
+    let named = |key: &str| {
+        let profile = label(new, key).filter(|profile| PROFILES.contains(&profile.as_str()))?;
+        (label(old, key).as_ref() != Some(&profile)).then_some(profile)
+    };
+    let enforced = named(ENFORCE).map(|profile| {
+        format!("{ENFORCE}: of the profile {profile:?} only probes and hooks that name a host are refused here")
+    });
+    let unread = UNREAD.into_iter().filter(|key| named(key).is_some()).map(|key| format!("{key} has no effect here"));
+    enforced.into_iter().chain(unread).collect()
+}
+
 fn label(object: &mut Value) {
     let name = object["metadata"]["name"].clone();
     if !object["metadata"]["labels"].is_object() {
@@ -84,6 +101,23 @@ fn label(object: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn profiles_that_are_not_kept_to_are_named_once() {
+        let labelled = |labels: Value| json!({"metadata": {"labels": labels}});
+        let all = labelled(json!({ENFORCE: "restricted", UNREAD[0]: "baseline", UNREAD[1]: "privileged"}));
+        let warned = profile_warnings(&all, &Value::Null);
+        assert_eq!(
+            warned,
+            [
+                "pod-security.kubernetes.io/enforce: of the profile \"restricted\" only probes and hooks that name a host \
+                 are refused here",
+                "pod-security.kubernetes.io/audit has no effect here",
+            ]
+        );
+        assert_eq!(profile_warnings(&all, &all), [""; 0]);
+        assert_eq!(profile_warnings(&labelled(json!({ENFORCE: "privileged"})), &all), [""; 0]);
+    }
 
     #[test]
     fn bounds_that_cannot_be_read_are_refused_where_they_are_new() {

@@ -1,10 +1,12 @@
 //! PriorityClasses.
 
 use pumice_objects::field::FieldError;
+use pumice_objects::meta;
+use pumice_objects::status::Status;
 use serde_json::{Value, json};
 
-use super::Strategy;
 use super::problems::Problems;
+use super::{Hook, Strategy};
 
 /// Largest value of a class that is not the system's.
 const USER_VALUE_MAX: i64 = 1_000_000_000;
@@ -22,6 +24,12 @@ impl Strategy for PriorityClass {
         if object.is_object() && object["value"].is_null() {
             object["value"] = json!(0);
         }
+    }
+
+    /// One, and no change counts, as upstream.
+    fn prepare_create(&self, object: &mut Value, _hook: &mut Hook<'_>) -> Result<(), Status> {
+        meta::set_generation(object, 1);
+        Ok(())
     }
 
     fn validate(&self, object: &Value) -> Vec<FieldError> {

@@ -8,6 +8,7 @@ use super::claim::{check_modes, protect};
 use super::pod::spec::parse_quantity;
 use super::problems::Problems;
 use super::{Hook, Strategy};
+use crate::clock::wire_time;
 use crate::volumes::binding::{PROVISIONER, VOLUME_PROTECTION};
 
 const POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
@@ -39,7 +40,7 @@ impl Strategy for Volume {
 
     fn prepare_create(&self, object: &mut Value, hook: &mut Hook<'_>) -> Result<(), Status> {
         protect(object, VOLUME_PROTECTION);
-        object["status"] = json!({ "phase": "Pending" });
+        object["status"] = json!({ "phase": "Pending", "lastPhaseTransitionTime": wire_time(hook.now) });
         let spec = &object["spec"];
         let known = spec["hostPath"].is_object() || spec["local"].is_object() || spec["csi"]["driver"] == PROVISIONER;
         if !known || spec["volumeMode"] == "Block" {

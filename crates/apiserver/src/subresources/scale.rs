@@ -76,12 +76,20 @@ impl Paths<'_> {
             scale["metadata"]["namespace"] = json!(namespace);
         }
         if let Some(selector) = self.selector.and_then(|path| at(object, path)) {
-            // Built-in kinds have it as an object, others name a text.
-            let text = selector.is_object().then(|| LabelSelector::from_json(selector).ok()).flatten();
-            scale["status"]["selector"] = text.map_or_else(|| selector.clone(), |text| json!(text.to_string()));
+            let text = selector_text(selector);
+            scale["status"]["selector"] = text.map_or_else(|| selector.clone(), |text| json!(text));
         }
         scale
     }
+}
+
+/// A selector of a built-in kind as text: they have it as an object, that of a ReplicationController is nothing but labels.
+/// Other kinds name a text.
+fn selector_text(selector: &Value) -> Option<String> {
+    let is_labels = selector.as_object()?.values().any(Value::is_string);
+    let labels = is_labels.then(|| json!({ "matchLabels": selector }));
+    let read = LabelSelector::from_json(labels.as_ref().unwrap_or(selector)).ok()?;
+    Some(read.to_string())
 }
 
 enum Change {

@@ -3,7 +3,7 @@
 use pumice_objects::table::{Column, ColumnType, Table};
 use serde_json::{Map, Value, json};
 
-use super::{or_empty, or_none, text};
+use super::{created_at, or_empty, or_none, text};
 
 fn count(value: &Value) -> usize {
     value.as_object().map_or(0, Map::len)
@@ -18,7 +18,7 @@ pub(crate) fn namespace() -> Table {
 pub(crate) fn config_map() -> Table {
     Table::new(vec![
         Column::name(),
-        text("Data", |object, _| json!((count(&object["data"]) + count(&object["binaryData"])).to_string())),
+        text("Data", |object, _| json!(count(&object["data"]) + count(&object["binaryData"]))),
         Column::age(),
     ])
 }
@@ -28,18 +28,14 @@ pub(crate) fn secret() -> Table {
     Table::new(vec![
         Column::name(),
         text("Type", |object, _| or_empty(&object["type"])),
-        text("Data", |object, _| json!(count(&object["data"]).to_string())),
+        text("Data", |object, _| json!(count(&object["data"]))),
         Column::age(),
     ])
 }
 
 /// Columns of service accounts.
 pub(crate) fn service_account() -> Table {
-    Table::new(vec![
-        Column::name(),
-        text("Secrets", |object, _| json!(object["secrets"].as_array().map_or(0, Vec::len).to_string())),
-        Column::age(),
-    ])
+    Table::new(vec![Column::name(), Column::age()])
 }
 
 /// Columns of services.
@@ -97,8 +93,5 @@ pub(crate) fn priority_class() -> Table {
 
 /// Columns of definitions.
 pub(crate) fn definition() -> Table {
-    Table::new(vec![
-        Column::name(),
-        Column::builtin("Created At", ColumnType::Date, |object, _| or_empty(&object["metadata"]["creationTimestamp"])),
-    ])
+    Table::new(vec![Column::name(), created_at()])
 }

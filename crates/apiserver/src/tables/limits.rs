@@ -3,7 +3,7 @@
 use pumice_objects::table::{Column, ColumnType, Table};
 use serde_json::{Value, json};
 
-use super::{or_empty, text};
+use super::{created_at, or_empty, text};
 
 /// Columns of quotas.
 pub(crate) fn resource_quota() -> Table {
@@ -108,8 +108,5 @@ fn selector(selector: &Value) -> String {
 
 /// Columns of limit ranges.
 pub(crate) fn limit_range() -> Table {
-    Table::new(vec![
-        Column::name(),
-        Column::builtin("Created At", ColumnType::Date, |object, _| or_empty(&object["metadata"]["creationTimestamp"])),
-    ])
+    Table::new(vec![Column::name(), created_at()])
 }

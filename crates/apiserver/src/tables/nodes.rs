@@ -17,10 +17,23 @@ pub(crate) fn table() -> Table {
         text("Version", |node, _| or_empty(&node["status"]["nodeInfo"]["kubeletVersion"])),
         text("Internal-IP", |node, _| address(node, "InternalIP")).wide(),
         text("External-IP", |node, _| address(node, "ExternalIP")).wide(),
-        text("OS-Image", |node, _| or_none(&node["status"]["nodeInfo"]["osImage"])).wide(),
-        text("Kernel-Version", |node, _| or_none(&node["status"]["nodeInfo"]["kernelVersion"])).wide(),
-        text("Container-Runtime", |node, _| or_none(&node["status"]["nodeInfo"]["containerRuntimeVersion"])).wide(),
+        text("OS-Image", |node, _| json!(or_unknown(node, "osImage"))).wide(),
+        text("Kernel-Version", |node, _| json!(kernel(node))).wide(),
+        text("Container-Runtime", |node, _| json!(or_unknown(node, "containerRuntimeVersion"))).wide(),
     ])
+}
+
+/// What a node says of itself; it may have said nothing yet.
+fn or_unknown<'n>(node: &'n Value, field: &str) -> &'n str {
+    node["status"]["nodeInfo"][field].as_str().filter(|text| !text.is_empty()).unwrap_or("<unknown>")
+}
+
+fn kernel(node: &Value) -> String {
+    let version = or_unknown(node, "kernelVersion");
+    match node["status"]["nodeInfo"]["architecture"].as_str() {
+        Some(architecture) if !architecture.is_empty() => format!("{version} ({architecture})"),
+        _ => version.to_owned(),
+    }
 }
 
 fn status(node: &Value) -> String {

@@ -1,9 +1,9 @@
 //! Rows of roles and bindings.
 
-use pumice_objects::table::{Column, ColumnType, Table};
+use pumice_objects::table::{Column, Table};
 use serde_json::{Value, json};
 
-use super::{or_empty, text};
+use super::{created_at, text};
 
 /// The one column of what is answered and not stored.
 pub(crate) fn review() -> Table {
@@ -12,10 +12,7 @@ pub(crate) fn review() -> Table {
 
 /// Columns of roles.
 pub(crate) fn role() -> Table {
-    Table::new(vec![
-        Column::name(),
-        Column::builtin("Created At", ColumnType::Date, |object, _| or_empty(&object["metadata"]["creationTimestamp"])),
-    ])
+    Table::new(vec![Column::name(), created_at()])
 }
 
 /// Columns of bindings.

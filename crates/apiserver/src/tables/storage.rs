@@ -1,10 +1,10 @@
-//! Rows of volumes, claims and storage classes.
+//! Rows of volumes, claims, storage classes, and of what drivers of storage write.
 
 use pumice_objects::meta;
 use pumice_objects::table::{Column, ColumnType, Table};
 use serde_json::{Value, json};
 
-use super::{or_empty, or_none, text};
+use super::{created_at, flag, or_empty, or_none, text};
 use crate::strategy::storage_class::DEFAULT;
 use crate::volumes::binding::class_of;
 
@@ -42,19 +42,74 @@ pub(crate) fn claim() -> Table {
 
 /// Columns of storage classes.
 pub(crate) fn class() -> Table {
+    let mut name = text("Name", |object, _| {
+        let mark = if meta::annotation(object, DEFAULT) == Some("true") { " (default)" } else { "" };
+        json!(format!("{}{mark}", meta::name(object)))
+    });
+    name.format = "name".to_owned();
     Table::new(vec![
-        text("Name", |object, _| {
-            let mark = if meta::annotation(object, DEFAULT) == Some("true") { " (default)" } else { "" };
-            json!(format!("{}{mark}", meta::name(object)))
-        }),
+        name,
         text("Provisioner", |object, _| or_empty(&object["provisioner"])),
         text("ReclaimPolicy", |object, _| or_empty(&object["reclaimPolicy"])),
         text("VolumeBindingMode", |object, _| or_empty(&object["volumeBindingMode"])),
-        Column::builtin("AllowVolumeExpansion", ColumnType::Boolean, |object, _| {
-            json!(object["allowVolumeExpansion"] == true)
+        text("AllowVolumeExpansion", |object, _| json!(object["allowVolumeExpansion"] == true)),
+        Column::age(),
+    ])
+}
+
+/// Columns of drivers.
+pub(crate) fn csi_driver() -> Table {
+    Table::new(vec![
+        Column::name(),
+        flag("AttachRequired", |object, _| json!(object["spec"]["attachRequired"] != false)),
+        flag("PodInfoOnMount", |object, _| json!(object["spec"]["podInfoOnMount"] == true)),
+        flag("StorageCapacity", |object, _| json!(object["spec"]["storageCapacity"] == true)),
+        text("TokenRequests", |object, _| json!(audiences(&object["spec"]["tokenRequests"]))),
+        flag("RequiresRepublish", |object, _| json!(object["spec"]["requiresRepublish"] == true)),
+        text("Modes", |object, _| json!(modes(&object["spec"]["volumeLifecycleModes"]))),
+        Column::age(),
+    ])
+}
+
+/// Columns of the drivers of nodes.
+pub(crate) fn csi_node() -> Table {
+    Table::new(vec![
+        Column::name(),
+        Column::builtin("Drivers", ColumnType::Integer, |object, _| {
+            json!(object["spec"]["drivers"].as_array().map_or(0, Vec::len))
         }),
         Column::age(),
     ])
+}
+
+/// Columns of capacities.
+pub(crate) fn csi_storage_capacity() -> Table {
+    Table::new(vec![Column::name(), created_at()])
+}
+
+/// Columns of attachments.
+pub(crate) fn volume_attachment() -> Table {
+    let mut attacher = text("Attacher", |object, _| or_empty(&object["spec"]["attacher"]));
+    attacher.format = "name".to_owned();
+    Table::new(vec![
+        Column::name(),
+        attacher,
+        text("PV", |object, _| or_empty(&object["spec"]["source"]["persistentVolumeName"])),
+        text("Node", |object, _| or_empty(&object["spec"]["nodeName"])),
+        flag("Attached", |object, _| json!(object["status"]["attached"] == true)),
+        Column::age(),
+    ])
+}
+
+fn audiences(requests: &Value) -> String {
+    let Some(requests) = requests.as_array() else { return "<unset>".to_owned() };
+    let audiences = requests.iter().map(|request| request["audience"].as_str().unwrap_or_default());
+    audiences.collect::<Vec<&str>>().join(",")
+}
+
+fn modes(modes: &Value) -> String {
+    let modes: Vec<&str> = modes.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if modes.is_empty() { "<none>".to_owned() } else { modes.join(",") }
 }
 
 /// The claim that a volume is for.

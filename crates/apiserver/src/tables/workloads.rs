@@ -47,8 +47,8 @@ pub(crate) fn deployment() -> Table {
     let mut columns = vec![
         Column::name(),
         text("Ready", |object, _| json!(ready(object))),
-        count("Up-to-date", |object, _| json!(number(&object["status"]["updatedReplicas"]))),
-        count("Available", |object, _| json!(number(&object["status"]["availableReplicas"]))),
+        text("Up-to-date", |object, _| json!(number(&object["status"]["updatedReplicas"]))),
+        text("Available", |object, _| json!(number(&object["status"]["availableReplicas"]))),
         Column::age(),
     ];
     columns.extend(wide());
@@ -68,6 +68,28 @@ pub(crate) fn replica_set() -> Table {
     Table::new(columns)
 }
 
+/// Columns of ReplicationControllers: those of ReplicaSets, but the selector is nothing but labels.
+pub(crate) fn replication_controller() -> Table {
+    let [containers, images, _] = wide();
+    Table::new(vec![
+        Column::name(),
+        count("Desired", |object, _| json!(number(&object["spec"]["replicas"]))),
+        count("Current", |object, _| json!(number(&object["status"]["replicas"]))),
+        count("Ready", |object, _| json!(number(&object["status"]["readyReplicas"]))),
+        Column::age(),
+        containers,
+        images,
+        text("Selector", |object, _| json!(labels(&object["spec"]["selector"]))).wide(),
+    ])
+}
+
+fn labels(labels: &Value) -> String {
+    let labels = labels.as_object().into_iter().flatten();
+    let pairs: Vec<String> =
+        labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
+    if pairs.is_empty() { "<none>".to_owned() } else { pairs.join(",") }
+}
+
 /// Columns of StatefulSets.
 pub(crate) fn stateful_set() -> Table {
     let [containers, images, _] = wide();
@@ -79,7 +101,7 @@ pub(crate) fn controller_revision() -> Table {
     Table::new(vec![
         Column::name(),
         text("Controller", |object, _| json!(controller(object))),
-        count("Revision", |object, _| json!(number(&object["revision"]))),
+        text("Revision", |object, _| json!(number(&object["revision"]))),
         Column::age(),
     ])
 }

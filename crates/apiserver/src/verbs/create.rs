@@ -16,6 +16,7 @@ use crate::conversion;
 use crate::cut::field;
 use crate::pipeline::{self, Answer, Call};
 use crate::query::WriteOptions;
+use crate::registry::zero_values;
 use crate::render::{View, draft};
 
 /// How often a taken generated name is replaced by another one.
@@ -47,6 +48,7 @@ pub(crate) async fn make(call: &Call, mut object: Value, duplicates: &[String]) 
     }
     require_namespace(call, meta::name(&object))?;
     let mut warnings = Vec::new();
+    zero_values::fill(call.descriptor.zero_values.all(), &mut object);
     write::clean(&call.descriptor, &mut object, duplicates, options.field_validation, &mut warnings)?;
     let generated = meta::name(&object).is_empty().then(|| meta::generate_name(&object).map(str::to_owned)).flatten();
     for attempt in 1..=NAME_ATTEMPTS_MAX {
@@ -99,6 +101,7 @@ async fn prepare(call: &Call, object: &mut Value, dry_run: bool, warnings: &mut 
     write::check_place(call, object)?;
     stamp(call, object, status, &wire_time(now));
     call.descriptor.strategy.prepare_create(object, &mut write.hook(warnings))?;
+    zero_values::fill(call.descriptor.zero_values.all(), object);
     write.validate(object, true, warnings)?;
     write.judge(meta::name(object), Some(object), warnings).await
 }

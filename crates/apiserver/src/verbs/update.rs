@@ -25,6 +25,7 @@ use crate::query::{FieldValidation, WriteOptions};
 use crate::quota::Hold;
 use crate::registry::Descriptor;
 use crate::registry::descriptor::Subresource;
+use crate::registry::zero_values::{self, Part};
 use crate::render::{View, draft_with, parse};
 
 /// How often a write without a resourceVersion is tried against a changing object.
@@ -208,7 +209,7 @@ async fn wanted(
         && !edit.goes_beyond_status()
         // Whoever judges sees all of it.
         && !call.state.gates.any();
-    let Cut { object: mut old, rest } = look(descriptor, stored, only_status);
+    let Looked { object: mut old, rest, parts } = look(descriptor, stored, only_status);
     old["apiVersion"] = json!(descriptor.api_version());
     let mut new = edit.edit(&old)?;
     write::check_kind(descriptor, &mut new)?;
@@ -216,6 +217,7 @@ async fn wanted(
     let pinned = check_revision(call, &new, &old, stored.revision)?;
     // Subresources are written by programs that send what they read; only the main path warns.
     let validation = if subresource.is_some() { FieldValidation::Ignore } else { options.field_validation };
+    zero_values::fill(parts, &mut new);
     write::clean(descriptor, &mut new, edit.duplicates(), validation, warnings)?;
     keep(call, subresource, &mut new, &old);
     let write = Write {
@@ -228,6 +230,7 @@ async fn wanted(
     write.admit(&mut new, warnings)?;
     write.mutate(&mut new, warnings).await?;
     keep(call, subresource, &mut new, &old);
+    zero_values::fill(parts, &mut new);
     let main = !matches!(subresource, Some(Subresource::Status | Subresource::Finalize));
     if main {
         descriptor.strategy.prepare_update(&mut new, &old, &mut write.hook(warnings))?;
@@ -257,15 +260,30 @@ fn record_owner(call: &Call, options: &WriteOptions, old: &Value, new: &mut Valu
     pumice_objects::apply::update(old, new, &call.descriptor.schema, &by);
 }
 
-/// The stored object; of one whose status alone is written only what that takes, where its kind allows it.
-fn look(descriptor: &Descriptor, stored: &Object, only_status: bool) -> Cut {
+/// What a write looks at.
+struct Looked<'d> {
+    object: Value,
+    /// Fields that are not looked at, as text.
+    rest: Vec<u8>,
+    /// What those that are looked at always have.
+    parts: &'d [Part],
+}
+
+/// The stored object; of one whose status alone is written only what that takes, where its kind allows it. An object of an
+/// older release gets what it always has now before it is compared with what it becomes.
+fn look<'d>(descriptor: &'d Descriptor, stored: &Object, only_status: bool) -> Looked<'d> {
     // What is left of a namespace's finalizers decides about its end.
     let separable = descriptor.stores_as_it_shows()
         && descriptor.schema.fields_are_independent()
         && descriptor.rules.is_none()
         && descriptor.kind != "Namespace";
     let part = (only_status && separable).then(|| cut(&stored.body, &STATUS_FIELDS)).flatten();
-    part.unwrap_or_else(|| Cut { object: parse(stored), rest: Vec::new() })
+    let mut looked = match part {
+        Some(Cut { object, rest }) => Looked { object, rest, parts: descriptor.zero_values.status() },
+        None => Looked { object: parse(stored), rest: Vec::new(), parts: descriptor.zero_values.all() },
+    };
+    zero_values::fill(looked.parts, &mut looked.object);
+    looked
 }
 
 /// Checks uid and revision that the client states. Gives whether it stated a revision.

@@ -22,6 +22,7 @@ use crate::pipeline::Call;
 use crate::pod_security;
 use crate::query::FieldValidation;
 use crate::registry::{DEFINITIONS, Descriptor};
+use crate::security_fields;
 use crate::server::State;
 use crate::strategy::{Hook, meta as meta_rules};
 use crate::subresources::scale;
@@ -309,6 +310,7 @@ impl Write<'_> {
         }
         limit_ranges::check(self.call, self.operation, object)?;
         pod_security::check(self.call, self.operation, object, warnings)?;
+        security_fields::warn(self.call, self.operation, object, self.old, warnings);
         let request = self.request(meta::name(object));
         warnings.extend(self.call.state.admission.validate(&request, Some(object))?.warnings);
         Ok(())

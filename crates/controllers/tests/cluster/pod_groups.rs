@@ -1,7 +1,7 @@
 //! PodGroups of pods that nobody made one for.
 
 use http::Request;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, ReplicationController};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::{Api, Client};
@@ -132,9 +132,7 @@ async fn pods_of_any_controller_share_one_group() {
 #[tokio::test]
 async fn pods_of_an_owner_that_can_not_be_read_are_grouped_all_the_same() {
     let cluster = Cluster::start().await;
-    for (kind, version) in
-        [("DaemonSet", "apps/v1"), ("ReplicationController", "v1"), ("Workflow", "argoproj.io/v1alpha1")]
-    {
+    for (kind, version) in [("DaemonSet", "apps/v1"), ("Workflow", "argoproj.io/v1alpha1")] {
         let name = kind.to_lowercase();
         let metadata = controlled_by(version, kind, "o", &format!("uid-of-{name}"));
         make_pod(&cluster, &name, metadata, json!({})).await;
@@ -142,6 +140,24 @@ async fn pods_of_an_owner_that_can_not_be_read_are_grouped_all_the_same() {
         wait_told(&cluster, &name, &group).await;
         assert_eq!(wait_group(&cluster, &group, |_| true).await.spec.min_member, 1);
     }
+}
+
+/// Nothing of ours makes pods of one, but somebody else's controller may.
+#[tokio::test]
+async fn pods_of_a_replication_controller_share_one_group() {
+    let cluster = Cluster::start().await;
+    let template =
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "none"}]}});
+    let controller = json!({"apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "o"},
+        "spec": {"replicas": 2, "selector": {"a": "b"}, "template": template}});
+    let controller: ReplicationController = cluster.create(&cluster.api(), controller).await;
+    let owner = controller.metadata.uid.unwrap();
+    for name in ["a", "b"] {
+        let metadata = controlled_by("v1", "ReplicationController", "o", &owner);
+        make_pod(&cluster, name, metadata, json!({})).await;
+        wait_told(&cluster, name, &format!("podgroup-{owner}")).await;
+    }
+    assert_eq!(wait_group(&cluster, &format!("podgroup-{owner}"), |_| true).await.spec.min_member, 1);
 }
 
 /// Where the test's server has what Kubernetes 1.37 has in `scheduling.k8s.io`, a group of its own which takes no definitions.

@@ -15,6 +15,7 @@ use super::expand::expand;
 use super::fields::{self, Placement};
 use super::image_map::{ImageEntry, ImageMap};
 use super::numbers::{self, NumberError};
+use super::security;
 use super::sources::Sources;
 use super::volumes::{self, PlannedVolume, VolumeRoots};
 use crate::cgroup::Limits;
@@ -101,6 +102,9 @@ pub(crate) fn resolve(
     node: &NodeGround<'_>,
     roots: &VolumeRoots<'_>,
 ) -> Result<Resolved, ResolveError> {
+    if let Some(what) = security::lacking(pod) {
+        return Err(ResolveError::Unsupported { what });
+    }
     let planned = volumes::plan(pod, sources, placement, roots)?;
     let spec = pod.spec.as_ref().ok_or_else(|| ResolveError::Unsupported { what: "a pod without a spec".into() })?;
     let group = id("spec.securityContext.fsGroup", spec.security_context.as_ref().and_then(|one| one.fs_group))?;
@@ -424,6 +428,17 @@ mod tests {
         for (container, expected) in cases {
             assert_eq!(resolved(pod(container.clone())).unwrap().argv, expected, "{container}");
         }
+    }
+
+    /// Bug: what a pod relied on and did not get was passed over in silence.
+    #[test]
+    fn a_pod_that_relies_on_what_this_node_has_not_waits_and_says_why() {
+        let mut isolated = pod(json!({"name": "c", "image": "tf"}));
+        assert!(resolved(isolated.clone()).is_ok());
+        isolated["spec"]["hostUsers"] = json!(false);
+        let refused = resolved(isolated).expect_err("refused");
+        assert_eq!(refused.reason(), "CreateContainerConfigError");
+        assert_eq!(refused.to_string(), "this node can't provide a user namespace (hostUsers: false)");
     }
 
     #[test]

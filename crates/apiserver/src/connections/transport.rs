@@ -1,0 +1,88 @@
+//! The bytes of a connection: through TLS, or plain.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rustls::pki_types::CertificateDer;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+use super::limits::Seat;
+
+/// How bytes come and go.
+#[derive(Debug)]
+pub(super) enum Transport {
+    /// The larger of the two, apart.
+    Tls(Box<TlsStream<TcpStream>>),
+    Plain(TcpStream),
+}
+
+impl Transport {
+    /// What the peer showed and TLS has verified.
+    pub(super) fn certificate(&self) -> Option<&CertificateDer<'static>> {
+        match self {
+            Self::Tls(stream) => stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()),
+            Self::Plain(_) => None,
+        }
+    }
+}
+
+/// A connection with its seat, which it keeps when it is taken over.
+pub(super) struct Counted {
+    pub(super) transport: Transport,
+    pub(super) _seat: Arc<Seat>,
+}
+
+/// The same of both transports.
+macro_rules! through {
+    ($counted:expr, $stream:ident => $call:expr) => {
+        match &mut $counted.transport {
+            Transport::Tls(tls) => {
+                let $stream = Pin::new(&mut **tls);
+                $call
+            }
+            Transport::Plain(tcp) => {
+                let $stream = Pin::new(tcp);
+                $call
+            }
+        }
+    };
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        through!(self, stream => stream.poll_read(cx, buffer))
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        through!(self, stream => stream.poll_write(cx, bytes))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        through!(self, stream => stream.poll_flush(cx))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        through!(self, stream => stream.poll_shutdown(cx))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        through!(self, stream => stream.poll_write_vectored(cx, parts))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.transport {
+            Transport::Tls(stream) => stream.is_write_vectored(),
+            Transport::Plain(stream) => stream.is_write_vectored(),
+        }
+    }
+}

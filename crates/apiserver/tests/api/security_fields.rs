@@ -1,0 +1,70 @@
+//! Fields that ask for protection which nobody here gives: the client is told.
+
+use serde_json::{Value, json};
+
+use crate::harness::{PODS, pod, server};
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+
+fn texts(warnings: &[String]) -> String {
+    warnings.join("\n")
+}
+
+#[tokio::test]
+async fn a_pod_that_is_not_protected_is_made_with_a_warning() {
+    let server = server().await;
+    assert_eq!(server.post(PODS, &pod("plain")).await.is(201).warnings, [""; 0]);
+    let mut asking = pod("asking");
+    asking["spec"]["securityContext"] = json!({ "seccompProfile": { "type": "RuntimeDefault" } });
+    asking["spec"]["hostUsers"] = json!(false);
+    let made = server.post(PODS, &asking).await.is(201);
+    let told = texts(&made.warnings);
+    assert!(told.contains("299 - \"seccompProfile RuntimeDefault has no effect here"), "{told}");
+    assert!(told.contains("hostUsers false") && told.contains("(pod)"), "{told}");
+    // Said once, not with every label.
+    let labelled = json!({ "metadata": { "labels": { "a": "b" } } });
+    assert_eq!(server.merge(&format!("{PODS}/asking"), &labelled).await.is(200).warnings, [""; 0]);
+}
+
+#[tokio::test]
+async fn templates_are_looked_at_when_they_change() {
+    let server = server().await;
+    let context = json!({ "procMount": "Unmasked", "appArmorProfile": { "type": "RuntimeDefault" } });
+    let container = json!({ "name": "c", "image": "i", "securityContext": context });
+    let deployment = json!({
+        "metadata": { "name": "d" },
+        "spec": {
+            "selector": { "matchLabels": { "a": "b" } },
+            "template": { "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [container] } },
+        },
+    });
+    let told = texts(&server.post(DEPLOYMENTS, &deployment).await.is(201).warnings);
+    assert!(told.contains("procMount Unmasked") && told.contains("appArmorProfile RuntimeDefault"), "{told}");
+    let path = format!("{DEPLOYMENTS}/d");
+    let labelled = json!({ "metadata": { "labels": { "x": "y" } } });
+    assert_eq!(server.merge(&path, &labelled).await.is(200).warnings, [""; 0]);
+    let seccomp = json!({ "spec": { "template": { "spec": {
+        "securityContext": { "seccompProfile": { "type": "Localhost", "localhostProfile": "p" } },
+    } } } });
+    let told = texts(&server.merge(&path, &seccomp).await.is(200).warnings);
+    assert!(told.contains("seccompProfile Localhost"), "{told}");
+}
+
+#[tokio::test]
+async fn labels_of_pod_security_are_taken_with_a_warning() {
+    let server = server().await;
+    let labels =
+        json!({ "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "baseline" });
+    let namespace = json!({ "metadata": { "name": "n", "labels": labels } });
+    let made = server.post("/api/v1/namespaces", &namespace).await.is(201);
+    assert_eq!(made.warnings.len(), 2, "{:?}", made.warnings);
+    assert_eq!(made.body["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "restricted");
+    let other = json!({ "metadata": { "labels": { "a": "b" } } });
+    assert_eq!(server.merge("/api/v1/namespaces/n", &other).await.is(200).warnings, [""; 0]);
+    let gone = json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": null } } });
+    assert_eq!(server.merge("/api/v1/namespaces/n", &gone).await.is(200).warnings, [""; 0]);
+    assert_eq!(
+        server.get("/api/v1/namespaces/n").await.body["metadata"]["labels"]["pod-security.kubernetes.io/enforce"],
+        Value::Null
+    );
+}
