@@ -4,16 +4,20 @@
 //! it only what it can use: runs that hold room, and the first of each queue's lines. What a round finds are proposals;
 //! they count once the ledger took them in. Pure: the server gives the time and carries everything to and fro.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pumice_engine::plugin::Registry;
-use pumice_engine::{Argument, Config, Delta, NodeFacts, Plan, PluginConfig, QueueFacts, Switches, TimeMs, World};
+use pumice_engine::{
+    Argument, Config, Delta, Eviction, NodeFacts, Plan, PluginConfig, QueueFacts, Resources, Switches, TimeMs, World,
+    amount_text,
+};
 use pumice_ledger::{Away, JobId, NodeRef, Preemption, PriorityClasses, Proposal, Queue, RunId};
 
 mod away;
 mod bids;
 mod ceilings;
+mod classes;
 mod constraints;
 mod empty;
 mod homes;
@@ -21,6 +25,7 @@ mod kind;
 mod look;
 mod market;
 mod penalty;
+mod placement;
 mod rates;
 mod shown;
 mod told;
@@ -37,6 +42,8 @@ pub use empty::could_hold;
 use market::Market;
 pub use market::MarketRules;
 pub use penalty::Penalties;
+pub use placement::{Placement, Placements};
+use rates::Meter;
 pub use rates::{Grant, Rate, RateLimits, Rates};
 pub use told::{Told, ToldRun};
 pub use whole::CLUSTER_LABEL;
@@ -47,6 +54,8 @@ const BETWEEN: char = '/';
 /// The plugin that divides a pool among queues, and its argument for what a queue keeps.
 const SHARES: &str = "proportion";
 const PROTECTED: &str = "protectedFraction";
+/// The action that takes from queues what is beyond their shares.
+const RECLAIM: &str = "reclaim";
 /// What a queue's weight is at priority factor 1.
 const WEIGHT: f64 = 1000.0;
 
@@ -71,6 +80,8 @@ pub struct Pool {
     pass: Arc<homes::Pass>,
     /// Who bids what, where bids decide.
     market: Option<Market>,
+    /// How fast runs may be made to leave for shares.
+    leaving: Option<Meter>,
 }
 
 impl Pool {
@@ -96,7 +107,8 @@ impl Pool {
         let (pool, limits, hand) = (name.to_owned(), constraints.clone(), desk.clone());
         registry.add(ceilings::NAME, &[], move |_| Ok(Box::new(Ceilings::new(&pool, limits.clone(), hand.clone()))));
         // There are no objects that could say why they wait: who asks is answered.
-        let mut config = Config { tells_pods: false, ..Config::default() };
+        let mut config = Config { tells_pods: false, gangs_leave_whole: true, ..Config::default() };
+        constraints.placements.of(name).put(&mut config);
         let plugin = |name: &str| PluginConfig {
             name: name.to_owned(),
             switches: Switches::default(),
@@ -105,6 +117,11 @@ impl Pool {
         let protected = Argument::Float(constraints.protected.of(name));
         for proportion in config.tiers.iter_mut().flatten().filter(|plugin| plugin.name == SHARES) {
             proportion.arguments.insert(PROTECTED.to_owned(), protected.clone());
+        }
+        registry.add(classes::NAME, &[], |_| Ok(Box::new(classes::Classes)));
+        // It has a say where the plugin that divides the pool has one.
+        for tier in config.tiers.iter_mut().filter(|tier| tier.iter().any(|plugin| plugin.name == SHARES)) {
+            tier.push(plugin(classes::NAME));
         }
         // After the class's value, before everything that looks at shares.
         config.tiers[0]
@@ -127,6 +144,7 @@ impl Pool {
             ways,
             pass,
             market,
+            leaving: constraints.preemption_rates.get(name).copied().map(Meter::new),
         };
         if pool.is_market() {
             pool.apply(&[Market::queue(WEIGHT as i32)]);
@@ -234,23 +252,43 @@ impl Pool {
 
     fn proposals(&mut self, plan: &Plan, now: TimeMs) -> Vec<Proposal> {
         let mut proposals = self.leases(plan, now);
-        proposals.extend(plan.evictions.iter().filter_map(|eviction| {
-            let run = turn::run_of(&eviction.uid)?;
-            let known = self.proposed.entry(run).or_default();
-            known.push(eviction.uid.clone());
-            // Of a whole job all pods go with the first.
-            if known.len() > 1 {
-                return None;
-            }
-            let beneficiary = eviction.beneficiary.as_deref().and_then(turn::job_of);
-            let market = self.market.as_ref();
-            let bids =
-                market.and_then(|market| market.reason(&eviction.uid, eviction.beneficiary.as_deref(), beneficiary));
-            let reason = bids.unwrap_or_else(|| eviction.message.clone());
-            let preemption = Preemption { reason, beneficiary, requestor: String::new() };
-            Some(Proposal::Preempt { run, preemption })
-        }));
+        let slow = self.too_fast(plan, now);
+        proposals.extend(plan.evictions.iter().filter(|eviction| !slow.contains(&*eviction.group)).filter_map(
+            |eviction| {
+                let run = turn::run_of(&eviction.uid)?;
+                let known = self.proposed.entry(run).or_default();
+                known.push(eviction.uid.clone());
+                // Of a whole job all pods go with the first.
+                if known.len() > 1 {
+                    return None;
+                }
+                let beneficiary = eviction.beneficiary.as_deref().and_then(turn::job_of);
+                let market = self.market.as_ref();
+                let bids = market
+                    .and_then(|market| market.reason(&eviction.uid, eviction.beneficiary.as_deref(), beneficiary));
+                let reason = bids.unwrap_or_else(|| reason(eviction, beneficiary));
+                let preemption = Preemption { reason, beneficiary, requestor: String::new() };
+                Some(Proposal::Preempt { run, preemption })
+            },
+        ));
         proposals
+    }
+
+    /// Groups that would leave for somebody's share and stay, since too many have left lately. A gang leaves where one run may.
+    fn too_fast<'p>(&mut self, plan: &'p Plan, now: TimeMs) -> BTreeSet<&'p str> {
+        let Some(leaving) = &mut self.leaving else { return BTreeSet::new() };
+        let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for eviction in plan.evictions.iter().filter(|eviction| eviction.action == RECLAIM) {
+            groups.entry(&eviction.group).or_default().push(&eviction.uid);
+        }
+        let mut slow = BTreeSet::new();
+        for (group, uids) in groups {
+            if !leaving.take(uids.len(), pumice_ledger::TimeMs(now.0)) {
+                uids.iter().for_each(|uid| self.world.evict_result(uid, Err("too many have left lately"), now));
+                slow.insert(group);
+            }
+        }
+        slow
     }
 
     /// Why the last round did not start a group (see [`group_of`]), when it is expected to start, and what would help;
@@ -281,6 +319,21 @@ impl Pool {
             Some(away) => Some(format!("{why}\n  away from home: {away}")),
             None => Some(why),
         }
+    }
+
+    /// What a queue holds here, what it deserves, and how much of it waits, in a line.
+    pub fn queue_line(&self, name: &str) -> Option<String> {
+        let why = self.world.queue_why(name)?;
+        let deserved = why.deserved.unwrap_or_default();
+        let names: BTreeSet<&String> = why.allocated.keys().chain(deserved.keys()).collect();
+        let amount = |amounts: &Resources, name: &str| amount_text(name, amounts.get(name).copied().unwrap_or(0));
+        let parts = names.into_iter().filter(|name| *name != "pods").map(|name| {
+            let due = if deserved.is_empty() { String::new() } else { format!(" of {}", amount(&deserved, name)) };
+            format!("{name} {}{due}", amount(&why.allocated, name))
+        });
+        let mut line = format!("queue {name}: {}; {} wait", parts.collect::<Vec<_>>().join(", "), why.waiting);
+        line.extend(why.held_up.map(|held_up| format!("; {held_up}")));
+        Some(line)
     }
 
     /// How many nodes there are.
@@ -349,6 +402,21 @@ impl Pool {
         let pool = || self.name.clone();
         let leases = groups.into_values().map(|(jobs, away)| Proposal::Lease { jobs, pool: pool(), away });
         leases.chain(wholes.proposals(&self.name)).collect()
+    }
+}
+
+/// Why a run has to leave, in words that name for whom.
+fn reason(eviction: &Eviction, beneficiary: Option<JobId>) -> String {
+    let queue = eviction.beneficiary.as_deref().and_then(|group| group.split_once('/')).map(|(queue, _)| queue);
+    match (eviction.action.as_str(), beneficiary, queue) {
+        ("preempt", Some(job), Some(queue)) => format!("job {job} of queue {queue} goes before it"),
+        (RECLAIM, Some(job), Some(queue)) => {
+            format!(
+                "its queue holds more than its share, and job {job} of queue {queue} wants what is due to that queue"
+            )
+        }
+        (_, Some(job), _) => format!("{} (job {job})", eviction.message),
+        _ => eviction.message.clone(),
     }
 }
 

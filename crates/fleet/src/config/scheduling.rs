@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::ConfigError;
 use super::away::{self, AwayNodeType, AwayPool, WellKnownNodeType};
-use crate::rounds::{Constraints, Limits, MarketRules, Protected, Rate, RateLimits};
+use crate::rounds::{Constraints, Limits, MarketRules, Placement, Placements, Protected, Rate, RateLimits};
 
 /// Value of Armada's own classes.
 const CLASS_VALUE: i32 = 1000;
@@ -54,6 +54,8 @@ pub struct Scheduling {
     pub well_known_node_types: Vec<WellKnownNodeType>,
     /// Resources of pools that are on no node.
     pub floating_resources: Vec<FloatingResource>,
+    /// How nodes are filled.
+    pub placement: Placement,
 }
 
 /// A priority class.
@@ -103,6 +105,22 @@ pub struct PoolConfig {
     /// Whether bids decide who has its room.
     #[serde(default)]
     pub experimental_market_scheduling: Option<MarketConfig>,
+    /// How fast its runs may be made to leave so that queues get their shares.
+    #[serde(default)]
+    pub fairshare_preemption_rate_limit: Option<RateConfig>,
+    /// Goes before that of all pools.
+    #[serde(default)]
+    pub placement: Option<Placement>,
+}
+
+/// A rate.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RateConfig {
+    /// Jobs a second in the long run.
+    pub maximum_rate: f64,
+    /// Jobs at once after a rest.
+    pub maximum_burst: u32,
 }
 
 /// A market pool.
@@ -167,6 +185,7 @@ impl Default for Scheduling {
             pools: Vec::new(),
             well_known_node_types: Vec::new(),
             floating_resources: Vec::new(),
+            placement: Placement::default(),
         }
     }
 }
@@ -223,8 +242,44 @@ impl Scheduling {
         let (floating, protected) = (self.floating()?, self.protected()?);
         let cutoff = |pool: &PoolConfig| Some((pool.name.clone(), pool.short_job_penalty_cutoff?.as_millis()));
         let short_jobs = self.pools.iter().filter_map(cutoff).filter(|(_, ms)| *ms > 0).collect();
-        let markets = self.markets()?;
-        Ok(Constraints { per_queue, per_round, rates, floating, protected, away, short_jobs, markets })
+        let (markets, placements) = (self.markets()?, self.placements()?);
+        let preemption_rates = self.preemption_rates()?;
+        Ok(Constraints {
+            per_queue,
+            per_round,
+            rates,
+            floating,
+            protected,
+            away,
+            short_jobs,
+            markets,
+            preemption_rates,
+            placements,
+        })
+    }
+
+    fn preemption_rates(&self) -> Result<BTreeMap<String, Rate>, ConfigError> {
+        let mut rates = BTreeMap::new();
+        for PoolConfig { name, fairshare_preemption_rate_limit: limit, .. } in &self.pools {
+            let Some(RateConfig { maximum_rate, maximum_burst }) = *limit else { continue };
+            let limit = rate(
+                ("pools.fairsharePreemptionRateLimit.maximumRate", Some(maximum_rate)),
+                ("pools.fairsharePreemptionRateLimit.maximumBurst", Some(maximum_burst)),
+            )?;
+            rates.extend(limit.map(|limit| (name.clone(), limit)));
+        }
+        Ok(rates)
+    }
+
+    fn placements(&self) -> Result<Placements, ConfigError> {
+        let mut by_pool = BTreeMap::new();
+        for PoolConfig { name, placement, .. } in &self.pools {
+            let Some(placement) = placement else { continue };
+            if by_pool.insert(name.clone(), placement.clone()).is_some() {
+                return Err(ConfigError::Twice { key: "pools", name: name.clone() });
+            }
+        }
+        Ok(Placements { all: self.placement.clone(), by_pool })
     }
 
     /// The market pools.
@@ -342,7 +397,10 @@ mod tests {
             "maximumPerQueueSchedulingRate": 5,
             "maximumPerQueueSchedulingBurst": 7,
             "protectedFractionOfFairShare": 0.9,
+            "placement": {"weights": {"nvidia.com/gpu": 3}},
             "pools": [
+                {"name": "slow", "fairsharePreemptionRateLimit": {"maximumRate": 0.1, "maximumBurst": 2}},
+                {"name": "wide", "placement": {"strategy": "spread"}},
                 {"name": "gpu", "protectedFractionOfFairShare": 1.5, "shortJobPenaltyCutoff": "2m"},
                 {"name": "cpu", "shortJobPenaltyCutoff": "0s"},
             ],
@@ -359,6 +417,9 @@ mod tests {
         assert_eq!((constraints.protected.of("gpu"), constraints.protected.of("cpu")), (1.5, 0.9));
         assert_eq!(constraints.floating["matlab"]["gpu"], 12);
         assert_eq!(constraints.short_jobs, [("gpu".to_owned(), 120_000)].into());
+        assert_eq!(constraints.preemption_rates, [("slow".to_owned(), Rate { per_second: 0.1, burst: 2 })].into());
+        assert_eq!(constraints.placements.of("gpu").weights["nvidia.com/gpu"], 3);
+        assert_ne!(constraints.placements.of("wide").strategy, constraints.placements.of("gpu").strategy);
     }
 
     #[test]

@@ -9,7 +9,8 @@ use pumice_ledger::{ClassLimit, Queue};
 
 use super::away::AwayRules;
 use super::market::MarketRules;
-use super::rates::{Grant, RateLimits};
+use super::placement::Placements;
+use super::rates::{Grant, Rate, RateLimits};
 
 /// Limits of the whole fleet.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -30,6 +31,10 @@ pub struct Constraints {
     pub short_jobs: BTreeMap<String, i64>,
     /// Pools in which bids decide.
     pub markets: BTreeMap<String, MarketRules>,
+    /// How fast runs of a pool may be made to leave so that queues get their shares.
+    pub preemption_rates: BTreeMap<String, Rate>,
+    /// How nodes are filled.
+    pub placements: Placements,
 }
 
 /// The part of its fair share up to which a queue is left alone.

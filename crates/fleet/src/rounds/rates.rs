@@ -84,6 +84,31 @@ pub struct Grant {
     pub queues: BTreeMap<String, i64>,
 }
 
+/// One bucket: how fast runs of a pool may be made to leave. A new leader begins with a full one.
+#[derive(Debug)]
+pub(super) struct Meter {
+    rate: Rate,
+    bucket: Option<Bucket>,
+}
+
+impl Meter {
+    pub(super) fn new(rate: Rate) -> Self {
+        Self { rate, bucket: None }
+    }
+
+    /// Takes so many tokens where there is one, the rest in advance; false where there is none.
+    pub(super) fn take(&mut self, tokens: usize, now: TimeMs) -> bool {
+        let bucket = self.bucket.get_or_insert_with(|| Bucket::full(self.rate, now));
+        bucket.fill(self.rate, now);
+        let any = bucket.tokens() > 0;
+        if any {
+            let parts = i64::try_from(tokens).unwrap_or(i64::MAX).saturating_mul(TOKEN);
+            bucket.parts = bucket.parts.saturating_sub(parts);
+        }
+        any
+    }
+}
+
 /// The buckets. A new leader begins with full ones.
 #[derive(Debug)]
 pub struct Rates {

@@ -29,8 +29,8 @@ impl Scene {
         let (rates, cutoffs) = (Rates::new(constraints.rates), constraints.short_jobs.clone());
         let (penalties, constraints) = (Penalties::default(), Arc::new(constraints));
         let class = |value, preemptible| PriorityClass { value, preemptible };
-        let classes: PriorityClasses =
-            [("default".to_owned(), class(0, true)), ("urgent".to_owned(), class(9, false))].into();
+        let classes = [("default", class(0, true)), ("high", class(5, true)), ("urgent", class(9, false))];
+        let classes: PriorityClasses = classes.map(|(name, class)| (name.to_owned(), class)).into();
         let mut pool = Pool::within("p", &classes, constraints.clone());
         let mut ledger = Ledger::new(classes);
         for (name, factor) in queues {
@@ -70,7 +70,8 @@ impl Scene {
             asked.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect();
         // Few enough in a test to number them by what they are.
         let number = asked.iter().fold(0, |number, (name, amount)| number * 100_000 + amount + name.len() as i64);
-        let shape = Digest(u128::from(number.unsigned_abs()) * 10 + u128::from(class == "urgent"));
+        let of_class = ["default", "urgent", "high"].iter().position(|known| *known == class).expect("a class");
+        let shape = Digest(u128::from(number.unsigned_abs()) * 10 + of_class as u128);
         let body = Shape {
             priority_class: class.to_owned(),
             requests,
@@ -146,7 +147,9 @@ impl Scene {
 
 mod away;
 mod constraints;
+mod gangs;
 mod market;
+mod placement;
 mod shares;
 mod uniformity;
 mod whole;
