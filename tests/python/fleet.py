@@ -209,17 +209,27 @@ class Fleet:
         file.write_bytes(made.stdout)
         return Identity.read(file)
 
-    def executor(self, said: Path, identity: Identity, kubeconfig: Path, others: Iterable[Fleet] = ()) -> Program:
+    def executor(
+        self, said: Path, identity: Identity, kubeconfig: Path, others: Iterable[Fleet] = (), *flags: str | Path
+    ) -> Program:
         """An executor of it, and of other servers on the same database, that is not started."""
         who = ("--identity", identity.file, "--kubeconfig", kubeconfig)
         servers = [flag for server in (self, *others) for flag in ("--server", server.address)]
-        return Program(said, "fleet", "executor", *servers, *who)
+        return Program(said, "fleet", "executor", *servers, *who, *flags)
 
 
 class Cluster:
     """A cluster in a process of its own, and its executor in another."""
 
-    def __init__(self, fleet: Fleet, directory: Path, name: str, nodes: int, others: Iterable[Fleet] = ()) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        directory: Path,
+        name: str,
+        nodes: int,
+        others: Iterable[Fleet] = (),
+        config: Path | None = None,
+    ) -> None:
         """With so many simulated nodes; with none, this machine is its node, and pods are processes."""
         directory.mkdir(parents=True, exist_ok=True)
         self.name = name
@@ -230,7 +240,8 @@ class Cluster:
         self.kubeconfig = self.data_dir / "kubeconfig"
         self.up = Program(directory / "up.log", "up", "--data-dir", self.data_dir, *(simulated if nodes else local), *lean)
         identity = fleet.identity("--executor", name)
-        self.executor = fleet.executor(directory / "executor.log", identity, self.kubeconfig, others)
+        flags = ("--config", config) if config else ()
+        self.executor = fleet.executor(directory / "executor.log", identity, self.kubeconfig, others, *flags)
 
     def start(self) -> None:
         """Starts both, on the same directory if it is there."""

@@ -36,7 +36,9 @@ QUEUES = ("ada", "bob", "eve")
 # Seconds in which some job has to end, though nothing is killed any more.
 STANDSTILL = 120.0
 # The nodes are this machine, which offers no room of this kind by itself.
-CONFIG = "submission: {defaultJobLimits: {cpu: 100m, memory: 64Mi}}\n"
+CONFIG = "submission: {defaultJobLimits: {cpu: 100m, memory: 64Mi}, queueAccess: {'*': {pods: privileged}}}\n"
+# Pods note what they do in a folder of the host.
+EXECUTOR_CONFIG = "queueAccess: {'*': {pods: privileged}}\n"
 # What a pod does. Two of one job at a time are told by the lock, which a process has until its end.
 PROGRAM = """\
 cd "$1" && exec 9>>"$ARMADA_JOB_ID.lock"
@@ -58,6 +60,8 @@ class Storm:
         self.evidence.mkdir()
         config = directory / "fleet.yaml"
         config.write_text(CONFIG)
+        self._executor_config = directory / "executor.yaml"
+        self._executor_config.write_text(EXECUTOR_CONFIG)
         flags = ("--config", str(config), "--database-url", self.postgres.url)
         self.servers = [Fleet(directory / f"server-{number}", *flags) for number in range(servers)]
         self._directory, self._clusters = directory, clusters
@@ -78,7 +82,8 @@ class Storm:
             other.start()
         for number in range(self._clusters):
             name = f"cluster-{number}"
-            cluster = Cluster(first, self._directory / name, name, nodes=0, others=others)
+            place, config = self._directory / name, self._executor_config
+            cluster = Cluster(first, place, name, nodes=0, others=others, config=config)
             self.clusters.append(cluster)
             cluster.up.serve()
         for cluster in self.clusters:

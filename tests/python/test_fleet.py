@@ -79,7 +79,9 @@ def test_jobs_tell_their_whole_story_in_order(client: ArmadaClient, queue: str) 
     assert by_kind["submitted"].job.pod_specs or by_kind["submitted"].job.HasField("pod_spec")
     assert by_kind["leased"].cluster_id == by_kind["succeeded"].cluster_id != ""
     assert by_kind["running"].node_name == by_kind["succeeded"].node_name != ""
-    assert by_kind["running"].pod_name == by_kind["pending"].pod_name != ""
+    # As Armada calls the pod of a job: its Airflow operator asks for the log of this one.
+    assert by_kind["running"].pod_name == by_kind["pending"].pod_name == f"armada-{ids[0]}-0"
+    assert by_kind["running"].pod_number == by_kind["succeeded"].pod_number == 0
     assert {state(client, job_id) for job_id in ids} == {JobState.SUCCEEDED}
     details = client.get_job_details(ids[:1]).job_details[ids[0]]
     assert (details.queue, details.jobset, details.namespace) == (queue, JOB_SET, "default")
@@ -131,6 +133,9 @@ def test_a_running_job_is_preempted_for_good_if_its_class_allows_it(client: Arma
     events = follow(client, queue, JOB_SET, have_ended([yields]))
     assert stories(events)[yields] == [*STORY[:-1], "preempting", "preempted", "failed"]
     assert (state(client, yields), state(client, stays)) == (JobState.PREEMPTED, JobState.RUNNING)
+    [failed] = [event.message for event in events if event.type.value == "failed"]
+    assert dict(client.get_job_errors([yields, stays]).job_errors) == {yields: failed.reason}
+    assert failed.reason == "preempted by administrator"
 
 
 def test_a_job_gets_another_place_in_the_queue(client: ArmadaClient, queue: str) -> None:
@@ -141,9 +146,26 @@ def test_a_job_gets_another_place_in_the_queue(client: ArmadaClient, queue: str)
     assert events[-1].message.new_priority == 7.0
 
 
+def test_one_unknown_job_refuses_nothing_of_the_others(client: ArmadaClient, queue: str) -> None:
+    [known] = submit(client, queue, job(pod(node_selector=NOWHERE)))
+    missing, wrong = "01" * 13, "not an id"
+    ids = [missing, known, wrong]
+    results = client.reprioritize_jobs(1.0, ids, JOB_SET, queue).reprioritization_results
+    assert (set(results), results[known]) == (set(ids), "")
+    assert "no such job" in results[missing]
+    assert "is no job id" in results[wrong]
+    states = {job_id: JobState(said) for job_id, said in client.get_job_status(ids).job_states.items()}
+    assert states == {known: JobState.QUEUED, missing: JobState.UNKNOWN, wrong: JobState.UNKNOWN}
+    assert list(client.get_job_details(ids).job_details) == [known]
+    assert dict(client.get_job_errors(ids).job_errors) == {}
+    assert list(client.cancel_jobs(queue, JOB_SET, missing).cancelled_ids) == []
+    assert state(client, known) == JobState.QUEUED
+
+
 def test_all_jobs_of_a_set_get_another_place(client: ArmadaClient, queue: str) -> None:
     ids = submit(client, queue, *(job(pod(node_selector=NOWHERE)) for _ in range(3)))
-    assert not client.reprioritize_jobs(7.0, None, JOB_SET, queue).reprioritization_results
+    whole = client.reprioritize_jobs(7.0, None, JOB_SET, queue).reprioritization_results
+    assert dict(whole) == {f"all jobs in job set {JOB_SET}": ""}
     moved = ["submitted", "queued", "reprioritized"]
     events = follow(client, queue, JOB_SET, lambda events: stories(events) == dict.fromkeys(ids, moved))
     assert {(event.message.new_priority, event.message.requestor) for event in events[-3:]} == {(7.0, "administrator")}
@@ -250,6 +272,10 @@ def test_a_stream_goes_on_after_a_message(client: ArmadaClient, queue: str) -> N
     for at in (0, 1, len(events) // 2, len(events) - 2):
         rest = follow(client, queue, JOB_SET, lambda seen, left=len(events) - 1 - at: len(seen) == left, events[at].id)
         assert [(event.id, event.message) for event in rest] == [(event.id, event.message) for event in events[at + 1 :]]
+    # A place in Armada's own log is none here: all is told.
+    for of_armada in ("1690000000000:0:3:1", "1690000000000-0"):
+        anew = follow(client, queue, JOB_SET, have_ended(ids), of_armada)
+        assert [event.id for event in anew] == [event.id for event in events]
 
 
 def test_what_is_wrong_is_refused_with_its_place(client: ArmadaClient, queue: str) -> None:
@@ -338,6 +364,13 @@ def test_plain_http_does_the_same(fleet: Fleet, client: ArmadaClient, queue: str
     assert (status, answer["name"], answer["priorityFactor"]) == (200, queue, 1)
     status, answer = administrator.ask(fleet.address, "POST", "/v1/job/status", {"jobIds": [job_id]})
     assert (status, answer) == (200, {"jobStates": {job_id: "SUCCEEDED"}})
+    paths = (f"/v1/job/{job_id}/scheduler-report", f"/v1/scheduling-report?mostRecentForJob.jobId={job_id}")
+    of_job, of_query = (administrator.ask(fleet.address, "GET", path) for path in paths)
+    assert of_job == of_query
+    paths = (f"/v1/queue/{queue}/scheduler-report", f"/v1/scheduling-report?mostRecentForQueue.queueName={queue}")
+    of_queue, of_query = (administrator.ask(fleet.address, "GET", path) for path in paths)
+    assert of_queue == of_query
+    assert of_queue[0] == 200
     status, answer = administrator.ask(fleet.address, "GET", "/v1/queue/nobodys")
     assert (status, answer["code"], answer["message"]) == (404, 5, "there is no queue nobodys")
     item["podSpecs"] = []

@@ -64,9 +64,14 @@ def test_jobs_go_to_their_end_and_functions_need_a_folder(grid: _core.Connection
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """A fleet with a cluster whose pods are processes; its directory is the home of who uses it."""
     directory = tmp_path_factory.mktemp("real")
-    fleet = Fleet(directory)
+    # Functions come and go through a folder of the host.
+    access = f"queueAccess: {{research: {{hostFolders: [{tmp_path_factory.getbasetemp()}]}}}}"
+    server, executor = directory / "server.yaml", directory / "executor.yaml"
+    server.write_text(f"submission: {{{access}}}\n")
+    executor.write_text(f"{access}\n")
+    fleet = Fleet(directory, "--config", str(server))
     fleet.start()
-    cluster = Cluster(fleet, directory / "cluster", "east", nodes=0)
+    cluster = Cluster(fleet, directory / "cluster", "east", nodes=0, config=executor)
     try:
         cluster.start()
         client = fleet.administrator.client(fleet.address)

@@ -15,6 +15,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use pumice_auth::{Ca, identity_of};
+use pumice_fleet::config::unknown_keys;
 use pumice_fleet::executor;
 use pumice_fleet::front::{EXECUTORS, hash_password, hash_token};
 use pumice_wire::client::Credentials;
@@ -168,7 +169,13 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     parse(&text).with_context(|| format!("--config {} can't be used", path.display()))
 }
 
-/// Settings in YAML.
+/// Settings in YAML. Of a file with more than one key that means nothing here, as Armada's have, all are named at once.
 fn parse<T: DeserializeOwned>(text: &str) -> Result<T> {
-    Ok(serde_saphyr::from_str(text)?)
+    serde_saphyr::from_str(text).or_else(|error| {
+        let file: Option<serde_json::Value> = serde_saphyr::from_str(text).ok();
+        let unknown = file.map(|file| unknown_keys::<T>(&file)).unwrap_or_default();
+        let unknown = Vec::from_iter(unknown);
+        ensure!(unknown.len() < 2, "these keys mean nothing here, take them out: {}", unknown.join(", "));
+        Err(error.into())
+    })
 }

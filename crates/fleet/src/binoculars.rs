@@ -15,6 +15,7 @@ use tonic::{Request, Response, Status};
 
 use crate::api::{Api, LOG_BYTES_MAX, Who, cordon_labels, home};
 use crate::errands::Errands;
+use crate::executor::pod::pod_number;
 
 /// Asks clusters, for people.
 pub struct Binoculars {
@@ -39,7 +40,8 @@ impl Binoculars {
 impl binoculars_server::Binoculars for Binoculars {
     async fn logs(&self, request: Request<LogRequest>) -> Result<Response<LogResponse>, Status> {
         let who = Who::of(&request)?;
-        let (cluster, run, read) = self.api.log_of(&who, request.into_inner()).await?;
+        let exactly = exactly(&request)?;
+        let (cluster, run, read) = self.api.log_of(&who, request.into_inner(), exactly).await?;
         match self.errands.run(&cluster, Errand::ReadLog(read)).await? {
             Answer::Log(part) => told(&cluster, run, part),
             _ => Err(senseless(&cluster)),
@@ -62,6 +64,14 @@ impl binoculars_server::Binoculars for Binoculars {
     }
 }
 
+/// The number of the pod that is meant and no other, also where it is the first one and there is a later one.
+fn exactly(request: &Request<LogRequest>) -> Result<Option<u32>, Status> {
+    let Some(number) = request.metadata().get(LOG_POD) else { return Ok(None) };
+    let number = number.to_str().ok().and_then(|number| number.parse().ok());
+    let wrong = || Status::invalid_argument(format!("{LOG_POD}: have the number of a pod, which is 0 or more"));
+    number.map(Some).ok_or_else(wrong)
+}
+
 fn senseless(cluster: &str) -> Status {
     Status::internal(format!("the executor of cluster {cluster} answered something else than it was asked"))
 }
@@ -79,7 +89,7 @@ fn told(cluster: &str, run: RunId, part: LogPart) -> Result<Response<LogResponse
     });
     let log = lines.collect();
     let mut response = Response::new(LogResponse { log });
-    response.metadata_mut().insert(LOG_POD, run.attempt.into());
+    response.metadata_mut().insert(LOG_POD, pod_number(run).into());
     for (name, said) in [(LOG_MORE, part.more), (LOG_ENDED, part.ended)] {
         if said {
             response.metadata_mut().insert(name, MetadataValue::from_static("true"));

@@ -7,16 +7,21 @@ use serde::Deserialize;
 
 use crate::api::Permission;
 use crate::bidding::{Bidding, PricingApi, PricingError};
-use crate::front::{Access, Issuer, IssuerError, IssuerSettings, PermissionGroups, User, Users, UsersError, UsersFile};
+use crate::front::{
+    Access, Issuer, IssuerError, IssuerSettings, Origins, PermissionGroups, ReportsFor, User, Users, UsersError,
+    UsersFile,
+};
 use crate::leader::Hours;
 use crate::rounds::{Constraints, Limits};
 use crate::submit::Rules;
 
 mod away;
 mod scheduling;
+mod unknown;
 
 pub use away::{AwayCondition, AwayEntry, AwayNodeType, AwayOperator, AwayPool, TaintConfig, WellKnownNodeType};
 pub use scheduling::{Class, FloatingPool, FloatingResource, MarketConfig, PoolConfig, Scheduling};
+pub use unknown::unknown_keys;
 
 /// Everything that may be set.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -32,6 +37,8 @@ pub struct Config {
     pub retention: Hours,
     /// Who knows what queues bid in market pools.
     pub pricing_api: PricingApi,
+    /// Origins of pages that may ask from a browser, as in `https://lookout.example.com`.
+    pub cors_allowed_origins: Vec<String>,
 }
 
 /// Who may what.
@@ -44,6 +51,8 @@ pub struct Auth {
     pub users: Vec<User>,
     /// An issuer of tokens of OpenID Connect.
     pub oidc: Option<IssuerSettings>,
+    /// Who may read specifications and reports of others' jobs.
+    pub reports: ReportsFor,
 }
 
 /// What is wrong in a configuration that can be read.
@@ -52,6 +61,11 @@ pub enum ConfigError {
     /// There is no such permission.
     #[error("auth.permissionGroupMapping: there is no permission {0:?}; try submit_any_jobs")]
     Permission(String),
+    /// No page is of such an origin.
+    #[error(
+        "corsAllowedOrigins: {0:?} is no origin of a page: give each as in https://lookout.example.com, without a path"
+    )]
+    Origin(String),
     /// A class that jobs may have is none.
     #[error(
         "submission.allowedPriorityClassNames: there is no priority class {0:?}: name it in scheduling.priorityClasses"
@@ -173,6 +187,14 @@ impl Config {
         }
     }
 
+    /// Whose pages may ask from a browser.
+    ///
+    /// # Errors
+    /// Where an origin is none.
+    pub fn origins(&self) -> Result<Origins, ConfigError> {
+        Origins::new(&self.cors_allowed_origins).map_err(ConfigError::Origin)
+    }
+
     /// How much of a queue a round looks at.
     pub fn limits(&self) -> Limits {
         self.scheduling.limits()
@@ -198,7 +220,7 @@ impl Config {
     pub fn access(&self) -> Result<Access, AccessError> {
         let users = Users::new(UsersFile { users: self.auth.users.clone() })?;
         let issuer = self.auth.oidc.as_ref().map(Issuer::new).transpose()?;
-        Ok(Access { users, permissions: self.permissions()?, issuer })
+        Ok(Access { users, permissions: self.permissions()?, issuer, reports: self.auth.reports })
     }
 }
 
@@ -224,6 +246,8 @@ mod tests {
     fn what_fits_nothing_is_named() {
         let config = read(json!({"auth": {"permissionGroupMapping": {"fly": ["a"]}}}));
         assert_eq!(config.permissions(), Err(ConfigError::Permission("fly".into())));
+        let config = read(json!({"corsAllowedOrigins": ["https://a", "https://a/b"]}));
+        assert_eq!(config.origins(), Err(ConfigError::Origin("https://a/b".into())));
         let config = read(json!({"scheduling": {"priorityClasses": {"armada-default": {"priority": 1}}}}));
         assert_eq!(config.classes(), Err(ConfigError::Class("armada-preemptible".into())));
     }
@@ -248,6 +272,23 @@ mod tests {
         let cutoff = json!({"name": "p", "experimentalMarketScheduling": {"enabled": true, "spotPriceCutoff": -1}});
         let error = read(json!({"scheduling": {"pools": [cutoff]}})).constraints().unwrap_err().to_string();
         assert!(error.starts_with("scheduling.pools.p.experimentalMarketScheduling.spotPriceCutoff: -1"), "{error}");
+    }
+
+    #[test]
+    fn armadas_rules_of_submissions_are_read_as_they_are() {
+        let gpu =
+            json!([{"key": "armadaproject.io/gpu", "operator": "Equal", "value": "true", "effect": "NoSchedule"}]);
+        let config = read(json!({"submission": {
+            "allowedPriorityClassNames": {"armada-default": true, "armada-preemptible": true, "armada-resilient": false},
+            "defaultJobTolerationsByResourceRequest": [{"nvidia.com/gpu": gpu}, {"amd.com/gpu": gpu}],
+            "minTerminationGracePeriod": "1s",
+        }}));
+        let names: Vec<&String> = config.submission.allowed_priority_class_names.iter().collect();
+        assert_eq!(names, ["armada-default", "armada-preemptible"]);
+        let by_resource = config.submission.default_job_tolerations_by_resource_request;
+        assert_eq!(by_resource.keys().collect::<Vec<_>>(), ["amd.com/gpu", "nvidia.com/gpu"]);
+        let ours = json!({"submission": {"defaultJobTolerationsByResourceRequest": {"nvidia.com/gpu": gpu}}});
+        assert_eq!(read(ours).submission.default_job_tolerations_by_resource_request["nvidia.com/gpu"].len(), 1);
     }
 
     #[test]

@@ -117,12 +117,14 @@ pub enum Error {
     #[error("the entry has an event that is not asked for in this way")]
     NoRequest,
     /// A name is too long.
-    #[error("the {what} has {bytes} bytes; {NAME_BYTES_MAX} are the most")]
+    #[error("the {what} has {bytes} bytes; {max} are the most")]
     TooLong {
         /// Which one.
         what: &'static str,
-        /// How many it has.
+        /// How many it has, as it is stored.
         bytes: usize,
+        /// How many it may have.
+        max: usize,
     },
     /// The queue is there already.
     #[error("the queue {0} is there already")]
@@ -161,8 +163,11 @@ impl Error {
     }
 }
 
-/// Longest name, id or address that is looked up: an index of Postgres takes no more.
+/// Longest name, id or address that is looked up. A row of an index of Postgres has at most 2,704 bytes: enough for a queue with
+/// the longest of what is looked up in it, and the entry's number.
 pub const NAME_BYTES_MAX: usize = 800;
+/// Longest name of a job set, which is Armada's, and counted in bytes as there.
+pub const JOB_SET_BYTES_MAX: usize = 1_023;
 
 /// The log and its tables.
 ///

@@ -312,7 +312,7 @@ pub fn executor(standing: &Standing) -> Vec<Check> {
 }
 
 /// A span of time, for people.
-fn time(seconds: i64) -> String {
+pub(crate) fn time(seconds: i64) -> String {
     match seconds {
         ..120 => format!("{} s", seconds.max(0)),
         120..7_200 => format!("{} min", seconds / 60),

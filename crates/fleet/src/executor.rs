@@ -10,6 +10,7 @@ pub mod core;
 mod errands;
 pub mod facts;
 mod link;
+mod names;
 mod nodes;
 pub mod pod;
 mod run;

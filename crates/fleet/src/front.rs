@@ -28,6 +28,7 @@ use pumice_wire::schedulerobjects::scheduler_reporting_server::SchedulerReportin
 use tokio::sync::{Semaphore, mpsc};
 use tonic::Status;
 use tonic::body::Body;
+use tonic::codec::CompressionEncoding;
 use tonic::codegen::Service as _;
 
 use crate::api::{self, Api, Permission, Who};
@@ -41,6 +42,7 @@ use crate::metrics::{Asked, Metrics};
 use crate::reports::Reports;
 use crate::standing;
 
+mod cors;
 mod gate;
 mod gateway;
 mod issuer;
@@ -48,7 +50,8 @@ mod page;
 mod prompt;
 mod users;
 
-pub use gate::{Access, Gate};
+pub use cors::Origins;
+pub use gate::{Access, Gate, ReportsFor};
 pub use issuer::{Issuer, IssuerError, IssuerSettings, Unknown};
 use prompt::Prompt;
 pub use users::{Denied, HashError, Hashed, Known, User, Users, UsersError, UsersFile, hash_password, hash_token};
@@ -101,6 +104,7 @@ pub struct Front {
     looking: Binoculars,
     binoculars: BinocularsServer<Binoculars>,
     gate: Arc<Gate>,
+    origins: Arc<Origins>,
     checks: Arc<Semaphore>,
     leader: mpsc::Sender<Input>,
     metrics: Arc<Metrics>,
@@ -110,10 +114,15 @@ pub struct Front {
     looked: Arc<tokio::sync::Mutex<Option<(Instant, DatabaseStanding)>>>,
 }
 
-/// A generated server with the limits of this listener.
+/// A generated server with the limits of this listener, which count what a message takes once it is unpacked. Armada's clients in Go
+/// compress whatever they send.
 macro_rules! limited {
     ($server:ident, $service:expr) => {
-        $server::new($service).max_decoding_message_size(REQUEST_BYTES_MAX).max_encoding_message_size(ANSWER_BYTES_MAX)
+        $server::new($service)
+            .max_decoding_message_size(REQUEST_BYTES_MAX)
+            .max_encoding_message_size(ANSWER_BYTES_MAX)
+            .accept_compressed(CompressionEncoding::Gzip)
+            .send_compressed(CompressionEncoding::Gzip)
     };
 }
 
@@ -133,12 +142,13 @@ impl Front {
             nodes: limited!(NodeServer, api.clone()),
             job_sets: limited!(JobSetsServer, api.clone()),
             executors: limited!(ExecutorsServer, Streams::new(leader.clone(), errands)),
-            reports: limited!(SchedulerReportingServer, Reports::new(leader.clone())),
-            told: Reports::new(leader.clone()),
+            reports: limited!(SchedulerReportingServer, Reports::new(api.clone(), leader.clone())),
+            told: Reports::new(api.clone(), leader.clone()),
             binoculars: limited!(BinocularsServer, looking.clone()),
             looking,
             api,
             gate,
+            origins: Arc::default(),
             checks: Arc::new(Semaphore::new(CHECKS_MAX)),
             leader,
             metrics: Arc::default(),
@@ -150,6 +160,11 @@ impl Front {
     /// Counts requests where the leader counts, too, and shows all of it.
     pub fn counting(self, metrics: Arc<Metrics>) -> Self {
         Self { metrics, ..self }
+    }
+
+    /// Lets pages of these origins ask, too, but for what is asked over gRPC.
+    pub fn allowing(self, origins: Origins) -> Self {
+        Self { origins: Arc::new(origins), ..self }
     }
 
     /// Shows what its listener counts, too.
@@ -182,7 +197,15 @@ impl Front {
             let spoken = is_grpc(&request);
             let asked = Asked::of(spoken, request.method().as_str(), request.uri().path());
             let began = clock::instant();
-            let response = self.respond(peer, request).await;
+            let origin = if spoken { None } else { self.origins.of(request.headers()) };
+            let mut response = if origin.is_some() && cors::is_preflight(&request) {
+                cors::preflight()
+            } else {
+                self.respond(peer, request).await
+            };
+            if let Some(origin) = origin {
+                cors::show(&mut response, origin);
+            }
             metrics.answered(asked, page::code(spoken, &response), began.elapsed());
             response
         })

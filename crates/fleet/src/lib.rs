@@ -16,6 +16,7 @@ pub mod errands;
 pub mod executor;
 pub mod executors;
 pub mod front;
+pub mod grants;
 pub mod leader;
 pub mod metrics;
 pub mod reports;

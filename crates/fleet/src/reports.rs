@@ -10,24 +10,30 @@ use pumice_wire::schedulerobjects::{
 use tokio::sync::{mpsc, oneshot};
 use tonic::{Request, Response, Status};
 
-use crate::api::{ID_BYTES_MAX, Who};
+use crate::api::{Api, ID_BYTES_MAX, Who};
 use crate::leader::{Input, Question};
 
 /// Asks the leader.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Reports {
+    api: Api,
     inputs: mpsc::Sender<Input>,
 }
 
 impl Reports {
-    /// Reports of a leader.
-    pub fn new(inputs: mpsc::Sender<Input>) -> Self {
-        Self { inputs }
+    /// Reports of a leader, for those whom the services let read them.
+    pub fn new(api: Api, inputs: mpsc::Sender<Input>) -> Self {
+        Self { api, inputs }
     }
 
-    /// The leader's answer to anybody who is known.
+    /// The leader's answer to who may read it.
     async fn ask<T>(&self, request: &Request<T>, question: Question) -> Result<String, Status> {
-        Who::of(request)?;
+        let who = Who::of(request)?;
+        match &question {
+            Question::Job(job) => self.api.need_reading_of(&who, *job).await?,
+            Question::Queue(queue) => self.api.need_reading(&who, queue).await?,
+            Question::Rounds => {}
+        }
         let away = || Status::unavailable("this server does not lead; try again, or another one");
         let (answer, told) = oneshot::channel();
         self.inputs.send(Input::Ask { question, answer }).await.map_err(|_| away())?;

@@ -17,8 +17,8 @@ mod nodes;
 mod reports;
 
 pub use errands::Unreached;
-use nodes::Nodes;
 pub(crate) use nodes::{DEFAULT_POOL, facts as node_facts};
+use nodes::{Nodes, Openness};
 use reports::cut;
 
 /// The protocol that is spoken here.
@@ -237,7 +237,8 @@ impl Sessions {
             }
             from_executor::Message::Usage(usage) => cluster.used = nodes::used(usage),
             from_executor::Message::Nodes(nodes) => {
-                received.nodes = cluster.nodes.take(name, nodes, !ledger.is_cordoned(name));
+                let openness = if ledger.is_cordoned(name) { Openness::Cordoned } else { Openness::Open };
+                received.nodes = cluster.nodes.take(name, nodes, openness);
             }
             from_executor::Message::Runs(runs) => received.reports = session.take(name, runs, ledger),
         }
@@ -265,13 +266,24 @@ impl Sessions {
     pub fn close(&mut self, name: &str, number: u64) -> Vec<(String, Delta)> {
         let Some(cluster) = self.clusters.get_mut(name) else { return Vec::new() };
         let counted = cluster.session.take_if(|session| session.number == number).is_some();
-        if counted { cluster.nodes.all(name, false) } else { Vec::new() }
+        if counted { cluster.nodes.all(name, Openness::Away) } else { Vec::new() }
     }
 
     /// The nodes of a cluster as pools are to know them, by pool, after something was set of it. O(its nodes).
     pub fn nodes(&self, name: &str, ledger: &Ledger) -> Vec<(String, Delta)> {
         let Some(cluster) = self.clusters.get(name) else { return Vec::new() };
-        cluster.nodes.all(name, cluster.session.is_some() && !ledger.is_cordoned(name))
+        let openness = match cluster.session {
+            None => Openness::Away,
+            Some(_) if ledger.is_cordoned(name) => Openness::Cordoned,
+            Some(_) => Openness::Open,
+        };
+        cluster.nodes.all(name, openness)
+    }
+
+    /// Clusters that nobody speaks for, and for how many milliseconds nothing was heard of each.
+    pub fn away(&self, now: TimeMs) -> BTreeMap<String, i64> {
+        let away = self.clusters.iter().filter(|(_, cluster)| cluster.session.is_none());
+        away.map(|(name, cluster)| (name.clone(), now.since(cluster.heard))).collect()
     }
 
     /// People say that a cluster is gone for good. One of which something was heard lately is not; of another what was told to

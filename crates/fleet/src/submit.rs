@@ -212,13 +212,14 @@ pub enum Checked {
 /// The first broken rule, in Armada's order: the request's own, then item by item.
 pub fn check(submission: &Submission, rules: &Rules) -> Result<Vec<Checked>, SubmitError> {
     validate::request(submission, rules)?;
+    let queue = &submission.queue;
     let mut checked = Vec::with_capacity(submission.items.len());
     for (index, asked) in submission.items.iter().enumerate() {
         let job = match asked {
             Asked::Item(item) if whole::is_whole(item) => {
-                whole::complete(item, rules).map(|completed| Checked::Item(Box::new(completed)))
+                whole::complete(item, queue, rules).map(|completed| Checked::Item(Box::new(completed)))
             }
-            Asked::Item(item) => validate::item(item, rules)
+            Asked::Item(item) => validate::item(item, queue, rules)
                 .and_then(|pod_spec| complete::complete(item, pod_spec, rules))
                 .map(|completed| Checked::Item(Box::new(completed))),
             Asked::Again(again) => validate::again(again, rules).map(|()| complete::again(again, &checked)),

@@ -38,7 +38,8 @@ impl Counts {
         let succeeded = positive(status.succeeded);
         let failed = positive(status.failed);
         let running = positive(status.running);
-        let waiting = u64::saturating_sub(total, succeeded + failed + running);
+        // Pods that are being deleted neither run nor wait.
+        let waiting = u64::saturating_sub(total, succeeded + failed + running + positive(status.terminating));
         Counts { total, succeeded, failed, running, waiting }
     }
 

@@ -40,9 +40,10 @@ const SELINUX_TYPES: [&str; 5] = ["", "container_t", "container_init_t", "contai
 const HOST_NAMESPACES: [&str; 3] = ["hostNetwork", "hostPID", "hostIPC"];
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// The first thing that the profile forbids, as the path of its field within the spec; nothing where the pod is within it.
-pub fn violation(spec: &Value) -> Option<String> {
-    of_host(spec)
+/// The first thing that the profile forbids, as the path of its field within the spec; nothing where the pod is within it. Folders
+/// of the host that `may_mount` are no such thing, though the profile forbids all of them.
+pub fn violation(spec: &Value, may_mount: impl Fn(&str) -> bool) -> Option<String> {
+    of_host(spec, may_mount)
         .or_else(|| security(&spec["securityContext"]).map(|field| format!("securityContext.{field}")))
         .or_else(|| {
             CONTAINERS.into_iter().find_map(|list| {
@@ -54,12 +55,15 @@ pub fn violation(spec: &Value) -> Option<String> {
         })
 }
 
-fn of_host(spec: &Value) -> Option<String> {
+fn of_host(spec: &Value, may_mount: impl Fn(&str) -> bool) -> Option<String> {
     let namespace = HOST_NAMESPACES.into_iter().find(|field| spec[*field] == true).map(str::to_owned);
     namespace.or_else(|| {
         let mut volumes = items(&spec["volumes"]).enumerate();
-        volumes
-            .find_map(|(index, volume)| (!volume["hostPath"].is_null()).then(|| format!("volumes[{index}].hostPath")))
+        volumes.find_map(|(index, volume)| {
+            let folder = &volume["hostPath"];
+            let is_forbidden = !folder.is_null() && !folder["path"].as_str().is_some_and(&may_mount);
+            is_forbidden.then(|| format!("volumes[{index}].hostPath"))
+        })
     })
 }
 
@@ -152,8 +156,13 @@ mod tests {
                 "initContainers[0].securityContext.privileged",
             ),
         ] {
-            assert_eq!(violation(&spec).as_deref(), Some(field), "{spec}");
+            assert_eq!(violation(&spec, |_| false).as_deref(), Some(field), "{spec}");
         }
+        let mounts = |paths: &[&str]| {
+            let volumes = paths.iter().map(|path| json!({"hostPath": {"path": path}})).collect::<Vec<_>>();
+            violation(&json!({ "volumes": volumes }), |path| path == "/shared")
+        };
+        assert_eq!((mounts(&["/shared"]), mounts(&["/shared", "/"])), (None, Some("volumes[1].hostPath".to_owned())));
         for spec in [
             json!({}),
             json!({"hostNetwork": false, "volumes": [{"configMap": {"name": "a"}}, 7], "containers": [7, {"ports": [{"containerPort": 80}]}]}),
@@ -163,7 +172,7 @@ mod tests {
                 "seccompProfile": {"type": "RuntimeDefault"}, "seLinuxOptions": {"type": "container_t", "level": "s0"}}),
             ),
         ] {
-            assert_eq!(violation(&spec), None, "{spec}");
+            assert_eq!(violation(&spec, |_| false), None, "{spec}");
         }
     }
 }

@@ -22,7 +22,8 @@ pub mod kubernetes;
 pub mod rest;
 pub mod wellknown;
 
-/// Beside an answer of [`binoculars`]: the number of the pod whose log it is. Who goes on asking asks for that one.
+/// Beside an answer of [`binoculars`]: the number of the pod whose log it is. Beside a request: that one is meant and no other.
+/// Who goes on asking says so, since the number 0 of a request means the last pod.
 pub const LOG_POD: &str = "pumice-log-pod";
 /// Beside an answer of [`binoculars`]: there is more, from the time of the last line on.
 pub const LOG_MORE: &str = "pumice-log-more";

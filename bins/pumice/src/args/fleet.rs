@@ -1,6 +1,6 @@
 //! Flags of `pumice fleet`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -46,6 +46,10 @@ pub struct ServingFleetArgs {
     /// Port of everything; 0 takes a free one
     #[arg(long, default_value_t = 50051)]
     pub port: u16,
+    /// Answer on this address of loopback, too, without TLS: for clients on this machine that can't have it, such as Armada's
+    /// with localhost in their address. Who calls has to say who they are all the same
+    #[arg(long, value_name = "IP:PORT", value_parser = loopback)]
+    pub plaintext: Option<SocketAddr>,
     /// Another name or address of the server, for its certificate; repeatable
     #[arg(long, value_name = "NAME")]
     pub name: Vec<String>,
@@ -215,4 +219,39 @@ pub struct FleetSimulateArgs {
 fn pair(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or("there has to be a = in it")?;
     Ok((key.to_owned(), value.to_owned()))
+}
+
+/// An address that no other machine reaches.
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr =
+        text.parse().map_err(|_| "write an address with a port, such as 127.0.0.1:50052".to_owned())?;
+    if address.ip().is_loopback() {
+        return Ok(address);
+    }
+    Err(format!("{} is no address of loopback: without TLS everybody on the way could read passwords", address.ip()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_goes_without_tls() {
+        for (text, wanted) in [
+            ("127.0.0.1:50052", Ok(())),
+            ("127.8.0.1:0", Ok(())),
+            ("[::1]:1", Ok(())),
+            ("0.0.0.0:50052", Err("0.0.0.0 is no address of loopback")),
+            ("[::]:1", Err(":: is no address of loopback")),
+            ("10.0.0.1:1", Err("10.0.0.1 is no address of loopback")),
+            ("localhost:1", Err("write an address with a port")),
+            ("127.0.0.1", Err("write an address with a port")),
+        ] {
+            match (loopback(text), wanted) {
+                (Ok(_), Ok(())) => {}
+                (Err(problem), Err(wanted)) => assert!(problem.starts_with(wanted), "{text}: {problem}"),
+                (found, wanted) => panic!("{text}: {found:?} is not {wanted:?}"),
+            }
+        }
+    }
 }

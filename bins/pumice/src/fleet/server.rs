@@ -10,7 +10,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use futures::FutureExt as _;
 use pumice_admission::job::Elsewhere;
-use pumice_apiserver::{Body, ConnectionLimits, Handler, serve_connections};
+use pumice_apiserver::{
+    Body, ConnectionError, ConnectionLimits, Handler, serve_connections, serve_plaintext_connections,
+};
 use pumice_auth::{Ca, ShownCertificate, write_private};
 use pumice_fleet::api::{Api, Sources};
 use pumice_fleet::bidding::Bidding;
@@ -54,6 +56,8 @@ pub struct Server {
     metrics: Arc<Metrics>,
     front: Front,
     listener: TcpListener,
+    /// Where no TLS is asked for.
+    plaintext: Option<TcpListener>,
     tls: Arc<ServerConfig>,
     stopping: CancellationToken,
     _lock: DirectoryLock,
@@ -71,12 +75,19 @@ impl Server {
         let retries = config.retries().context("--config")?;
         let access = config.access().context("--config")?;
         let bidding = config.bidding().context("--config")?;
+        let origins = config.origins().context("--config")?;
         let data = fleet_dir(&args.dir)?;
         data.create()?;
         room::check_for_start(data.path())?;
         let lock = DirectoryLock::acquire(data.path()).context("be the only server here")?;
         let listener = api::listen(args.bind_address, args.port).await?;
         let address = listener.local_addr().context("read the port")?;
+        let plaintext = match args.plaintext {
+            Some(plaintext) => Some(TcpListener::bind(plaintext).await.with_context(|| {
+                format!("{plaintext} can't be taken: choose another with --plaintext, or port 0 for a free one")
+            })?),
+            None => None,
+        };
         let place = match &args.database_url {
             Some(url) => Place::Postgres(url.clone()),
             None => Place::File(data.path().join("fleet.db")),
@@ -103,7 +114,7 @@ impl Server {
         let served = Api::new(Arc::clone(&database), config.submission, Sources::system(), stopping.clone());
         let served = served.with_policies(policies);
         let gate = Arc::new(Gate::new(access));
-        let front = Front::new(served, inputs, Arc::clone(&gate)).counting(Arc::clone(&metrics));
+        let front = Front::new(served, inputs, Arc::clone(&gate)).counting(Arc::clone(&metrics)).allowing(origins);
         let reached = if address.ip().is_unspecified() { pumice_node::host_ip().into() } else { address.ip() };
         let url = format!("https://{}", SocketAddr::from((reached, address.port())));
         let certificate = Certificate { ca, names, shown };
@@ -122,6 +133,7 @@ impl Server {
             metrics,
             front,
             listener,
+            plaintext,
             tls,
             stopping,
             _lock: lock,
@@ -136,6 +148,9 @@ impl Server {
     /// Says that it is there.
     pub fn announce(&self) {
         announce(format_args!("the fleet is up at {} (administrator: {})", self.url, self.administrator().display()));
+        if let Some(address) = self.plaintext.as_ref().and_then(|listener| listener.local_addr().ok()) {
+            announce(format_args!("it answers without TLS at {address}, on this machine only"));
+        }
     }
 
     /// Where it is reached.
@@ -162,6 +177,7 @@ impl Server {
             leader,
             front,
             listener,
+            plaintext,
             tls,
             stopping,
             certificate,
@@ -177,13 +193,19 @@ impl Server {
         let limits = Arc::new(ConnectionLimits::for_descriptors(descriptors::limit()));
         let shown = Arc::clone(&limits);
         let front = front.showing_listener(Arc::new(move |page| shown.show(page)));
+        let plainly = front.clone();
+        let plain = async {
+            if let Some(listener) = plaintext {
+                let limits = Arc::clone(&limits);
+                serve_plaintext_connections(listener, limits, closing.clone(), DRAIN, move |_, _| {
+                    handler(&plainly, None)
+                })
+                .await;
+            }
+        };
+        let limits = Arc::clone(&limits);
         let serving = serve_connections(listener, tls, limits, closing.clone(), DRAIN, move |_, certificate| {
-            let peer = front.peer(certificate.map(AsRef::as_ref))?;
-            let front = front.clone();
-            let handler: Handler = Box::new(move |request| {
-                Box::pin(front.clone().answer(peer.clone(), request).map(|response| response.map(Body::new)))
-            });
-            Ok(handler)
+            handler(&front, certificate.map(AsRef::as_ref))
         });
         let asking = async {
             if let Some(bidding) = bidding {
@@ -197,7 +219,7 @@ impl Server {
             closing.cancel();
         };
         tokio::select! {
-            ((), ()) = async { tokio::join!(serving, leading) } => {}
+            ((), (), ()) = async { tokio::join!(serving, plain, leading) } => {}
             () = reload.run() => {}
         }
         database.close().await;
@@ -207,6 +229,14 @@ impl Server {
     fn administrator(&self) -> PathBuf {
         self.data.path().join("administrator.pem")
     }
+}
+
+/// What answers one connection, of whom this certificate names, if one was shown.
+fn handler(front: &Front, certificate: Option<&[u8]>) -> Result<Handler, ConnectionError> {
+    let (front, peer) = (front.clone(), front.peer(certificate)?);
+    Ok(Box::new(move |request| {
+        Box::pin(front.clone().answer(peer.clone(), request).map(|response| response.map(Body::new)))
+    }))
 }
 
 /// Asks the issuer for its keys. A server starts without it and asks again with the first token.

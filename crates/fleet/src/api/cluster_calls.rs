@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::limits;
 use super::{Api, Error, Permission, Who};
 use crate::database::{RunRow, RunState};
-use crate::executor::pod::pod_name;
+use crate::executor::pod::{pod_name, pod_number};
 
 /// Bytes of an answer with lines of a log, times among them.
 pub(crate) const LOG_BYTES_MAX: u32 = 1 << 20;
@@ -36,15 +36,21 @@ struct Options {
 }
 
 impl Api {
-    /// The cluster with the pod whose log is asked for, its run, and what to ask of the cluster.
-    pub(crate) async fn log_of(&self, who: &Who, request: LogRequest) -> Result<(String, RunId, ReadLog), Error> {
+    /// The cluster with the pod whose log is asked for, its run, and what to ask of the cluster. `exactly` is a pod's number
+    /// that goes before the request's, and of which 0 is the first one.
+    pub(crate) async fn log_of(
+        &self,
+        who: &Who,
+        request: LogRequest,
+        exactly: Option<u32>,
+    ) -> Result<(String, RunId, ReadLog), Error> {
         limits::name("jobId", &request.job_id)?;
         let id: JobId = request.job_id.parse().map_err(|source| Error::Id { field: "jobId", source })?;
         let mut lines = wanted(&request, self.now().0)?;
         let job = self.log().jobs(&[id]).await?.into_iter().next().ok_or(Error::NoJob(id))?;
         who.need_verb(&self.queue_lately(&job.queue).await?, Verb::Watch)?;
         let runs = self.log().runs_of(&[id]).await?;
-        let run = run_of(id, request.pod_number, &runs)?;
+        let run = run_of(id, request.pod_number, exactly, &runs)?;
         let (namespace, pod) = match &run.pod {
             Some(pod) if !pod.name.is_empty() => (pod.namespace.clone(), pod.name.clone()),
             // It ended before anything else was said of it.
@@ -139,23 +145,26 @@ fn wanted(request: &LogRequest, now_ms: i64) -> Result<ReadLog, Error> {
     })
 }
 
-/// The run of which a pod's number says which it is: the last one where it is 0. Others have the attempt as their number, as in
-/// their names.
-fn run_of(job: JobId, pod_number: i32, runs: &[RunRow]) -> Result<&RunRow, Error> {
+/// The run whose pod has this number. Clients of Armada know of one pod, whose number is 0, and mean the last one with it.
+fn run_of(job: JobId, number: i32, exactly: Option<u32>, runs: &[RunRow]) -> Result<&RunRow, Error> {
     let stands = |stands: String| Error::NoPod { job, stands };
     let last = runs.iter().max_by_key(|row| row.run.attempt);
     let last = last.ok_or_else(|| {
         let path = format!("/v1/job/{job}/scheduler-report");
         stands(format!("has not started, so that there is no log yet; {path} says what it waits for"))
     })?;
-    let asked = u32::try_from(pod_number).ok().filter(|attempt| *attempt > 0);
+    let asked = match (exactly, u32::try_from(number)) {
+        (Some(number), _) => Some(number),
+        (None, Ok(0)) => None,
+        (None, Ok(number)) => Some(number),
+        (None, Err(_)) => return Err(stands(format!("has no pod {number}: they count from 0"))),
+    };
     let run = match asked {
-        None if pod_number == 0 => last,
-        None => return Err(stands(format!("has no pod {pod_number}: they count from 1"))),
-        Some(attempt) => runs
+        None => last,
+        Some(number) => runs
             .iter()
-            .find(|row| row.run == RunId { job, attempt })
-            .ok_or_else(|| stands(format!("has no pod {attempt}: {} is its last one", last.run.attempt)))?,
+            .find(|row| pod_number(row.run) == number)
+            .ok_or_else(|| stands(format!("has no pod {number}: {} is its last one", pod_number(last.run))))?,
     };
     if run.state == RunState::Leased {
         return Err(stands(format!("has no pod yet: cluster {} is to make it on {}", run.at.cluster, run.at.node)));

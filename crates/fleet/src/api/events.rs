@@ -8,13 +8,14 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use pumice_ledger::{Cause, ContainerEnd, Digest, Entry, Event, Failure, JobId, PodRef, RunId};
+use pumice_ledger::{Cause, ContainerEnd, Digest, Entry, Event, Failure, JobId, PodRef, Preemption, RunId};
 use pumice_wire::api::{self, EventMessage, event_message::Events};
 use pumice_wire::kubernetes::ResourceRequirements;
 
 use super::spec::{JobSpec, JobTold};
 use super::states::{addresses, time};
 use crate::database::{RunRow, Seq};
+use crate::executor::pod;
 
 /// Where a message stands: its entry, and its place within it from zero. Nothing to clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,6 +24,31 @@ pub struct MessageId {
     pub seq: Seq,
     /// The message's place within it.
     pub index: u32,
+}
+
+impl MessageId {
+    /// The message that a request goes on after; none for the first. An id of Armada's names a place in another log, so that
+    /// all is told from the start: who moved here misses nothing.
+    ///
+    /// # Errors
+    /// A text that is no id.
+    pub fn to_go_on_after(text: &str) -> Result<Option<Self>, super::Error> {
+        if text.is_empty() || is_armadas(text) { Ok(None) } else { text.parse().map(Some) }
+    }
+}
+
+/// Whether a text is an id of Armada's: `time:sequence:place:last`, or that of its store, `time-sequence`, as before.
+fn is_armadas(text: &str) -> bool {
+    let is_number = |part: &str| part.parse::<i64>().is_ok();
+    let parts: Vec<&str> = text.split(':').collect();
+    match parts.as_slice() {
+        [of_store] => of_store.split_once('-').is_some_and(|(time, seq)| is_number(time) && is_number(seq)),
+        [first @ .., last] if (3..=4).contains(&parts.len()) => {
+            let is_last = is_number(last) || last.parse::<bool>().is_ok();
+            first.iter().all(|part| is_number(part)) && is_last
+        }
+        _ => false,
+    }
 }
 
 impl fmt::Display for MessageId {
@@ -115,7 +141,7 @@ pub fn messages(entry: &Entry, event: &Event, context: &Context) -> Vec<EventMes
         Event::RunFailed { retried: false, .. } => Vec::new(),
         // Armada's clients take `preempted` for the job's end, and this one waits again.
         Event::RunPreempted { run, preemption, requeued: true } => {
-            vec![teller.returned(*run, format!("preempted: {}", preemption.reason), true)]
+            vec![teller.returned(*run, preempted_text(preemption), true)]
         }
         Event::RunPreempted { run, preemption, requeued: false } => teller.preempted(*run, preemption),
         Event::RunLost { run } => vec![teller.lost(run.job)],
@@ -171,6 +197,7 @@ struct Whereabouts {
     node: String,
     pool: String,
     pod: PodRef,
+    pod_number: i32,
 }
 
 impl Whereabouts {
@@ -180,8 +207,14 @@ impl Whereabouts {
             node: row.at.node.clone(),
             pool: row.pool.clone(),
             pod: row.pod.clone().unwrap_or_default(),
+            pod_number: pod_number(row.run),
         })
     }
+}
+
+/// The number of a run's pod, as messages have it.
+fn pod_number(run: RunId) -> i32 {
+    i32::try_from(pod::pod_number(run)).unwrap_or(i32::MAX)
 }
 
 struct Teller<'e> {
@@ -251,7 +284,8 @@ impl Teller<'_> {
         let Whereabouts { cluster, pool, .. } = self.run(run);
         let PodRef { namespace, name, uid } = pod.clone();
         tell!(self, Pending, JobPendingEvent, run.job, {
-            cluster_id: cluster, kubernetes_id: uid, pod_name: name, pod_namespace: namespace, pool,
+            cluster_id: cluster, kubernetes_id: uid, pod_number: pod_number(run), pod_name: name,
+            pod_namespace: namespace, pool,
         })
     }
 
@@ -259,23 +293,23 @@ impl Teller<'_> {
         let Whereabouts { cluster, pool, .. } = self.run(run);
         let PodRef { namespace, name, uid } = pod.clone();
         tell!(self, Running, JobRunningEvent, run.job, {
-            cluster_id: cluster, kubernetes_id: uid, node_name: node.to_owned(), pod_name: name,
-            pod_namespace: namespace, pool,
+            cluster_id: cluster, kubernetes_id: uid, node_name: node.to_owned(), pod_number: pod_number(run),
+            pod_name: name, pod_namespace: namespace, pool,
         })
     }
 
     fn ingress(&self, run: RunId, by_port: &BTreeMap<u32, String>) -> Events {
         let Whereabouts { cluster, node, pod, .. } = self.run(run);
         tell!(self, IngressInfo, JobIngressInfoEvent, run.job, {
-            cluster_id: cluster, kubernetes_id: pod.uid, node_name: node, ingress_addresses: addresses(by_port),
-            pod_name: pod.name, pod_namespace: pod.namespace,
+            cluster_id: cluster, kubernetes_id: pod.uid, node_name: node, pod_number: pod_number(run),
+            ingress_addresses: addresses(by_port), pod_name: pod.name, pod_namespace: pod.namespace,
         })
     }
 
     fn returned(&self, run: RunId, reason: String, run_attempted: bool) -> Events {
         let Whereabouts { cluster, pod, .. } = self.run(run);
         tell!(self, LeaseReturned, JobLeaseReturnedEvent, run.job, {
-            cluster_id: cluster, reason, kubernetes_id: pod.uid, run_attempted,
+            cluster_id: cluster, reason, kubernetes_id: pod.uid, pod_number: pod_number(run), run_attempted,
         })
     }
 
@@ -285,7 +319,7 @@ impl Teller<'_> {
 
     #[allow(deprecated, reason = "older clients read the exit codes there")]
     fn failed(&self, job: JobId, run: Option<&RunRow>, failure: &Failure, retryable: bool) -> Events {
-        let Whereabouts { cluster, node, pod, .. } = Whereabouts::of(run);
+        let Whereabouts { cluster, node, pod, pod_number, .. } = Whereabouts::of(run);
         let containers = &failure.containers;
         tell!(self, Failed, JobFailedEvent, job, {
             cluster_id: cluster,
@@ -293,6 +327,7 @@ impl Teller<'_> {
             exit_codes: containers.iter().map(|end| (end.name.clone(), end.exit_code)).collect(),
             kubernetes_id: pod.uid,
             node_name: node,
+            pod_number,
             container_statuses: containers.iter().map(container).collect(),
             cause: cause(failure.cause).into(),
             pod_name: pod.name,
@@ -306,16 +341,16 @@ impl Teller<'_> {
     fn succeeded(&self, run: RunId) -> Events {
         let Whereabouts { cluster, node, pod, .. } = self.run(run);
         tell!(self, Succeeded, JobSucceededEvent, run.job, {
-            cluster_id: cluster, kubernetes_id: pod.uid, node_name: node, pod_name: pod.name,
-            pod_namespace: pod.namespace,
+            cluster_id: cluster, kubernetes_id: pod.uid, node_name: node, pod_number: pod_number(run),
+            pod_name: pod.name, pod_namespace: pod.namespace,
         })
     }
 
     /// A failure follows, as Armada's clients expect it.
-    fn preempted(&self, run: RunId, preemption: &pumice_ledger::Preemption) -> Vec<Events> {
+    fn preempted(&self, run: RunId, preemption: &Preemption) -> Vec<Events> {
         let cluster_id = self.run(run).cluster;
         let preempting_job_id = preemption.beneficiary.map(|job| job.to_string()).unwrap_or_default();
-        let failure = Failure { message: format!("preempted: {}", preemption.reason), ..Failure::default() };
+        let failure = Failure { message: preempted_text(preemption), ..Failure::default() };
         vec![
             tell!(self, Preempted, JobPreemptedEvent, run.job, {
                 cluster_id,
@@ -331,6 +366,14 @@ impl Teller<'_> {
     fn cancelled(&self, job: JobId, requestor: &str, reason: &str) -> Events {
         let (requestor, reason) = (requestor.to_owned(), reason.to_owned());
         tell!(self, Cancelled, JobCancelledEvent, job, { requestor, reason })
+    }
+}
+
+/// Why a run had to make room, as it is told where a failure is. Who asks for it need not say why.
+pub(super) fn preempted_text(preemption: &Preemption) -> String {
+    match preemption {
+        Preemption { reason, requestor, .. } if reason.is_empty() => format!("preempted by {requestor}"),
+        Preemption { reason, .. } => format!("preempted: {reason}"),
     }
 }
 

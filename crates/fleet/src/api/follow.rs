@@ -32,12 +32,9 @@ impl Api {
     pub(super) async fn job_set_events(&self, who: &Who, request: JobSetRequest) -> Result<Messages, Error> {
         let JobSetRequest { id: job_set, queue, watch, from_message_id, error_if_missing } = request;
         limits::name("queue", &queue)?;
-        limits::name("id", &job_set)?;
+        limits::job_set("id", &job_set)?;
         who.need_verb(&self.queue_lately(&queue).await?, Verb::Watch)?;
-        let from: Option<MessageId> = match from_message_id.as_str() {
-            "" => None,
-            text => Some(text.parse()?),
-        };
+        let from = MessageId::to_go_on_after(&from_message_id)?;
         if error_if_missing && self.log().events(&queue, &job_set, Seq(0), 1).await?.is_empty() {
             return Err(Error::NoJobSet { queue, job_set });
         }

@@ -36,7 +36,7 @@ impl Api {
     async fn job_sets(&self, who: &Who, request: ListRequest) -> Result<ListResponse, Error> {
         let ListRequest { queue, job_set, since } = request;
         limits::text("queue", &queue, limits::ID_BYTES_MAX)?;
-        limits::text("jobSet", &job_set, limits::ID_BYTES_MAX)?;
+        limits::text("jobSet", &job_set, limits::JOB_SET_BYTES_MAX)?;
         let queues = self.queues().await?;
         let wanted = queues.values().filter(|one| queue.is_empty() || one.name == queue);
         let watched: Vec<&str> =

@@ -12,8 +12,10 @@ pub const IDS_MAX: usize = 10_000;
 pub const QUERY_IDS_MAX: usize = 500;
 /// Queues of one request.
 pub const QUEUES_MAX: usize = 1_000;
-/// Bytes of a name: of a queue's or a job set's.
+/// Bytes of a name or an id.
 pub const ID_BYTES_MAX: usize = crate::database::NAME_BYTES_MAX;
+/// Bytes of the name of a job set.
+pub const JOB_SET_BYTES_MAX: usize = crate::database::JOB_SET_BYTES_MAX;
 /// Bytes of a reason.
 pub const REASON_BYTES_MAX: usize = 512;
 /// Bytes of the texts of a queue's definition, together.
@@ -34,11 +36,13 @@ pub(super) fn name(field: &'static str, name: &str) -> Result<(), Error> {
     if name.is_empty() { Err(Error::Missing { field }) } else { text(field, name, ID_BYTES_MAX) }
 }
 
-/// Ids, at most so many.
-pub(super) fn ids<T>(field: &'static str, texts: &[String], max: usize) -> Result<Vec<T>, Error>
-where
-    T: FromStr<Err = pumice_ledger::IdError>,
-{
+/// Refuses the name of a job set that is missing or too long.
+pub(super) fn job_set(field: &'static str, name: &str) -> Result<(), Error> {
+    if name.is_empty() { Err(Error::Missing { field }) } else { text(field, name, JOB_SET_BYTES_MAX) }
+}
+
+/// The ids among at most so many texts. What is no id is nobody's, as one that was never given: it refuses nothing of the others.
+pub(super) fn ids<T: FromStr>(field: &'static str, texts: &[String], max: usize) -> Result<Vec<T>, Error> {
     count(field, texts.len(), max)?;
-    texts.iter().map(|text| text.parse().map_err(|source| Error::Id { field, source })).collect()
+    Ok(texts.iter().filter_map(|text| text.parse().ok()).collect())
 }

@@ -1,6 +1,6 @@
 //! What one may do to jobs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
 use prost::Message as _;
@@ -54,10 +54,10 @@ impl Api {
         if !job_id.is_empty() && !job_ids.contains(&job_id) {
             job_ids.insert(0, job_id);
         }
-        let jobs: Vec<JobId> = limits::ids("jobIds", &job_ids, IDS_MAX)?;
         limits::text("reason", &reason, REASON_BYTES_MAX)?;
-        let event = Event::CancelAsked { jobs, filter: Filter::Active, reason };
-        self.ask(who, Verb::Cancel, (&queue, &job_set_id), event).await?;
+        let event = |jobs| Event::CancelAsked { jobs, filter: Filter::Active, reason };
+        let results = self.ask(who, Verb::Cancel, (&queue, &job_set_id), &job_ids, event).await?;
+        job_ids.retain(|id| results.get(id).is_some_and(String::is_empty));
         Ok(CancellationResult { cancelled_ids: job_ids })
     }
 
@@ -65,8 +65,8 @@ impl Api {
         let JobSetCancelRequest { job_set_id, queue, filter, reason } = request;
         limits::text("reason", &reason, REASON_BYTES_MAX)?;
         let filter = self::filter(&filter.unwrap_or_default().states)?;
-        let event = Event::CancelAsked { jobs: Vec::new(), filter, reason };
-        self.ask(who, Verb::Cancel, (&queue, &job_set_id), event).await?;
+        let event = |jobs| Event::CancelAsked { jobs, filter, reason };
+        self.ask(who, Verb::Cancel, (&queue, &job_set_id), &[], event).await?;
         Ok(Empty {})
     }
 
@@ -76,35 +76,101 @@ impl Api {
         request: JobReprioritizeRequest,
     ) -> Result<JobReprioritizeResponse, Error> {
         let JobReprioritizeRequest { job_ids, job_set_id, queue, new_priority } = request;
-        let jobs: Vec<JobId> = limits::ids("jobIds", &job_ids, IDS_MAX)?;
         let priority = priority(new_priority)?;
-        let event = Event::Reprioritised { jobs, priority };
-        self.ask(who, Verb::Reprioritize, (&queue, &job_set_id), event).await?;
-        Ok(JobReprioritizeResponse { reprioritization_results: without_errors(job_ids) })
+        let event = |jobs| Event::Reprioritised { jobs, priority };
+        let mut results = self.ask(who, Verb::Reprioritize, (&queue, &job_set_id), &job_ids, event).await?;
+        if job_ids.is_empty() {
+            // Who asks for a whole set names no job, and Armada's client takes an answer without a line for a failure.
+            results.insert(format!("all jobs in job set {job_set_id}"), String::new());
+        }
+        Ok(JobReprioritizeResponse { reprioritization_results: results })
     }
 
     pub(super) async fn preempt(&self, who: &Who, request: JobPreemptRequest) -> Result<PreemptionResult, Error> {
         let JobPreemptRequest { queue, job_set_id, job_ids, reason } = request;
-        let jobs: Vec<JobId> = limits::ids("jobIds", &job_ids, IDS_MAX)?;
-        if jobs.is_empty() {
+        if job_ids.is_empty() {
             return Err(Error::Missing { field: "jobIds" });
         }
         limits::text("reason", &reason, REASON_BYTES_MAX)?;
-        let event = Event::PreemptAsked { jobs, reason };
-        self.ask(who, Verb::Preempt, (&queue, &job_set_id), event).await?;
-        Ok(PreemptionResult { preemption_results: without_errors(job_ids) })
+        let event = |jobs| Event::PreemptAsked { jobs, reason };
+        let results = self.ask(who, Verb::Preempt, (&queue, &job_set_id), &job_ids, event).await?;
+        Ok(PreemptionResult { preemption_results: results })
     }
 
-    /// Writes what is asked of a job set's jobs; those of other sets are left alone by whoever folds it.
-    async fn ask(&self, who: &Who, verb: Verb, (queue, job_set): (&str, &str), event: Event) -> Result<(), Error> {
+    /// Writes what is asked of a job set's jobs: of those that `ids` names, or of all where it names none. Says of each id why
+    /// nothing is asked of it, or nothing: one that is unknown refuses nothing of the others.
+    async fn ask(
+        &self,
+        who: &Who,
+        verb: Verb,
+        (queue, job_set): (&str, &str),
+        ids: &[String],
+        event: impl FnOnce(Vec<JobId>) -> Event,
+    ) -> Result<BTreeMap<String, String>, Error> {
+        limits::count("jobIds", ids.len(), IDS_MAX)?;
+        let mut named = Named::of(ids)?;
         limits::name("queue", queue)?;
-        limits::name("jobSetId", job_set)?;
+        limits::job_set("jobSetId", job_set)?;
         who.need_verb(&self.queue_lately(queue).await?, verb)?;
+        if !ids.is_empty() {
+            let rows = self.log().jobs(&named.jobs).await?.into_iter();
+            let of_set = rows.filter(|row| row.queue == queue && row.job_set == job_set).map(|row| row.job);
+            named.keep(&of_set.collect());
+            // To name none would be to ask it of all.
+            if named.jobs.is_empty() {
+                return Ok(named.results);
+            }
+        }
         let mut entry = Entry::new(self.now(), queue, job_set);
         entry.user.clone_from(&who.name);
-        entry.events.push(event);
+        entry.events.push(event(named.jobs));
         self.log().request(entry, Expect::Any).await?;
-        Ok(())
+        Ok(named.results)
+    }
+}
+
+/// Jobs that a request names.
+struct Named {
+    /// Those of which something is asked.
+    jobs: Vec<JobId>,
+    /// What is wrong with each id; nothing where nothing is.
+    results: BTreeMap<String, String>,
+}
+
+impl Named {
+    /// # Errors
+    /// Where none of them is an id: a request of nobody is a mistake.
+    fn of(ids: &[String]) -> Result<Named, Error> {
+        let (mut jobs, mut results, mut wrong) = (Vec::with_capacity(ids.len()), BTreeMap::new(), None);
+        for id in ids {
+            let problem = match id.parse() {
+                Ok(job) => {
+                    jobs.push(job);
+                    String::new()
+                }
+                Err(source) => {
+                    let source: pumice_ledger::IdError = source;
+                    let problem = source.to_string();
+                    wrong = wrong.or(Some(source));
+                    problem
+                }
+            };
+            results.insert(id.clone(), problem);
+        }
+        match wrong {
+            Some(source) if jobs.is_empty() => Err(Error::Id { field: "jobIds", source }),
+            _ => Ok(Named { jobs, results }),
+        }
+    }
+
+    /// Leaves out those that are not there.
+    fn keep(&mut self, there: &BTreeSet<JobId>) {
+        self.jobs.retain(|job| there.contains(job));
+        for (id, problem) in &mut self.results {
+            if id.parse().is_ok_and(|job: JobId| !there.contains(&job)) {
+                "there is no such job in this job set".clone_into(problem);
+            }
+        }
     }
 }
 
@@ -115,10 +181,6 @@ fn metadata(index: usize, item: &JobSubmitRequestItem) -> Result<(), Error> {
     }
     let problem = format!("labels and annotations have {bytes} bytes: have at most {METADATA_BYTES_MAX}");
     Err(Error::Field { field: format!("jobRequestItems[{index}].annotations"), problem })
-}
-
-fn without_errors(ids: Vec<String>) -> BTreeMap<String, String> {
-    ids.into_iter().map(|id| (id, String::new())).collect()
 }
 
 /// The nearest place in a queue that there is.

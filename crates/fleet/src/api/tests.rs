@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use pumice_ledger::{Event, Filter, JobId, TimeMs};
+use pumice_ledger::{Event, Filter, JobId, PodRef, ReportKind, TimeMs};
 use pumice_wire::api::event_server::Event as _;
 use pumice_wire::api::jobs_server::Jobs as _;
 use pumice_wire::api::queue_service_server::QueueService;
@@ -21,6 +21,8 @@ use tonic::{Code, Request, Status};
 
 use super::convert::tests::request as jobs;
 use super::{Api, Permission, Sources, Who};
+use crate::database::tests as stored;
+use crate::database::tests::leading::{Leader, proposals, report, reports};
 use crate::database::{Database, Place, Seq};
 use crate::submit::Rules;
 
@@ -51,7 +53,7 @@ pub(super) async fn home() -> Home {
 
 pub(super) fn who(name: &str, permissions: &[Permission]) -> Arc<Who> {
     let permissions = permissions.iter().copied().collect();
-    Arc::new(Who { name: name.to_owned(), groups: ["staff".to_owned()].into(), permissions })
+    Arc::new(Who { name: name.to_owned(), groups: ["staff".to_owned()].into(), permissions, ..Who::default() })
 }
 
 fn ask<T>(who: &Arc<Who>, message: T) -> Request<T> {
@@ -170,6 +172,9 @@ async fn events_go_on_after_any_of_their_ids() {
     for place in 0..all.len() {
         assert_eq!(events(&home.api, &ada, &all[place].id).await, all[place + 1..]);
     }
+    for of_armada in ["1690000000000:0:3:1", "1690000000000-0"] {
+        assert_eq!(events(&home.api, &ada, of_armada).await, all, "{of_armada}");
+    }
     let wrong = json!({ "queue": "q", "id": "set", "fromMessageId": "yesterday" });
     assert_eq!(home.api.get_job_set_events(by(&ada, wrong)).await.err().unwrap().code(), Code::InvalidArgument);
 }
@@ -241,8 +246,14 @@ async fn requests_that_are_refused_say_why() {
     assert_eq!(code(api.submit_jobs(ask(&ada, jobs(&[json!({ "namespace": "" })]))).await), Code::InvalidArgument);
     let many = vec![json!({}); super::ITEMS_MAX + 1];
     assert_eq!(code(api.submit_jobs(ask(&ada, jobs(&many))).await), Code::InvalidArgument);
-    let long = api::JobSubmitRequest { job_set_id: "é".repeat(900), ..jobs(&[json!({})]) };
-    assert_eq!(code(api.submit_jobs(ask(&ada, long)).await), Code::InvalidArgument);
+    for too_long in ["é".repeat(512), "x".repeat(1_024)] {
+        let long = api::JobSubmitRequest { job_set_id: too_long, ..jobs(&[json!({})]) };
+        assert_eq!(code(api.submit_jobs(ask(&ada, long)).await), Code::InvalidArgument);
+    }
+    let longest = api::JobSubmitRequest { job_set_id: "x".repeat(1_023), ..jobs(&[json!({})]) };
+    api.submit_jobs(ask(&ada, longest)).await.unwrap();
+    let of_longest = json!({ "queue": "q", "id": "x".repeat(1_023) });
+    assert_eq!(api.get_job_set_events(by(&ada, of_longest)).await.unwrap().into_inner().count().await, 2);
     submit(api, &admin, &[json!({})]).await;
 
     for (message, expected) in [
@@ -267,6 +278,86 @@ async fn requests_that_are_refused_say_why() {
     assert_eq!(code(api.get_job_status(by(&ada, json!({ "jobIds": ids }))).await), Code::InvalidArgument);
     let watch = json!({ "queue": "none", "id": "set" });
     assert_eq!(api.get_job_set_events(by(&ada, watch)).await.err().unwrap().code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn one_unknown_id_refuses_nothing_else() {
+    let home = home().await;
+    let (admin, ada) = queue(&home.api).await;
+    let api = &home.api;
+    let ids = submit(api, &ada, &[json!({}), json!({})]).await;
+    let mut elsewhere = jobs(&[json!({})]);
+    elsewhere.job_set_id = "other".to_owned();
+    let elsewhere = api.submit_jobs(ask(&admin, elsewhere)).await.unwrap().into_inner();
+    let elsewhere = elsewhere.job_response_items[0].job_id.clone();
+    let (missing, wrong) = (JobId(7).to_string(), "not an id".to_owned());
+    let all = [&ids[0], &missing, &wrong, &elsewhere, &ids[1], &String::new()];
+    let of = |ids: &[&String]| json!({ "queue": "q", "jobSetId": "set", "jobIds": ids, "newPriority": 3 });
+    let nothing = |results: &BTreeMap<String, String>| {
+        assert_eq!(results.len(), all.len());
+        assert!(ids.iter().all(|id| results[id].is_empty()), "{results:?}");
+        for (id, said) in [(&missing, "no such job"), (&elsewhere, "no such job"), (&wrong, "is no job id")] {
+            assert!(results[id].contains(said), "{results:?}");
+        }
+    };
+    nothing(&api.reprioritize_jobs(by(&ada, of(&all))).await.unwrap().into_inner().reprioritization_results);
+    nothing(&api.preempt_jobs(by(&ada, of(&all))).await.unwrap().into_inner().preemption_results);
+    assert_eq!(api.cancel_jobs(by(&ada, of(&all))).await.unwrap().into_inner().cancelled_ids, ids);
+    // Only jobs of the set are asked for anything; and none of it is never all of it.
+    let known: Vec<JobId> = ids.iter().map(|id| id.parse().unwrap()).collect();
+    let asked = async || {
+        let entries = home.log.events("q", "set", Seq(0), 10).await.unwrap();
+        entries.into_iter().skip(1).flat_map(|(_, entry)| entry.events).collect::<Vec<_>>()
+    };
+    let before = asked().await;
+    assert_eq!(before[0], Event::Reprioritised { jobs: known.clone(), priority: 3 });
+    assert_eq!(before[1], Event::PreemptAsked { jobs: known.clone(), reason: String::new() });
+    assert!(matches!(&before[2], Event::CancelAsked { jobs, .. } if *jobs == known));
+    let unknown = of(&[&missing, &elsewhere, &wrong]);
+    assert_eq!(
+        api.cancel_jobs(by(&ada, unknown.clone())).await.unwrap().into_inner().cancelled_ids,
+        Vec::<String>::new()
+    );
+    let said = api.reprioritize_jobs(by(&ada, unknown.clone())).await.unwrap().into_inner().reprioritization_results;
+    assert!(said.len() == 3 && said.values().all(|said| !said.is_empty()), "{said:?}");
+    api.preempt_jobs(by(&ada, unknown.clone())).await.unwrap();
+    assert_eq!(asked().await, before);
+    assert_eq!(code(api.cancel_jobs(by(&who("bob", &[]), unknown)).await), Code::PermissionDenied);
+    let nobody = api.cancel_jobs(by(&ada, of(&[&wrong]))).await.expect_err("a mistake");
+    assert!(nobody.code() == Code::InvalidArgument && nobody.message().starts_with("jobIds: "), "{nobody}");
+
+    let asked = json!({ "jobIds": all });
+    let states = api.get_job_status(by(&ada, asked.clone())).await.unwrap().into_inner().job_states;
+    let state = |id: &String| JobState::try_from(states[id]).unwrap();
+    assert_eq!((states.len(), state(&ids[0]), state(&missing)), (6, JobState::Queued, JobState::Unknown));
+    assert_eq!((state(&wrong), state(&String::new())), (JobState::Unknown, JobState::Unknown));
+    let details = api.get_job_details(by(&ada, asked.clone())).await.unwrap().into_inner().job_details;
+    assert_eq!(details.len(), 3);
+    assert_eq!(api.get_job_errors(by(&ada, asked)).await.unwrap().into_inner().job_errors, BTreeMap::new());
+    let runs = json!({ "runIds": [format!("{}-1", ids[0]), "60e4f1a2-ea41-4a8a-a1a9-5c0b0c7b9f11"] });
+    assert_eq!(api.get_job_run_details(by(&ada, runs)).await.unwrap().into_inner().job_run_details, BTreeMap::new());
+}
+
+#[tokio::test]
+async fn why_a_job_was_preempted_is_its_error() {
+    let home = home().await;
+    let (_, ada) = queue(&home.api).await;
+    // An odd number has a class that makes room.
+    home.log.submit(vec![stored::submission("set", vec![stored::job(1, None), stored::job(3, None)])]).await.unwrap();
+    let mut leader = Leader::new(&home.log).await;
+    let leases = proposals(vec![stored::lease(1, "one"), stored::lease(3, "one")]);
+    leader.commit(&home.log, 3_000, leases).await.unwrap();
+    let running = |job| report(job, 1, ReportKind::Running(PodRef::default(), "n".to_owned()));
+    leader.commit(&home.log, 4_000, reports(vec![running(1), running(3)])).await.unwrap();
+    let id = JobId(1).to_string();
+    let of = json!({ "queue": "q", "jobSetId": "set", "jobIds": [id], "reason": "the night shift" });
+    home.api.preempt_jobs(by(&ada, of)).await.unwrap();
+    leader.commit(&home.log, 5_000, reports(Vec::new())).await.unwrap();
+    let asked = json!({ "jobIds": [id, JobId(3).to_string()] });
+    let states = home.api.get_job_status(by(&ada, asked.clone())).await.unwrap().into_inner().job_states;
+    assert_eq!(states[&id], i32::from(JobState::Preempted));
+    let errors = home.api.get_job_errors(by(&ada, asked)).await.unwrap().into_inner().job_errors;
+    assert_eq!(errors, BTreeMap::from([(id, "preempted: the night shift".to_owned())]));
 }
 
 #[tokio::test]

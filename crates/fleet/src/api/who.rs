@@ -19,6 +19,8 @@ pub struct Who {
     pub groups: BTreeSet<String>,
     /// What they may do everywhere.
     pub permissions: BTreeSet<Permission>,
+    /// They may read specifications and reports of jobs in all queues, as everybody may in Armada.
+    pub reads_all: bool,
 }
 
 macro_rules! permissions {
@@ -134,6 +136,11 @@ impl Who {
             permission: permission.word(),
             or: format!(", and the verb {word} of the queue does"),
         })
+    }
+
+    /// Whether they may read specifications and reports of jobs in every queue.
+    pub(super) fn may_read_all(&self) -> bool {
+        self.reads_all || self.permissions.contains(&Permission::WatchAllEvents)
     }
 
     /// Whether the queue's definition allows it.

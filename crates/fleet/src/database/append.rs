@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, btree_map};
 use pumice_ledger::{Digest, Entry, Event, JobId, Shape};
 use serde::Serialize;
 
-use super::cells::{Cell, Cells, Columns, Kind, Transaction, names};
+use super::cells::{Cell, Cells, Columns, Kind, Transaction, names, stored_bytes};
 use super::open::{CHANNEL, Parts};
 use super::rows::{JOB_NEW, JOB_NEW_ALSO, JobRow};
-use super::{Answer, Error, Expect, NAME_BYTES_MAX, Seq, Submission, body, partitions, query};
+use super::{Answer, Error, Expect, JOB_SET_BYTES_MAX, NAME_BYTES_MAX, Seq, Submission, body, partitions, query};
 
 /// A use of a specification is written again when the last one is so long ago.
 const USED_MS: i64 = 24 * 3_600 * 1_000;
@@ -39,13 +39,24 @@ pub(super) enum Appended {
 }
 
 fn name(what: &'static str, text: &str) -> Result<(), Error> {
-    if text.len() > NAME_BYTES_MAX { Err(Error::TooLong { what, bytes: text.len() }) } else { Ok(()) }
+    fits(what, text, NAME_BYTES_MAX)
+}
+
+/// The names of a queue and a job set.
+fn names_of_set(queue: &str, job_set: &str) -> Result<(), Error> {
+    name("queue", queue)?;
+    fits("job set", job_set, JOB_SET_BYTES_MAX)
+}
+
+fn fits(what: &'static str, text: &str, max: usize) -> Result<(), Error> {
+    // One that is stored as it is has these bytes; of others some letters are longer there.
+    let bytes = stored_bytes(text);
+    if bytes > max { Err(Error::TooLong { what, bytes, max }) } else { Ok(()) }
 }
 
 impl Prepared {
     pub(super) fn new(mut submission: Submission) -> Result<Prepared, Error> {
-        name("queue", &submission.queue)?;
-        name("job set", &submission.job_set)?;
+        names_of_set(&submission.queue, &submission.job_set)?;
         for job in &submission.jobs {
             name("client id", job.client_id.as_deref().unwrap_or_default())?;
             name("external URI", job.external_uri.as_deref().unwrap_or_default())?;
@@ -83,8 +94,7 @@ impl Request {
 
 /// An entry that people may ask for, other than submissions.
 pub(super) fn check(entry: &Entry) -> Result<(), Error> {
-    name("queue", &entry.queue)?;
-    name("job set", &entry.job_set)?;
+    names_of_set(&entry.queue, &entry.job_set)?;
     for event in &entry.events {
         if let Event::ExecutorSet { executor, .. }
         | Event::ExecutorUnset { executor }

@@ -27,9 +27,17 @@ pub(super) enum Cell {
     Bytes(Option<Vec<u8>>),
 }
 
+/// What is stored in place of the letter that Postgres can't store.
+const IN_PLACE_OF_NUL: &str = "\u{fffd}";
+
+/// How many bytes a text has once it is a cell.
+pub(super) fn stored_bytes(text: &str) -> usize {
+    text.len() + text.bytes().filter(|byte| *byte == 0).count() * (IN_PLACE_OF_NUL.len() - 1)
+}
+
 impl Cell {
     pub(super) fn text(text: &str) -> Cell {
-        Cell::Text(Some(text.replace('\0', "\u{fffd}")))
+        Cell::Text(Some(text.replace('\0', IN_PLACE_OF_NUL)))
     }
 
     pub(super) fn text_if(text: Option<&str>) -> Cell {

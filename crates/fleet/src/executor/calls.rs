@@ -19,7 +19,7 @@ use pumice_ledger::RunId;
 
 use super::core::{DeleteAnswer, Deletion, Input, Refusal, RefusalKind};
 use super::facts::Kind;
-use super::pod::{Objects, RUN_LABEL};
+use super::pod::{Objects, RUN_LABEL, former_pod_name, pod_name};
 use super::stuck::Checks;
 
 pub mod whole;
@@ -76,14 +76,20 @@ fn lacks_class(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.message.contains("no PriorityClass with name"))
 }
 
-/// Something of that name is there: it counts as made where it is of this run.
+/// Something of that name is there: it counts as made where it is of this run. That of the run before may have it from an
+/// earlier release.
 fn taken_by<K>(there: kube::Result<K>, run: RunId, metadata: impl Fn(&K) -> &ObjectMeta) -> Result<K, Refusal> {
     let refuse = |kind, reason: &str, message| Err(Refusal { kind, reason: reason.to_owned(), message });
     match there {
         Ok(there) => {
             let label = metadata(&there).labels.as_ref().and_then(|labels| labels.get(RUN_LABEL));
-            if label.is_some_and(|label| *label == run.to_string()) {
+            let owner = label.and_then(|label| label.parse::<RunId>().ok());
+            if owner == Some(run) {
                 return Ok(there);
+            }
+            if owner.is_some_and(|owner| owner.job == run.job && former_pod_name(owner) == pod_name(run)) {
+                let message = "what is left of the run before has that name: an earlier release made it".to_owned();
+                return refuse(RefusalKind::Taken, "NameTaken", message);
             }
             refuse(RefusalKind::Refused, "NameTaken", "what has that name already is not the fleet's".to_owned())
         }
@@ -173,5 +179,26 @@ async fn delete_one<K: Clone + Debug + DeserializeOwned>(
                 DeleteAnswer::Failed
             }
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_the_name_already_is_the_runs_or_of_an_earlier_release_or_anothers() {
+        let job = pumice_ledger::JobId(1);
+        let run = |attempt| RunId { job, attempt };
+        let of = |label: Option<String>| {
+            let labels = label.map(|label| [(RUN_LABEL.to_owned(), label)].into());
+            let pod = Pod { metadata: ObjectMeta { labels, ..ObjectMeta::default() }, ..Pod::default() };
+            taken_by(Ok(pod), run(2), |pod| &pod.metadata).map(drop).map_err(|refusal| refusal.kind)
+        };
+        assert_eq!(of(Some(run(2).to_string())), Ok(()));
+        assert_eq!(of(Some(run(1).to_string())), Err(RefusalKind::Taken));
+        for other in [None, Some("x".to_owned()), Some(run(3).to_string())] {
+            assert_eq!(of(other.clone()), Err(RefusalKind::Refused), "{other:?}");
+        }
     }
 }

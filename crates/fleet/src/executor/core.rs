@@ -119,6 +119,9 @@ pub enum RefusalKind {
     Fatal,
     /// It was not made: the lease goes back.
     Refused,
+    /// The run before still has the name, from a release that called pods otherwise: the lease goes back, and the next
+    /// attempt has another name. No try of the job's is used up.
+    Taken,
     /// The answer does not tell whether it was made.
     Unclear,
     /// There was no answer, and it may have been made: it is asked for again, under the same name.

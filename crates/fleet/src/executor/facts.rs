@@ -1,14 +1,15 @@
 //! What the executor reads of a pod: plain facts by run.
 //!
-//! Invariant: a [`PodFacts`] is of a pod whose name is that of its run, so that a pod somebody copied is never taken for
-//! ours. Pure; the shell calls [`PodFacts::of`] with what it watches.
+//! Invariant: the label says whose pod it is, and a [`PodFacts`] is of one that also has a name of its run, of this release or of
+//! those before, so that a pod somebody copied is never taken for ours. Pure; the shell calls [`PodFacts::of`] with what it
+//! watches.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use pumice_ledger::{RunId, TimeMs};
 
-use super::pod::{CUT_OFF_ANNOTATION, QUEUE_LABEL, RUN_LABEL, pod_name};
+use super::pod::{CUT_OFF_ANNOTATION, QUEUE_LABEL, RUN_LABEL, former_pod_name, pod_name};
 
 mod whole;
 
@@ -127,7 +128,7 @@ impl PodFacts {
     #[must_use]
     pub fn of(pod: &Pod) -> Option<Self> {
         let run: RunId = pod.metadata.labels.as_ref()?.get(RUN_LABEL)?.parse().ok()?;
-        Self::read(pod, run).filter(|facts| facts.name == pod_name(run))
+        Self::read(pod, run).filter(|facts| is_named(&facts.name, run))
     }
 
     fn read(pod: &Pod, run: RunId) -> Option<Self> {
@@ -168,6 +169,11 @@ impl PodFacts {
             containers: init.iter().chain(&main).map(container).collect(),
         })
     }
+}
+
+/// Whether a pod of this name, or a Job, may be that of the run.
+fn is_named(name: &str, run: RunId) -> bool {
+    name == pod_name(run) || name == former_pod_name(run)
 }
 
 fn cut_off_of(metadata: &ObjectMeta) -> Option<i64> {

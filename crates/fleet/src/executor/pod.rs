@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use super::facts::Kind;
 use super::settings::Settings;
+use crate::grants::NotGranted;
 use crate::submit::annotations;
 
 mod beside;
@@ -24,7 +25,7 @@ pub const JOB_LABEL: &str = "armada_job_id";
 pub const RUN_LABEL: &str = "armada_job_run_id";
 /// The label with the queue.
 pub const QUEUE_LABEL: &str = "armada_queue_id";
-/// Armada's tools read the number and count of a job's pods; there is one.
+/// Armada's tools read the number of a job's pod, and how many it has: one for each attempt.
 const POD_NUMBER_LABEL: &str = "armada_pod_number";
 const POD_COUNT_LABEL: &str = "armada_pod_count";
 /// The annotation with the job set, which need not be fit for a label.
@@ -60,6 +61,9 @@ pub enum PodError {
     /// There is nowhere to run.
     #[error("the lease has no node")]
     NoNode,
+    /// The queue may not have it in this cluster.
+    #[error("this cluster does not let it (queueAccess of its executor): {0}")]
+    NotGranted(#[from] NotGranted),
 }
 
 /// What is made for a run.
@@ -75,18 +79,22 @@ pub struct Objects {
     pub ingresses: Vec<Value>,
 }
 
+/// The number of a run's pod, which is that in its name: attempts count from 1, and the pods of Armada's jobs from 0.
+#[must_use]
+pub fn pod_number(run: RunId) -> u32 {
+    run.attempt.saturating_sub(1)
+}
+
 /// The name of a run's pod.
 #[must_use]
 pub fn pod_name(run: RunId) -> String {
-    format!("armada-{run}")
+    format!("armada-{}-{}", run.job, pod_number(run))
 }
 
-/// The run of a pod by its name, be it of a single pod or of one of a whole job.
+/// The name under which earlier releases made a run's pod: it is the one that the pod of the next attempt has now.
 #[must_use]
-pub fn run_of(pod: &str) -> Option<RunId> {
-    let rest = pod.strip_prefix("armada-")?;
-    let end = rest.match_indices('-').nth(1).map_or(rest.len(), |(at, _)| at);
-    rest[..end].parse().ok()
+pub fn former_pod_name(run: RunId) -> String {
+    format!("armada-{}-{}", run.job, run.attempt)
 }
 
 /// After how long without an answer of the server a lease's pod is stopped; none for never.
@@ -100,8 +108,9 @@ pub fn cut_off_of(lease: &Lease) -> Option<i64> {
 /// # Errors
 /// Where nothing can be made of it.
 pub fn build(run: RunId, lease: &Lease, settings: &Settings) -> Result<Objects, PodError> {
+    settings.queue_access.check_namespace(&lease.queue, &lease.namespace)?;
     if is_whole(lease) {
-        let pod = whole::build(run, lease, &settings.volcano_queue)?;
+        let pod = whole::build(run, lease, settings)?;
         return Ok(Objects { kind: Kind::Job, pod, services: Vec::new(), ingresses: Vec::new() });
     }
     let spec = lease.pod_spec.clone().unwrap_or_default();
@@ -109,6 +118,7 @@ pub fn build(run: RunId, lease: &Lease, settings: &Settings) -> Result<Objects, 
     if spec["containers"].as_array().is_none_or(Vec::is_empty) {
         return Err(PodError::NoContainers);
     }
+    settings.queue_access.check_pod(&lease.queue, &spec)?;
     if lease.node.is_empty() {
         return Err(PodError::NoNode);
     }
@@ -141,7 +151,7 @@ fn labels(run: RunId, lease: &Lease) -> Map<String, Value> {
         (JOB_LABEL, run.job.to_string()),
         (RUN_LABEL, run.to_string()),
         (QUEUE_LABEL, lease.queue.clone()),
-        (POD_NUMBER_LABEL, "0".to_owned()),
+        (POD_NUMBER_LABEL, pod_number(run).to_string()),
         (POD_COUNT_LABEL, "1".to_owned()),
     ];
     labels.extend(ours.map(|(key, text)| (key.to_owned(), Value::String(text))));

@@ -27,8 +27,9 @@ use super::core::{Core, Input, Output, SessionEnd, SettingsError};
 use super::errands::Errands;
 use super::facts::{Kind, PodEvent, PodFacts};
 use super::link::{self, LinkError, LinkEvent, Shown};
+use super::names::Names;
 use super::nodes::Nodes;
-use super::pod::{RUN_LABEL, run_of};
+use super::pod::RUN_LABEL;
 use super::servers::Servers;
 use super::settings::Settings;
 use super::stuck::Checks;
@@ -94,6 +95,7 @@ pub struct Executor {
     checks: Arc<Checks>,
     core: Core,
     nodes: Nodes,
+    names: Names,
     /// It is known what Jobs of whole jobs there are, or that the cluster has none.
     jobs_seen: bool,
     calls: FuturesUnordered<BoxFuture<'static, Vec<Input>>>,
@@ -146,6 +148,7 @@ pub fn build(options: Options) -> Result<Executor, BuildError> {
         checks: Arc::new(core.checks().clone()),
         core,
         nodes: Nodes::default(),
+        names: Names::default(),
         jobs_seen: false,
         calls: FuturesUnordered::new(),
         links: JoinSet::new(),
@@ -206,12 +209,15 @@ impl Executor {
             Seen::Pod(Change::Replace(pods)) => {
                 self.nodes.all_pods(&pods);
                 pods.iter().for_each(|pod| self.member(pod));
-                self.put(Input::Pods(pods.iter().filter_map(PodFacts::of).collect()));
+                let pods = pods.iter().filter_map(PodFacts::of).inspect(|facts| self.names.there(facts));
+                let pods = pods.collect();
+                self.put(Input::Pods(pods));
             }
             Seen::Pod(Change::Applied(pod)) => {
                 self.nodes.pod(&pod);
                 self.member(&pod);
                 if let Some(facts) = PodFacts::of(&pod) {
+                    self.names.there(&facts);
                     self.put(Input::Pod(Box::new(facts)));
                 }
             }
@@ -234,10 +240,13 @@ impl Executor {
         self.nodes.runs_jobs(change.is_some());
         match change {
             Some(Change::Replace(jobs)) => {
-                self.put(Input::Jobs(jobs.iter().filter_map(PodFacts::of_job).collect()));
+                let jobs = jobs.iter().filter_map(PodFacts::of_job).inspect(|facts| self.names.there(facts));
+                let jobs = jobs.collect();
+                self.put(Input::Jobs(jobs));
             }
             Some(Change::Applied(job)) => {
                 if let Some(facts) = PodFacts::of_job(&job) {
+                    self.names.there(&facts);
                     self.put(Input::Pod(Box::new(facts)));
                 }
             }
@@ -257,8 +266,10 @@ impl Executor {
     }
 
     fn warning(&mut self, event: &Event) {
-        let name = event.involved_object.name.as_deref().unwrap_or_default();
-        let Some(run) = run_of(name) else { return };
+        let about = &event.involved_object;
+        let [namespace, name, uid] =
+            [&about.namespace, &about.name, &about.uid].map(|text| text.as_deref().unwrap_or_default());
+        let Some(run) = self.names.run_of(namespace, name, uid) else { return };
         let (reason, message) = (event.reason.clone().unwrap_or_default(), event.message.clone().unwrap_or_default());
         self.put(Input::PodEvent { run, event: PodEvent { reason, message } });
     }
@@ -306,6 +317,7 @@ impl Executor {
 
     fn tick(&mut self) {
         self.put(Input::Tick);
+        self.names.retain(|run| self.core.owner(run).is_some());
         self.handle.tick(self.core.counts(), self.nodes.count(), self.core.is_synced() && self.nodes.is_synced());
         if self.open.is_some() && self.measuring.is_none() && Instant::now() >= self.measure_at {
             self.measure_at = Instant::now() + MEASURE_EVERY;
@@ -329,8 +341,10 @@ impl Executor {
         self.measuring = None;
         match measured {
             Ok(measured) => {
-                let (core, nodes) = (&self.core, &self.nodes);
-                let owner = |run| core.owner(run).map(|(queue, node)| (queue, nodes.pool(node)));
+                let owner = |namespace: &str, name: &str| {
+                    let (queue, node) = self.core.owner(self.names.run_of(namespace, name, "")?)?;
+                    Some((queue, self.nodes.pool(node)))
+                };
                 let usage = usage::by_queue(measured, owner);
                 self.send(Message::Usage(usage));
             }
@@ -343,6 +357,8 @@ impl Executor {
         for output in self.core.apply(now(), input) {
             match output {
                 Output::Create { run, objects } => {
+                    let metadata = |field: &str| objects.pod["metadata"][field].as_str().unwrap_or_default();
+                    self.names.making(run, objects.kind, metadata("namespace"), metadata("name"));
                     let (client, checks) = (self.client.clone(), Arc::clone(&self.checks));
                     self.calls.push(Box::pin(async move { calls::create(client, &checks, run, *objects).await }));
                 }

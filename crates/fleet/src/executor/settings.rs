@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use pumice_api::names::DEFAULT_QUEUE;
 
+use crate::grants::Grants;
 use crate::submit::Addressing;
 
 use super::categories::ErrorCategories;
@@ -40,6 +41,8 @@ pub struct Settings {
     pub addressing: Addressing,
     /// The queue that Volcano Jobs have in their cluster.
     pub volcano_queue: String,
+    /// Where pods of queues may be made here, and with which rights, whatever the server says.
+    pub queue_access: Grants,
 }
 
 impl Default for Settings {
@@ -57,6 +60,7 @@ impl Default for Settings {
             stuck: StuckRules::default(),
             addressing: Addressing::default(),
             volcano_queue: DEFAULT_QUEUE.to_owned(),
+            queue_access: Grants::default(),
         }
     }
 }

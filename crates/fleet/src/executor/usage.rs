@@ -10,20 +10,28 @@ use http::Request;
 use http_body_util::{BodyExt as _, Limited};
 use kube::Client;
 use kube::client::Body;
-use pumice_ledger::RunId;
 use pumice_units::Quantity;
 use pumice_wire::executor::{QueueUsage, Usage};
 use serde::Deserialize;
-
-use super::pod::run_of;
 
 /// Longest time for an answer.
 const ASK_MAX: Duration = Duration::from_secs(20);
 /// Largest answer: some hundred bytes for each of 100,000 pods.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// What runs use: cpu in milli-cores, memory in bytes.
-pub type Measured = Vec<(RunId, BTreeMap<String, i64>)>;
+/// What pods use.
+pub type Measured = Vec<PodUsage>;
+
+/// What a pod uses.
+#[derive(Debug)]
+pub struct PodUsage {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Cpu in milli-cores, memory in bytes.
+    pub used: BTreeMap<String, i64>,
+}
 
 /// Why nothing is known of what pods use.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +68,8 @@ struct Item {
 #[derive(Deserialize)]
 struct Named {
     name: String,
+    #[serde(default)]
+    namespace: String,
 }
 
 #[derive(Deserialize)]
@@ -68,7 +78,7 @@ struct Container {
     usage: BTreeMap<String, String>,
 }
 
-/// Asks what the fleet's pods use.
+/// Asks what pods use.
 ///
 /// # Errors
 /// Where the cluster does not say.
@@ -89,7 +99,6 @@ pub async fn measure(client: Client) -> Result<Measured, UsageError> {
 fn read(answer: &[u8]) -> Result<Measured, UsageError> {
     let list: List = serde_json::from_slice(answer)?;
     let used = |item: Item| {
-        let run = run_of(&item.metadata.name)?;
         let mut sum = BTreeMap::new();
         for (name, text) in item.containers.iter().flat_map(|container| &container.usage) {
             let amount = text.parse().map_or(0, |quantity: Quantity| match name.as_str() {
@@ -99,16 +108,18 @@ fn read(answer: &[u8]) -> Result<Measured, UsageError> {
             let sum: &mut i64 = sum.entry(name.clone()).or_default();
             *sum = sum.saturating_add(amount);
         }
-        Some((run, sum))
+        let Named { namespace, name } = item.metadata;
+        PodUsage { namespace, name, used: sum }
     };
-    Ok(list.items.into_iter().filter_map(used).collect())
+    Ok(list.items.into_iter().map(used).collect())
 }
 
-/// Takes together what is of one queue and pool; `owner` knows them of a run.
-pub fn by_queue<'o>(measured: Measured, owner: impl Fn(RunId) -> Option<(&'o str, &'o str)>) -> Usage {
+/// Takes together what is of one queue and pool; `owner` knows them of a pod by its namespace and name, and nothing of pods
+/// that are not the fleet's.
+pub fn by_queue<'o>(measured: Measured, owner: impl Fn(&str, &str) -> Option<(&'o str, &'o str)>) -> Usage {
     let mut sums: BTreeMap<(&str, &str), BTreeMap<String, i64>> = BTreeMap::new();
-    for (run, used) in measured {
-        let Some(owner) = owner(run) else { continue };
+    for PodUsage { namespace, name, used } in measured {
+        let Some(owner) = owner(&namespace, &name) else { continue };
         let sum = sums.entry(owner).or_default();
         for (name, amount) in used {
             let sum = sum.entry(name).or_default();
@@ -140,11 +151,10 @@ mod tests {
                 "containers": [{ "name": "a", "usage": { "cpu": cpu, "memory": "1Mi" } },
                     { "name": "b", "usage": { "cpu": "1", "memory": "odd" } }] })
         };
-        let run = |job: u128| RunId { job: pumice_ledger::JobId(job), attempt: 1 };
-        let name = |job| format!("armada-{}", run(job));
-        let items = json!([pod(&name(1), "250m"), pod("other", "9"), pod(&name(2), "1500000n"), pod(&name(3), "1")]);
+        let items = json!([pod("one", "250m"), pod("other", "9"), pod("two", "1500000n")]);
         let measured = read(json!({ "items": items }).to_string().as_bytes()).unwrap();
-        let usage = by_queue(measured, |of| (of != run(3)).then_some(("q", "default")));
+        let usage =
+            by_queue(measured, |namespace, name| (namespace == "n" && name != "other").then_some(("q", "default")));
         assert_eq!(usage.queues.len(), 1);
         let used = &usage.queues[0].used;
         assert_eq!((used["cpu"].as_str(), used["memory"].as_str()), ("2252m", "2097152"));

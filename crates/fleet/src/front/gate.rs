@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use pumice_auth::{AUTHENTICATED, Identity};
+use serde::Deserialize;
 
 use super::{ADMINISTRATORS, EXECUTORS, Issuer, PermissionGroups, Users};
 use crate::api::{Permission, Who};
@@ -19,6 +20,20 @@ pub struct Access {
     pub permissions: PermissionGroups,
     /// Whose tokens are taken besides.
     pub issuer: Option<Issuer>,
+    /// Who may read specifications and reports of others' jobs.
+    pub reports: ReportsFor,
+}
+
+/// Who may read specifications and reports of others' jobs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub enum ReportsFor {
+    /// Who may watch the jobs' queue.
+    #[default]
+    #[serde(rename = "watchers")]
+    Watchers,
+    /// Whoever is known, as in Armada.
+    #[serde(rename = "open")]
+    Everybody,
 }
 
 impl Access {
@@ -32,7 +47,7 @@ impl Access {
             let as_executor = groups.contains(EXECUTORS).then_some(Permission::ExecuteJobs);
             given.map(|(permission, _)| *permission).chain(as_executor).collect()
         };
-        Arc::new(Who { name, groups, permissions })
+        Arc::new(Who { name, groups, permissions, reads_all: self.reports == ReportsFor::Everybody })
     }
 
     /// Whoever a certificate names.

@@ -55,7 +55,8 @@ pub(super) async fn answer(
     };
     let answer = match who {
         Some(who) => {
-            let asked = Asked { route, fields, query: request.uri.query(), body, who };
+            let metadata = asked::metadata(&request.headers);
+            let asked = Asked { route, fields, query: request.uri.query(), metadata, body, who };
             call(api, reports, binoculars, asked).await
         }
         None => Err(Error::Call(api::Error::Nobody.into())),

@@ -25,7 +25,7 @@ async fn home(users: Vec<User>, permissions: PermissionGroups) -> Home {
     let log = Arc::new(Database::open(&Place::File(directory.path().join("fleet.db"))).await.unwrap());
     let api = Api::new(log, Rules::default(), Sources::system(), CancellationToken::new());
     let users = Users::new(UsersFile { users }).unwrap();
-    let gate = Arc::new(Gate::new(Access { users, permissions, issuer: None }));
+    let gate = Arc::new(Gate::new(Access { users, permissions, issuer: None, reports: ReportsFor::default() }));
     let front = Front::new(api, mpsc::channel(1).0, Arc::clone(&gate));
     let ca = Ca::passing(jiff::Timestamp::constant(1_764_000_000, 0)).unwrap();
     Home { front, gate, ca, _directory: directory }
@@ -38,12 +38,17 @@ impl Home {
     }
 
     async fn grpc(&self, peer: Peer, path: &str, authorization: Option<&str>) -> Code {
+        let authorization = authorization.map(|authorization| ("authorization", authorization));
         // An empty message: whoever is let in is told what is missing in it.
+        self.call(peer, path, authorization.as_slice(), &[0; 5]).await
+    }
+
+    async fn call(&self, peer: Peer, path: &str, headers: &[(&str, &str)], message: &[u8]) -> Code {
         let mut request = Request::post(path).header("content-type", "application/grpc").header("te", "trailers");
-        if let Some(authorization) = authorization {
-            request = request.header("authorization", authorization);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
         }
-        let request = request.body(Full::new(Bytes::from_static(&[0; 5]))).unwrap();
+        let request = request.body(Full::new(Bytes::copy_from_slice(message))).unwrap();
         let response = self.front.clone().answer(peer, request).await;
         assert_eq!(response.status(), StatusCode::OK);
         let head = response.headers().get("grpc-status").cloned();
@@ -112,6 +117,22 @@ async fn every_call_of_armadactl_is_served() {
     for call in OF_ARMADACTL {
         // Who is nobody is told so by calls that there are.
         assert_eq!(home.grpc(Peer::default(), &format!("/{call}"), None).await, Code::Unauthenticated, "{call}");
+    }
+}
+
+/// Nothing, as gzip packs it.
+const PACKED: [u8; 20] = [31, 139, 8, 0, 0, 0, 0, 0, 0, 255, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+#[tokio::test]
+async fn every_call_of_armadactl_is_taken_compressed() {
+    let home = home(Vec::new(), PermissionGroups::new()).await;
+    let [length, packed] = [&[1, 0, 0, 0, 20][..], &PACKED];
+    for call in OF_ARMADACTL {
+        let plain = home.grpc(home.peer("root", &[ADMINISTRATORS]), &format!("/{call}"), None).await;
+        let peer = home.peer("root", &[ADMINISTRATORS]);
+        let found =
+            home.call(peer, &format!("/{call}"), &[("grpc-encoding", "gzip")], &[length, packed].concat()).await;
+        assert_eq!(found, plain, "{call}");
     }
 }
 
@@ -204,8 +225,51 @@ async fn what_the_gate_comes_to_counts_for_connections_that_are_there() {
     assert_eq!(home.grpc(ada.clone(), path, None).await, Code::InvalidArgument, "it may, and names no queue");
     assert_eq!(home.grpc(Peer::default(), path, Some("Bearer secret-one")).await, Code::InvalidArgument);
     let users = Users::new(UsersFile { users: vec![user("new", "secret-two")] }).unwrap();
-    home.gate.replace(Access { users, permissions: PermissionGroups::new(), issuer: None });
+    home.gate.replace(Access {
+        users,
+        permissions: PermissionGroups::new(),
+        issuer: None,
+        reports: ReportsFor::default(),
+    });
     assert_eq!(home.grpc(ada, path, None).await, Code::PermissionDenied);
     assert_eq!(home.grpc(Peer::default(), path, Some("Bearer secret-one")).await, Code::Unauthenticated);
     assert_eq!(home.grpc(Peer::default(), path, Some("Bearer secret-two")).await, Code::PermissionDenied);
+}
+
+#[tokio::test]
+async fn pages_of_the_origins_that_are_named_may_ask_and_no_others() {
+    let mut home = home(Vec::new(), PermissionGroups::new()).await;
+    let page = "https://lookout.example.com";
+    home.front = home.front.allowing(Origins::new(&[page.to_owned()]).unwrap());
+    let asked = async |method: Method, origin: &str, preflight: bool| {
+        let mut request = Request::builder().method(method).uri("/v1/queue/a").header("origin", origin);
+        if preflight {
+            request = request.header("access-control-request-method", "GET");
+        }
+        let request = request.body(Full::new(Bytes::new())).unwrap();
+        home.front.clone().answer(Peer::default(), request).await.into_parts().0
+    };
+    // Nobody is known where a browser asks before.
+    let before = asked(Method::OPTIONS, page, true).await;
+    assert_eq!(before.status, StatusCode::OK);
+    assert_eq!(before.headers["access-control-allow-methods"], "GET,HEAD,POST,PUT,DELETE");
+    assert_eq!(before.headers["access-control-allow-headers"], "Content-Type,Accept,Authorization");
+    // An answer, also that nobody is known, is for the page to read.
+    let answer = asked(Method::GET, page, false).await;
+    assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    for headers in [before.headers, answer.headers] {
+        assert_eq!(
+            (&headers["access-control-allow-origin"], &headers["vary"]),
+            (&page.parse().unwrap(), &"Origin".parse().unwrap())
+        );
+        assert_eq!(headers["access-control-allow-credentials"], "true");
+    }
+    for origin in ["https://evil.example.com", "https://lookout.example.com.evil.com", "null"] {
+        for preflight in [true, false] {
+            let answer = asked(Method::OPTIONS, origin, preflight).await;
+            assert!(!answer.status.is_success(), "{origin} {:?}", answer.status);
+            assert!(!answer.headers.contains_key("access-control-allow-origin"), "{origin}");
+        }
+    }
+    assert!(!asked(Method::OPTIONS, page, false).await.status.is_success());
 }

@@ -11,12 +11,16 @@ use pumice_ledger::{ExecutorSettings, Job, JobId, Ledger, NodeRef, Phase, Propos
 use tokio::sync::oneshot;
 
 use super::{Term, Waiting};
+use crate::clock;
+use crate::doctor::time;
 use crate::rounds::group_of;
 
 /// Questions that wait for their pools; beyond that they are refused.
 const QUESTIONS_MAX: usize = 1_000;
 /// Longest list in an answer.
 const LISTED_MAX: usize = 5;
+/// Queues of which the report of a round tells.
+const QUEUES_LISTED_MAX: usize = 50;
 
 /// What may be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +32,9 @@ pub enum Question {
     /// What the last round of each pool did.
     Rounds,
 }
+
+/// Clusters that nobody speaks for, and for how many milliseconds nothing was heard of each.
+type Away = BTreeMap<String, i64>;
 
 /// Text, or what there is none of.
 pub type Told = Result<String, String>;
@@ -84,7 +91,8 @@ impl Term {
                 }
             }
             if self.busy.iter().all(|name| asked.told.contains_key(name)) {
-                let told = whole(&asked.question, &self.ledger, &asked.told);
+                let away = self.sessions.away(clock::now_ms());
+                let told = whole(&asked.question, (&self.ledger, &away), &asked.told);
                 // Whoever asked may be gone.
                 let _ = asked.answer.send(told);
             } else {
@@ -105,20 +113,40 @@ fn said(question: &Question, ledger: &Ledger, waiting: &mut Waiting) -> Option<S
         Question::Queue(name) => waiting.pool.queue_why(name),
         Question::Rounds => {
             let LastRound { took_ms, leases, preemptions, number } = waiting.last;
-            Some(format!(
+            let mut text = format!(
                 "round {number}: {leases} leases and {preemptions} preemptions proposed in {took_ms} ms, over {} nodes",
                 waiting.pool.nodes()
-            ))
+            );
+            // What it has of what it deserves.
+            let busy = || ledger.queues().filter(|queue| queue.active > 0);
+            for line in busy().take(QUEUES_LISTED_MAX).filter_map(|queue| waiting.pool.queue_line(queue.name)) {
+                let _ = write!(text, "\n  {line}");
+            }
+            let more = busy().count().saturating_sub(QUEUES_LISTED_MAX);
+            if more > 0 {
+                let _ = write!(text, "\n  and {more} more queues");
+            }
+            Some(text)
         }
     }
 }
 
 /// The answer of all pools together.
-fn whole(question: &Question, ledger: &Ledger, told: &BTreeMap<String, Option<String>>) -> Told {
+fn whole(question: &Question, (ledger, away): (&Ledger, &Away), told: &BTreeMap<String, Option<String>>) -> Told {
     let mut text = match question {
         Question::Job(id) => {
             let job = ledger.job(*id).ok_or_else(|| format!("there is no job {id} that has not ended"))?;
-            of_job(ledger, *id, job, told.values().any(Option::is_some))
+            let mut text = of_job((ledger, away), *id, job, told.is_empty() || told.values().any(Option::is_some));
+            if job.phase == Phase::Queued {
+                for (cluster, silent_ms) in away {
+                    let time = time(*silent_ms / 1_000);
+                    let _ = writeln!(
+                        text,
+                        "cluster {cluster} has not been heard of for {time}: nothing starts there until it is back"
+                    );
+                }
+            }
+            text
         }
         Question::Queue(name) => {
             let queue = ledger.queue(name).ok_or_else(|| format!("there is no queue {name}"))?;
@@ -150,7 +178,23 @@ fn whole(question: &Question, ledger: &Ledger, told: &BTreeMap<String, Option<St
     Ok(text)
 }
 
-fn of_job(ledger: &Ledger, id: JobId, job: &Job, is_looked_at: bool) -> String {
+/// What is known of a run in a cluster that nobody speaks for, and what becomes of it.
+fn of_away(ledger: &Ledger, (id, job): (JobId, &Job), how: &str, silent_ms: i64) -> String {
+    let definition = ledger.queue(ledger.owner(job).0).and_then(|queue| queue.definition);
+    let rerun_ms = definition.map_or(0, |queue| queue.rerun_after_ms);
+    let then = if rerun_ms > 0 {
+        format!(
+            "it is started elsewhere once that is {} (label pumice.sh/rerun-after of its queue)",
+            time(rerun_ms / 1_000)
+        )
+    } else {
+        "what becomes of it counts when its cluster is back, or is said to be gone for good".to_owned()
+    };
+    let silent = time(silent_ms / 1_000);
+    format!("its cluster has not been heard of for {silent}; when it was, job {id} {how}\n{then}\n")
+}
+
+fn of_job((ledger, away): (&Ledger, &Away), id: JobId, job: &Job, is_looked_at: bool) -> String {
     let run = ledger.current(id).and_then(|run| Some((run, ledger.run(run)?)));
     if let Some((run, row)) = run.filter(|_| job.phase != Phase::Queued) {
         let (node, cluster) = (&row.at.node, &row.at.cluster);
@@ -164,7 +208,10 @@ fn of_job(ledger: &Ledger, id: JobId, job: &Job, is_looked_at: bool) -> String {
             0 => format!("on node {node} of cluster {cluster}"),
             nodes => format!("in cluster {cluster}, with room on {nodes} of its nodes"),
         };
-        let mut text = format!("job {id} {how}: run {run} {place}\n");
+        let mut text = match away.get(cluster) {
+            None => format!("job {id} {how}: run {run} {place}\n"),
+            Some(silent_ms) => of_away(ledger, (id, job), &format!("{how}: run {run} {place}"), *silent_ms),
+        };
         if let Some(away) = &row.away {
             let (types, priority) = (away.node_types.join(" or "), away.priority);
             let _ = writeln!(
@@ -196,7 +243,8 @@ fn of_job(ledger: &Ledger, id: JobId, job: &Job, is_looked_at: bool) -> String {
     {
         let _ = writeln!(
             text,
-            "its gang {gang} has {} of its {cardinality} members: they start together, once all are submitted",
+            "its gang {gang} has {} of its {cardinality} members: they start together, once all are submitted; if one of them was \
+             cancelled or has ended, submit another in its place, or cancel these",
             members.len()
         );
         return text;
@@ -204,11 +252,15 @@ fn of_job(ledger: &Ledger, id: JobId, job: &Job, is_looked_at: bool) -> String {
     if !is_looked_at {
         let ahead = ledger.first(queue, usize::MAX, LISTED_MAX);
         let ahead: Vec<String> = ahead.iter().filter(|other| **other != id).map(ToString::to_string).collect();
-        let _ = writeln!(
-            text,
-            "so many of its queue go before it that no round has looked at it yet (maxQueueLookback); the first are {}",
-            ahead.join(", ")
-        );
+        if ahead.is_empty() {
+            text.push_str("no round has looked at it yet\n");
+        } else {
+            let _ = writeln!(
+                text,
+                "so many of its queue go before it that no round has looked at it yet (maxQueueLookback); the first are {}",
+                ahead.join(", ")
+            );
+        }
     }
     if !job.avoid.is_empty() {
         let named = |at: &NodeRef| match at.node.as_str() {
@@ -219,4 +271,63 @@ fn of_job(ledger: &Ledger, id: JobId, job: &Job, is_looked_at: bool) -> String {
         let _ = writeln!(text, "it was tried {} times, and keeps off the nodes {}", job.attempts, avoid.join(", "));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use pumice_ledger::{Digest, Entry, Event, Inbox, PriorityClass, Queue, Retries, RunId, Shape, Submitted, TimeMs};
+
+    use super::*;
+
+    /// A queue with one job on cluster `one` and one that waits.
+    fn ledger(rerun_after_ms: i64) -> Ledger {
+        let mut ledger = Ledger::new([("c".to_owned(), PriorityClass { value: 0, preemptible: true })].into());
+        let queue = Queue { name: "q".to_owned(), rerun_after_ms, ..Queue::default() };
+        let shape = Shape {
+            priority_class: "c".to_owned(),
+            requests: BTreeMap::new(),
+            template: serde_json::Value::Null,
+            whole: None,
+            price_band: None,
+            retries: None,
+        };
+        let submitted = |job| {
+            let (job, spec, shape) = (JobId(job), Digest(1), Digest(2));
+            Event::Submitted(Submitted { job, spec, shape, priority: 0, gang: None, fail_fast: false })
+        };
+        let set = vec![Event::QueueSet(Box::new(queue))];
+        ledger.fold(&Entry { events: set, ..Entry::new(TimeMs(1), "q", "") });
+        let (shapes, events) = ([(Digest(2), shape)].into(), vec![submitted(1), submitted(2)]);
+        ledger.fold(&Entry { shapes, events, ..Entry::new(TimeMs(1), "q", "set") });
+        let at = NodeRef { cluster: "one".to_owned(), node: "n".to_owned() };
+        let lease = Proposal::Lease { jobs: vec![(JobId(1), at)], pool: "p".to_owned(), away: None };
+        ledger.decide(TimeMs(2), Inbox { proposals: vec![lease], ..Inbox::default() }, Retries::default());
+        assert!(ledger.run(RunId { job: JobId(1), attempt: 1 }).is_some());
+        ledger
+    }
+
+    #[test]
+    fn a_cluster_that_is_away_is_called_that() {
+        let away: Away = [("one".to_owned(), 35_000)].into();
+        let told: BTreeMap<String, Option<String>> = [("p".to_owned(), Some("no room".to_owned()))].into();
+        for (rerun_after_ms, job, words) in [
+            (0, 1, "its cluster has not been heard of for 35 s; when it was, job"),
+            (0, 1, "counts when its cluster is back, or is said to be gone for good"),
+            (180_000, 1, "it is started elsewhere once that is 3 min (label pumice.sh/rerun-after of its queue)"),
+            (0, 2, "cluster one has not been heard of for 35 s: nothing starts there until it is back"),
+        ] {
+            let ledger = ledger(rerun_after_ms);
+            let said = whole(&Question::Job(JobId(job)), (&ledger, &away), &told).expect("a job");
+            assert!(said.contains(words), "{said}");
+            let said = whole(&Question::Job(JobId(job)), (&ledger, &Away::new()), &told).expect("a job");
+            assert!(!said.contains("heard of"), "{said}");
+        }
+    }
+
+    #[test]
+    fn without_a_round_nothing_is_said_of_others() {
+        let said = whole(&Question::Job(JobId(2)), (&ledger(0), &Away::new()), &BTreeMap::new()).expect("a job");
+        assert!(said.ends_with("no executor has told of any nodes: nothing can start\n"), "{said}");
+        assert!(!said.contains("maxQueueLookback"), "{said}");
+    }
 }

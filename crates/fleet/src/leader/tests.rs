@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::api::{self, Api, Permission, Who};
 use crate::database::{Database, JobState, Place};
-use crate::front::{Access, Front, Gate, Peer, Users, UsersFile};
+use crate::front::{Access, Front, Gate, Peer, ReportsFor, Users, UsersFile};
 use crate::reports::Reports;
 use crate::submit::Rules;
 
@@ -248,7 +248,7 @@ async fn whoever_is_known_reads_metrics_of_the_whole_way() {
     let sources = api::Sources::system();
     let api = Api::new(Arc::clone(&log), Rules::default(), sources, CancellationToken::new());
     let users = Users::new(UsersFile::default()).expect("nobody");
-    let gate = Gate::new(Access { users, permissions: BTreeMap::new(), issuer: None });
+    let gate = Gate::new(Access { users, permissions: BTreeMap::new(), issuer: None, reports: ReportsFor::default() });
     let front = Front::new(api, inputs, Arc::new(gate)).counting(metrics);
     let ca = pumice_auth::Ca::passing(jiff::Timestamp::constant(1_764_000_000, 0)).expect("an authority");
     let shown = ca.issue_client("ada", &[], jiff::Timestamp::constant(1_764_000_000, 0)).expect("a certificate");
@@ -334,14 +334,23 @@ async fn what_is_over_goes_and_streams_go_on() {
     log.close().await;
 }
 
+/// What the server's leader says of a fleet with this log.
+fn reports(log: &Arc<Database>, server: &Server) -> Reports {
+    let api = Api::new(Arc::clone(log), Rules::default(), api::Sources::system(), CancellationToken::new());
+    Reports::new(api, server.inputs.clone())
+}
+
 #[tokio::test]
-async fn whoever_asks_is_told_why_a_job_waits() {
+async fn whoever_may_watch_is_told_why_a_job_waits() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
     let jobs = submit(&log, 9).await;
     let server = Server::start(&log);
-    let reports = Reports::new(server.inputs.clone());
-    let who = Arc::new(Who::default());
+    let reports = reports(&log, &server);
+    let stranger = asked(&Arc::new(Who::default()), JobReportRequest { job_id: jobs[0].to_string() });
+    let refused = reports.get_job_report(stranger).await.expect_err("a stranger's");
+    assert_eq!(refused.code(), tonic::Code::PermissionDenied, "{refused}");
+    let who = Arc::new(Who { reads_all: true, ..Who::default() });
     let told = async |id: JobId| {
         // Until somebody leads nobody knows.
         loop {
@@ -376,7 +385,8 @@ async fn whoever_asks_is_told_why_a_job_waits() {
     let said = reports.get_queue_report(asked(&who, queue)).await.expect("a queue").into_inner().report;
     assert!(said.contains("queue q: 1 jobs wait, 9 have not ended"), "{said}");
     let said = reports.get_scheduling_report(asked(&who, SchedulingReportRequest::default())).await;
-    assert!(said.expect("rounds").into_inner().report.contains("over 2 nodes"));
+    let said = said.expect("rounds").into_inner().report;
+    assert!(said.contains("over 2 nodes") && said.contains("\n  queue q: cpu ") && said.contains("; 1 wait"), "{said}");
     let unknown = JobReportRequest { job_id: JobId(7).to_string() };
     let refused = reports.get_job_report(asked(&who, unknown)).await.expect_err("there is none");
     assert_eq!(refused.code(), tonic::Code::NotFound);
@@ -400,7 +410,7 @@ async fn a_cordoned_cluster_gets_nothing_until_it_is_let_go() {
     let server = Server::start(&log);
     let mut cluster = Cluster::new("one");
     cluster.connect(&server, 2).await;
-    let reports = Reports::new(server.inputs.clone());
+    let reports = reports(&log, &server);
     let who = Arc::new(Who::default());
     let looked = async {
         loop {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pumice_engine::{Delta, NodeFacts, PodFacts, PodPhase, PodTemplate, Resources, Taint, TaintEffect};
+use pumice_engine::{Delta, NODE_CLOSED, NodeFacts, PodFacts, PodPhase, PodTemplate, Resources, Taint, TaintEffect};
 use pumice_units::Quantity;
 use pumice_wire::executor as wire;
 
@@ -16,6 +16,17 @@ const USAGES_MAX: usize = 10_000;
 /// What is measured of pods.
 const MEASURED: [&str; 2] = ["cpu", "memory"];
 
+/// Whether anything new is to start on the nodes of a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Openness {
+    /// It is.
+    Open,
+    /// People say that it is not.
+    Cordoned,
+    /// Nobody speaks for it.
+    Away,
+}
+
 /// The nodes of a cluster and their pools.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
@@ -24,8 +35,8 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Takes in what was said; what pools are to be told of it. Nothing new is to start there where it is not open.
-    pub(super) fn take(&mut self, cluster: &str, nodes: wire::Nodes, is_open: bool) -> Vec<(String, Delta)> {
+    /// Takes in what was said; what pools are to be told of it. Nothing new is to start there but where it is open.
+    pub(super) fn take(&mut self, cluster: &str, nodes: wire::Nodes, openness: Openness) -> Vec<(String, Delta)> {
         let mut told = Vec::new();
         let named: BTreeSet<&str> = nodes.nodes.iter().map(|node| node.name.as_str()).collect();
         let missing = self.nodes.keys().filter(|name| nodes.complete && !named.contains(name.as_str()));
@@ -45,14 +56,14 @@ impl Nodes {
                 cluster.clone_into(name);
             }
             self.nodes.insert(facts.name.clone(), (pool.clone(), facts.clone()));
-            told.push((pool, shown(cluster, facts, is_open)));
+            told.push((pool, shown(cluster, facts, openness)));
         }
         told
     }
 
-    /// All of them, as pools are to know them: nothing new is to start there where it is not open.
-    pub(super) fn all(&self, cluster: &str, is_open: bool) -> Vec<(String, Delta)> {
-        let told = |(pool, facts): &(String, NodeFacts)| (pool.clone(), shown(cluster, facts.clone(), is_open));
+    /// All of them, as pools are to know them: nothing new is to start there but where it is open.
+    pub(super) fn all(&self, cluster: &str, openness: Openness) -> Vec<(String, Delta)> {
+        let told = |(pool, facts): &(String, NodeFacts)| (pool.clone(), shown(cluster, facts.clone(), openness));
         self.nodes.values().map(told).collect()
     }
 
@@ -64,7 +75,7 @@ impl Nodes {
     /// There are none any more.
     pub(super) fn forget(&mut self, cluster: &str) -> Vec<(String, Delta)> {
         let none = wire::Nodes { complete: true, ..wire::Nodes::default() };
-        self.take(cluster, none, false)
+        self.take(cluster, none, Openness::Away)
     }
 
     /// Whether there is a node of this name.
@@ -103,9 +114,12 @@ impl Nodes {
     }
 }
 
-/// A node as its pool knows it.
-fn shown(cluster: &str, facts: NodeFacts, is_open: bool) -> Delta {
-    node_delta(cluster, NodeFacts { unschedulable: facts.unschedulable || !is_open, ..facts })
+/// A node as its pool knows it. Whoever waits is told why it takes nothing, where nobody has cordoned it.
+fn shown(cluster: &str, mut facts: NodeFacts, openness: Openness) -> Delta {
+    if openness == Openness::Away {
+        facts.annotations.insert(NODE_CLOSED.to_owned(), format!("of cluster {cluster}, which is not heard of"));
+    }
+    node_delta(cluster, NodeFacts { unschedulable: facts.unschedulable || openness != Openness::Open, ..facts })
 }
 
 /// A node as the engine knows it, but for the name of its cluster.

@@ -342,12 +342,21 @@ fn nothing_new_is_to_start_on_nodes_of_a_cordoned_cluster() {
     assert_eq!(closed(&received.nodes), [true, true]);
     let told = set(&mut scene, false);
     assert_eq!(closed(&told), [false, true], "what the cluster itself says stays");
+    let said = |told: &[(String, Delta)]| {
+        let why = told.iter().find_map(|(_, delta)| match delta {
+            Delta::NodeUpsert(facts) => Some(facts.annotations.get(pumice_engine::NODE_CLOSED).cloned()),
+            _ => None,
+        });
+        why.flatten().unwrap_or_default()
+    };
     let told = set(&mut scene, true);
-    assert_eq!(closed(&told), [true, true]);
+    assert_eq!((closed(&told), said(&told).as_str()), (vec![true, true], ""), "it is cordoned, and called so");
+    assert!(scene.sessions.away(TimeMs(9)).is_empty());
     let told = scene.sessions.close("one", 1);
-    assert_eq!(closed(&told), [true, true]);
+    assert_eq!((closed(&told), said(&told).as_str()), (vec![true, true], "of cluster one, which is not heard of"));
     let told = set(&mut scene, false);
-    assert_eq!(closed(&told), [true, true], "nobody speaks for it");
+    assert_eq!((closed(&told), said(&told).as_str()), (vec![true, true], "of cluster one, which is not heard of"));
+    assert_eq!(scene.sessions.away(TimeMs(9)), [("one".to_owned(), 7)].into());
 }
 
 #[test]

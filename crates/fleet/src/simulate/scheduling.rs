@@ -17,7 +17,7 @@ use crate::rounds::{Constraints, Limits};
 /// Largest text of a configuration.
 pub const CONFIG_BYTES_MAX: usize = 4 << 20;
 /// Sections of the server's configuration.
-const OURS: [&str; 5] = ["submission", "scheduling", "auth", "retention", "pricingApi"];
+const OURS: [&str; 6] = ["submission", "scheduling", "auth", "retention", "pricingApi", "corsAllowedOrigins"];
 /// Where Armada's scheduler has, or once had, what others have at the top.
 const SECTIONS: [&str; 2] = ["scheduling", "preemption"];
 /// What Armada calls what makes a pool a market.

@@ -7,6 +7,8 @@ use pumice_objects::selector::SelectorError;
 use pumice_units::Quantity;
 use thiserror::Error;
 
+use crate::grants::NotGranted;
+
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum SubmitError {
@@ -101,6 +103,8 @@ pub enum ItemError {
     GangDiffers { field: &'static str, id: String, here: String, first: String, first_index: usize },
     #[error("namespace: it is missing: name the namespace that the pod is made in")]
     Namespace,
+    #[error("{0}")]
+    NotGranted(#[from] NotGranted),
     #[error("priority: it is not a number")]
     Priority,
     #[error("annotations[pumice.sh/volcano-job]: {0}")]

@@ -6,6 +6,7 @@ use pumice_units::{GoDuration, Quantity};
 use serde::{Deserialize, Serialize};
 
 use super::VolcanoJobs;
+use crate::grants::Grants;
 
 /// Limits and defaults. Names are those of Armada's configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,7 +24,8 @@ pub struct Rules {
     pub min_job_resources: BTreeMap<String, Quantity>,
     /// Whether init containers must not ask for whole cores, which the kubelet's static policy would never give back.
     pub assert_init_containers_request_fractional_cpu: bool,
-    /// Priority classes that a job may have.
+    /// Priority classes that a job may have: a list, or as Armada has it.
+    #[serde(deserialize_with = "armadas::names")]
     pub allowed_priority_class_names: BTreeSet<String>,
     /// The priority class of jobs that name none.
     pub default_priority_class_name: String,
@@ -43,7 +45,8 @@ pub struct Rules {
     pub default_job_tolerations: Vec<Toleration>,
     /// Tolerations of jobs of a priority class.
     pub default_job_tolerations_by_priority_class: BTreeMap<String, Vec<Toleration>>,
-    /// Tolerations of jobs that request a resource.
+    /// Tolerations of jobs that request a resource: by its name, or as Armada has it.
+    #[serde(deserialize_with = "armadas::of_resources")]
     pub default_job_tolerations_by_resource_request: BTreeMap<String, Vec<Toleration>>,
     /// The label that all nodes of a gang share where it names none; empty for none.
     pub default_gang_node_uniformity_label: String,
@@ -51,6 +54,8 @@ pub struct Rules {
     pub add_gang_id_label: bool,
     /// Whether services may have names that the submitter chose.
     pub allow_custom_service_names: bool,
+    /// Where pods of queues may be made, and with which rights. Not in Armada.
+    pub queue_access: Grants,
     /// The rules of whole Volcano Jobs; no file says them.
     #[serde(skip)]
     pub volcano_jobs: VolcanoJobs,
@@ -92,6 +97,40 @@ pub enum Effect {
     PreferNoSchedule,
     /// They are not placed there and leave.
     NoExecute,
+}
+
+/// Forms that a value has in Armada's files.
+mod armadas {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use serde::{Deserialize, Deserializer};
+
+    use super::Toleration;
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either<Ours, Armadas> {
+        Ours(Ours),
+        Armadas(Armadas),
+    }
+
+    /// Names, each with whether it counts.
+    pub(super) fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeSet<String>, D::Error> {
+        Ok(match Either::<_, BTreeMap<String, bool>>::deserialize(deserializer)? {
+            Either::Ours(names) => names,
+            Either::Armadas(names) => names.into_iter().filter_map(|(name, counts)| counts.then_some(name)).collect(),
+        })
+    }
+
+    type OfResources = BTreeMap<String, Vec<Toleration>>;
+
+    /// A list of what is by name.
+    pub(super) fn of_resources<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OfResources, D::Error> {
+        Ok(match Either::<_, Vec<OfResources>>::deserialize(deserializer)? {
+            Either::Ours(by_name) => by_name,
+            Either::Armadas(several) => several.into_iter().flatten().collect(),
+        })
+    }
 }
 
 /// Priority classes of Armada's own configuration.
@@ -142,6 +181,7 @@ impl Default for Rules {
             default_gang_node_uniformity_label: String::new(),
             add_gang_id_label: false,
             allow_custom_service_names: false,
+            queue_access: Grants::default(),
             volcano_jobs: VolcanoJobs::default(),
         }
     }

@@ -14,7 +14,8 @@ use super::{Completed, IngressConfig, Item, ItemError, Rules, ServiceType};
 
 /// The label by which services select a job's pod.
 const JOB_ID_LABEL: &str = "armada_job_id";
-/// Hosts name the pod of an Armada job, which has this number, whatever the attempt: they do not change with it.
+/// Services, ingresses and hosts are called after the pod of an Armada job, which has this number, whatever the attempt: they
+/// do not change with it.
 const POD_NUMBER: u32 = 0;
 
 /// A service beside the pod.
@@ -214,11 +215,16 @@ fn open(pod_spec: &Value, wanted: &[u32]) -> Vec<ServicePort> {
 impl Completed {
     /// What the job has once its id is known. `{JobId}` in labels and annotations becomes the id, `{{JobId}}` the word.
     pub fn for_id(&self, job_id: &str) -> ForId {
-        let of_submitter = self.services.iter().map(|service| service.name.clone());
-        let names: Vec<String> = of_submitter
-            .enumerate()
-            .map(|(number, name)| name.unwrap_or_else(|| format!("armada-{job_id}-service-{number}")))
-            .collect();
+        let pod = of_pod(job_id);
+        // Those that have a name of their own are not counted.
+        let mut numbers = 0..self.services.len();
+        let mut names = Vec::with_capacity(numbers.len());
+        for service in &self.services {
+            names.push(match &service.name {
+                Some(name) => name.clone(),
+                None => format!("{pod}-service-{}", numbers.next().unwrap_or_default()),
+            });
+        }
         let services = self.services.iter().zip(&names).map(|(plan, name)| self.service(plan, name, job_id));
         let ingresses =
             self.ingresses.iter().enumerate().map(|(number, plan)| self.ingress(plan, number, &names, job_id));
@@ -247,8 +253,8 @@ impl Completed {
 
     fn ingress(&self, plan: &IngressPlan, number: usize, names: &[String], job_id: &str) -> Value {
         let namespace = &self.namespace;
-        let host =
-            |rule: &IngressRule| format!("{}-{}-armada-{job_id}-{POD_NUMBER}.{namespace}.", rule.container, rule.port);
+        let pod = of_pod(job_id);
+        let host = |rule: &IngressRule| format!("{}-{}-{pod}.{namespace}.", rule.container, rule.port);
         let rule = |rule: &IngressRule| {
             let backend = json!({ "service": { "name": names.get(rule.service), "port": { "number": rule.port } } });
             let path = json!({ "path": "/", "pathType": "Prefix", "backend": backend });
@@ -258,7 +264,7 @@ impl Completed {
             "apiVersion": "networking.k8s.io/v1",
             "kind": "Ingress",
             "metadata": {
-                "name": format!("armada-{job_id}-ingress-{number}"),
+                "name": format!("{pod}-ingress-{number}"),
                 "namespace": namespace,
                 "labels": { JOB_ID_LABEL: job_id },
                 "annotations": plan.annotations,
@@ -272,6 +278,11 @@ impl Completed {
         }
         ingress
     }
+}
+
+/// The name of the pod after which what stands beside it is called.
+fn of_pod(job_id: &str) -> String {
+    format!("armada-{job_id}-{POD_NUMBER}")
 }
 
 impl ServicePort {

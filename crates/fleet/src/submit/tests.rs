@@ -49,6 +49,36 @@ pub(super) fn check_one(item: Item, rules: &Rules) -> Result<Completed, String> 
 }
 
 #[test]
+fn a_queue_gets_what_was_granted_and_no_more() {
+    let access = json!({"q": {"namespaces": ["lab"], "serviceAccounts": ["trainer"], "pods": "privileged"}});
+    let granted = Rules { queue_access: serde_json::from_value(access).expect("grants"), ..Rules::default() };
+    let trainer = json!({"serviceAccountName": "trainer", "hostPID": true});
+    let system = Item { namespace: "kube-system".to_owned(), ..item() };
+    for (item, rules, problem) in [
+        (item_of(pod_spec(trainer.clone())), &granted, None),
+        (
+            item_of(pod_spec(trainer)),
+            &Rules::default(),
+            Some("podSpec.serviceAccountName: queue q may not use \"trainer\""),
+        ),
+        (
+            item_of(pod_spec(json!({"hostIPC": true}))),
+            &Rules::default(),
+            Some("podSpec.hostIPC: it reaches beyond the pod"),
+        ),
+        (item(), &granted, Some("podSpec.serviceAccountName: queue q may not use \"default\": use trainer")),
+        (system.clone(), &granted, Some("namespace: queue q may not use \"kube-system\": use lab")),
+        (system, &Rules::default(), Some("namespace: queue q may not use \"kube-system\": use one of your own")),
+    ] {
+        match (check_one(item, rules), problem) {
+            (Ok(_), None) => {}
+            (Err(said), Some(problem)) => assert!(said.contains(problem), "{said}"),
+            (found, problem) => panic!("{found:?} and not {problem:?}"),
+        }
+    }
+}
+
+#[test]
 fn the_first_broken_rule_refuses_the_whole_request() {
     let rules = Rules::default();
     let bad = item_of(pod_spec(json!({"terminationGracePeriodSeconds": 3_600, "priorityClassName": "none"})));

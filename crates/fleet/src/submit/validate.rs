@@ -28,13 +28,15 @@ pub fn request(submission: &Submission, rules: &Rules) -> Result<(), SubmitError
     if length >= limit { Err(SubmitError::JobSetLength { length, limit }) } else { Ok(()) }
 }
 
-/// The rules of one item, and its pod spec.
-pub fn item<'i>(item: &'i Item, rules: &Rules) -> Result<&'i Value, ItemError> {
+/// The rules of one item of a queue, and its pod spec.
+pub fn item<'i>(item: &'i Item, queue: &str, rules: &Rules) -> Result<&'i Value, ItemError> {
     if item.namespace.is_empty() {
         return Err(ItemError::Namespace);
     }
+    rules.queue_access.check_namespace(queue, &item.namespace)?;
     let pod_spec = one_pod_spec(item)?;
     placeable(pod_spec, rules)?;
+    rules.queue_access.check_pod(queue, pod_spec)?;
     priority_class(pod_spec, rules)?;
     grace_period(pod_spec, rules)?;
     ingresses(item)?;
@@ -60,9 +62,10 @@ fn placeable(pod_spec: &Value, rules: &Rules) -> Rule {
     resources::check_init_cores(pod_spec, rules)
 }
 
-/// The rules of a pod spec that is one of several of a job.
-pub fn pod_spec(pod_spec: &Value, rules: &Rules) -> Rule {
+/// The rules of a pod spec that is one of several of a job of a queue.
+pub fn pod_spec(pod_spec: &Value, queue: &str, rules: &Rules) -> Rule {
     placeable(pod_spec, rules)?;
+    rules.queue_access.check_pod(queue, pod_spec)?;
     grace_period(pod_spec, rules)?;
     ports(pod_spec)?;
     tolerations(pod_spec, rules)

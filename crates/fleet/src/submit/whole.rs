@@ -115,17 +115,18 @@ pub fn is_whole(item: &Item) -> bool {
     item.annotations.contains_key(VOLCANO_JOB)
 }
 
-/// Checks and completes an item that is a whole job.
-pub fn complete(item: &Item, rules: &Rules) -> Result<Completed, ItemError> {
+/// Checks and completes an item of a queue that is a whole job.
+pub fn complete(item: &Item, queue: &str, rules: &Rules) -> Result<Completed, ItemError> {
     let mut job = read(item).map_err(ItemError::VolcanoJob)?;
     let judge = rules.volcano_jobs.0.as_ref().ok_or(JobError::NotTaken).map_err(ItemError::VolcanoJob)?;
     let namespace = namespace(item, &job)?;
+    rules.queue_access.check_namespace(queue, &namespace)?;
     beside(item).map_err(ItemError::VolcanoJob)?;
     // A Job is made under the name of its run, which is never longer than this.
     let name = pod_name(RunId { job: JobId(0), attempt: ATTEMPT_MAX });
     judge(&mut job, &name).map_err(|said| ItemError::VolcanoJob(JobError::Judged(said)))?;
     validate::item_alone(item, rules)?;
-    let (class, whole) = tasks(&mut job, rules).map_err(ItemError::VolcanoJob)?;
+    let (class, whole) = tasks(&mut job, queue, rules).map_err(ItemError::VolcanoJob)?;
     let mut annotations = item.annotations.clone();
     annotations.insert(VOLCANO_JOB.to_owned(), job.to_string());
     Ok(Completed { namespace, annotations, whole: Some(whole), ..complete::item_alone(item, class) })
@@ -202,7 +203,7 @@ fn beside(item: &Item) -> Result<(), JobError> {
 }
 
 /// Checks and completes the templates of a Job; its priority class, and what its pods ask for.
-fn tasks(job: &mut Value, rules: &Rules) -> Result<(String, Whole), JobError> {
+fn tasks(job: &mut Value, queue: &str, rules: &Rules) -> Result<(String, Whole), JobError> {
     let spec = &mut job["spec"];
     let class = priority_class(spec, rules)?;
     let pods: i64 = list(spec, "tasks").iter().map(|task| number(task, "replicas")).fold(0, i64::saturating_add);
@@ -214,7 +215,7 @@ fn tasks(job: &mut Value, rules: &Rules) -> Result<(String, Whole), JobError> {
     let Value::Object(fields) = spec else { return Err(JobError::Pods { pods: 0 }) };
     for task in list_mut(fields, "tasks") {
         let (replicas, least) = (count(task, "replicas"), count(task, "minAvailable"));
-        let part = template(task, &class, rules)?;
+        let part = template(task, (queue, &class), rules)?;
         let least = least.min(replicas);
         let of = |pods| Part { pods, ..part.clone() };
         first.extend((least > 0).then(|| of(least)));
@@ -235,11 +236,11 @@ fn priority_class(spec: &Value, rules: &Rules) -> Result<String, JobError> {
 }
 
 /// Checks and completes the template of a task, of which there are no pods yet.
-fn template(task: &mut Value, class: &str, rules: &Rules) -> Result<Part, JobError> {
+fn template(task: &mut Value, (queue, class): (&str, &str), rules: &Rules) -> Result<Part, JobError> {
     let name = text(task, "name").to_owned();
     let in_task = |cause| JobError::Task { task: name.clone(), cause: Box::new(cause) };
     let template = &mut task["template"];
-    validate::pod_spec(&template["spec"], rules).map_err(in_task)?;
+    validate::pod_spec(&template["spec"], queue, rules).map_err(in_task)?;
     let here = text(&template["spec"], "priorityClassName");
     if !here.is_empty() && here != class {
         let (here, job) = (here.to_owned(), class.to_owned());

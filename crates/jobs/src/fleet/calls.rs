@@ -21,7 +21,7 @@ use pumice_wire::schedulerobjects::scheduler_reporting_client::SchedulerReportin
 use pumice_wire::schedulerobjects::{JobReportRequest, QueueReportRequest};
 use pumice_wire::{LOG_ENDED, LOG_MORE, LOG_POD};
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::Fleet;
 use super::refusal::Refusal;
@@ -190,8 +190,12 @@ impl Calls {
         Ok(queues)
     }
 
-    /// A part of what a job's pod has written.
-    pub(super) async fn log(&self, request: LogRequest) -> Result<LogPart, Refusal> {
+    /// A part of what a job's pod has written; of the one with this number, where one is given, and of no other.
+    pub(super) async fn log(&self, request: LogRequest, exactly: Option<i32>) -> Result<LogPart, Refusal> {
+        let mut request = Request::new(request);
+        if let Some(number) = exactly {
+            request.metadata_mut().insert(LOG_POD, number.into());
+        }
         let mut client = limited!(BinocularsClient, self);
         let part = async { client.logs(request).await.map(|response| Response::new(LogPart::of(response))) };
         answer(part).await
@@ -206,15 +210,15 @@ pub(super) struct LogPart {
     pub(super) more: bool,
     /// The container has ended: nothing more will be written.
     pub(super) ended: bool,
-    /// The number of the pod whose log it is; 0 where the server does not say.
-    pub(super) pod: i32,
+    /// The number of the pod whose log it is, where the server says so.
+    pub(super) pod: Option<i32>,
 }
 
 impl LogPart {
     fn of(response: Response<LogResponse>) -> Self {
         let said = |name: &str| response.metadata().get(name).and_then(|said| said.to_str().ok());
         let (more, ended) = (said(LOG_MORE).is_some(), said(LOG_ENDED).is_some());
-        let pod = said(LOG_POD).and_then(|number| number.parse().ok()).unwrap_or(0);
+        let pod = said(LOG_POD).and_then(|number| number.parse().ok());
         Self { more, ended, pod, lines: response.into_inner().log }
     }
 }

@@ -346,7 +346,12 @@ impl Front {
         }
         let job = of_set(known, set);
         let phase = text_at(&job, "/status/state/phase");
-        Ok(json!({"stage": phase, "text": format!("the job does not wait: it is {phase}")}))
+        let mut text = format!("the job does not wait: it is {phase}");
+        // Where its cluster is away, that is what it was when somebody last heard of it.
+        if let Some(running) = first(JobState::Running) {
+            text = format!("{text}\n{}", self.calls.job_report(&running.first_job_id).await?.trim_end());
+        }
+        Ok(json!({"stage": phase, "text": text}))
     }
 
     /// Ends a job; nothing else can be asked of one.

@@ -108,6 +108,8 @@ pub fn job(known: &Known, tally: &Tally, last: Option<Timestamp>, version: &str)
     spec.insert("queue".to_owned(), json!(known.queue));
     let phase = phase(&spec, tally, known.is_whole);
     let pods = if known.is_whole { pods_of(&spec) } else { 1 };
+    // What is over and did not end by itself does not wait: it is gone, or was of a whole job that failed.
+    let gone = tally.cancelled * pods + tally.failed * (pods - 1);
     json!({
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
@@ -116,7 +118,7 @@ pub fn job(known: &Known, tally: &Tally, last: Option<Timestamp>, version: &str)
             "state": {"phase": phase, "lastTransitionTime": last.map(second)},
             "minAvailable": spec.get("minAvailable"),
             "pending": tally.waiting * pods, "running": tally.running * pods, "succeeded": tally.succeeded * pods,
-            "failed": tally.failed, "terminated": tally.cancelled,
+            "failed": tally.failed, "terminating": gone,
         },
         "spec": spec,
     })
@@ -268,7 +270,7 @@ mod tests {
             let typed: Job = serde_json::from_value(job(&known, &tally, None, "7")).unwrap();
             let told = Counts::of(&typed);
             assert_eq!((end_of(&typed), (told.running, told.succeeded)), (end, counts), "{tally:?}");
-            assert_eq!(told.total, 3);
+            assert_eq!((told.total, told.waiting), (3, 3 * tally.waiting), "{tally:?}");
         }
     }
 
@@ -289,12 +291,17 @@ mod tests {
             (manifest(json!({"minSuccess": 4})), tally(0, 0, 3, 1, 0), Some(JobEnd::Failed)),
             (manifest(json!({"minSuccess": 1})), tally(0, 1, 3, 0, 0), None),
             (manifest(json!({})), tally(0, 0, 3, 0, 1), Some(JobEnd::Terminated)),
+            // None of those that were cancelled waits.
+            (manifest(json!({})), tally(0, 0, 0, 0, 4), Some(JobEnd::Terminated)),
+            (manifest(json!({})), tally(1, 1, 0, 0, 2), None),
+            (None, tally(0, 0, 0, 0, 4), Some(JobEnd::Terminated)),
         ] {
             let object = job(&known(manifest), &tally, None, "7");
             let typed: Job = serde_json::from_value(object).unwrap();
             assert_eq!(end_of(&typed), end, "{tally:?}");
             let counts = Counts::of(&typed);
             assert_eq!((counts.total, counts.succeeded, counts.running), (4, tally.succeeded, tally.running));
+            assert_eq!((counts.failed, counts.waiting), (tally.failed, tally.waiting), "{tally:?}");
             assert_eq!(typed.spec.queue, "research");
         }
     }

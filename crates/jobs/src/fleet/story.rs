@@ -305,7 +305,7 @@ mod tests {
             submitted("c", "2"),
             submitted("d", "3"),
             event!(Leased, JobLeasedEvent, "a", cluster_id: "east".to_owned()),
-            event!(Running, JobRunningEvent, "a", node_name: "n1".to_owned(), pod_name: "armada-a-1".to_owned()),
+            event!(Running, JobRunningEvent, "a", node_name: "n1".to_owned(), pod_name: "armada-a-0".to_owned()),
             event!(Leased, JobLeasedEvent, "b"),
             event!(Failed, JobFailedEvent, "b", retryable: true, reason: "again".to_owned()),
             event!(Leased, JobLeasedEvent, "b"),

@@ -335,7 +335,7 @@ fn asked_by_other_tools(fleet: &Fleet, platform: &Platform, name: &str) {
     assert!(told["log"].as_array().unwrap().iter().all(|line| line["timestamp"].as_str().unwrap() >= last), "{told}");
     for (identity, more, code, said) in [
         (&bob, "", "403", "bob may not watch in queue research"),
-        (&ada, r#", "podNumber": 2"#, "400", "has no pod 2: 1 is its last one"),
+        (&ada, r#", "podNumber": 2"#, "400", "has no pod 2: 0 is its last one"),
         (&ada, r#", "logOptions": {"container": "other"}"#, "400", "there is no such container"),
         (&ada, r#", "sinceTime": "yesterday""#, "400", "sinceTime: it is no time"),
     ] {

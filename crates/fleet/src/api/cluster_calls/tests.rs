@@ -84,17 +84,18 @@ fn row(attempt: u32, state: RunState) -> RunRow {
 #[test]
 fn the_last_run_is_meant_or_the_one_of_the_number() {
     let rows = [row(1, RunState::Failed), row(2, RunState::Running)];
-    for (number, attempt) in [(0, 2), (1, 1), (2, 2)] {
-        assert_eq!(run_of(JobId(1), number, &rows).expect("a run").run.attempt, attempt);
+    for (number, exactly, attempt) in [(0, None, 2), (1, None, 2), (0, Some(0), 1), (1, Some(0), 1), (0, Some(1), 2)] {
+        let run = run_of(JobId(1), number, exactly, &rows).expect("a run").run;
+        assert_eq!(run.attempt, attempt, "{number} {exactly:?}");
     }
     let leased = [row(1, RunState::Failed), row(2, RunState::Leased)];
     for (number, rows, said) in [
         (0, &[][..], "has not started, so that there is no log yet; /v1/job/"),
-        (3, &rows[..], "has no pod 3: 2 is its last one"),
-        (-1, &rows[..], "has no pod -1: they count from 1"),
+        (2, &rows[..], "has no pod 2: 1 is its last one"),
+        (-1, &rows[..], "has no pod -1: they count from 0"),
         (0, &leased[..], "has no pod yet: cluster c2 is to make it on n"),
     ] {
-        let refused = run_of(JobId(1), number, rows).expect_err("none").to_string();
+        let refused = run_of(JobId(1), number, None, rows).expect_err("none").to_string();
         assert!(refused.contains(said), "{refused}");
     }
 }
@@ -146,7 +147,7 @@ async fn who_may_watch_the_queue_may_read_its_logs_and_cordoning_takes_its_permi
     let submission = json!({"queue": "q", "jobSetId": "set", "jobRequestItems": [item]});
     let answer = home.api.submit_jobs(by(&ada, submission)).await.expect("submitted").into_inner();
     let id = answer.job_response_items[0].job_id.clone();
-    let ask = async |who: &Who, id: &str| home.api.log_of(who, request(json!({"jobId": id}))).await;
+    let ask = async |who: &Who, id: &str| home.api.log_of(who, request(json!({"jobId": id})), None).await;
     let mut stranger = (*who("eve", &[])).clone();
     stranger.groups.clear();
     assert!(matches!(ask(&stranger, &id).await, Err(Error::Denied { .. })));

@@ -4,6 +4,7 @@ use pumice_ledger::RunId;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::grants::Grants;
 use crate::submit::annotations;
 
 /// A request with one pod spec for each item, the fields of items changed.
@@ -26,7 +27,8 @@ pub(in crate::api) fn request(items: &[Value]) -> JobSubmitRequest {
 
 pub(in crate::api) fn written(items: &[Value]) -> Submission {
     let by = Request { user: "ada".to_owned(), at: TimeMs(1_764_000_000_000), random: u128::MAX };
-    submission(request(items), &Rules::default(), &by).expect("it breaks no rule")
+    let rules = Rules { queue_access: Grants::privileged(), ..Rules::default() };
+    submission(request(items), &rules, &by).expect("it breaks no rule")
 }
 
 #[test]

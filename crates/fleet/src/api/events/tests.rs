@@ -1,6 +1,6 @@
 //! Events of the log as Armada's clients are told of them.
 
-use pumice_ledger::{Filter, NodeRef, Preemption, Scope, TimeMs};
+use pumice_ledger::{Filter, NodeRef, Scope, TimeMs};
 use serde_json::{Value, json};
 
 use super::*;
@@ -139,5 +139,17 @@ fn ids_are_read_as_they_are_written() {
     assert_eq!(id.to_string().parse::<MessageId>().ok(), Some(id));
     for text in ["", "12", "12:", ":3", "0:1", "-1:0", "12:-1", "a:b", "12:3:4", "99999999999999999999:0"] {
         assert!(text.parse::<MessageId>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn an_id_of_armadas_goes_on_from_the_start_and_one_that_is_none_nowhere() {
+    assert_eq!(MessageId::to_go_on_after("12:3").ok(), Some(Some(MessageId { seq: Seq(12), index: 3 })));
+    for text in ["", "1690000000000-0", "1690000000000:0:3:1", "1234:5:6:7", "1234:5:6:true", "1234:5:-1:0", "1234:5:6"]
+    {
+        assert_eq!(MessageId::to_go_on_after(text).ok(), Some(None), "{text}");
+    }
+    for text in ["yesterday", "1:2:3:4:5", "1:2:x:0", "1690000000000-", "-", "12", "0:1", "1:2:3:", "a-1"] {
+        assert!(MessageId::to_go_on_after(text).is_err(), "{text}");
     }
 }

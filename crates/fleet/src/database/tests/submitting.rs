@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::homes::{Home, execute};
 use super::*;
-use crate::database::{Database, Error, JobState};
+use crate::database::{Database, Error, JOB_SET_BYTES_MAX, JobState, NAME_BYTES_MAX};
 
 laws!(
     a_submission_is_there_in_order_after_a_restart,
@@ -22,7 +22,40 @@ laws!(
     two_servers_write_one_sequence,
     nothing_is_accepted_when_closed,
     job_sets_are_listed_newest_first_and_counted,
+    names_as_long_as_they_may_be_are_found_again,
 );
+
+/// A name of so many bytes that no index makes shorter.
+fn long_name(bytes: usize, mut seed: u64) -> String {
+    let letter = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'!' + u8::try_from((seed >> 33) % 94).unwrap_or_default())
+    };
+    std::iter::repeat_with(letter).take(bytes).collect()
+}
+
+async fn names_as_long_as_they_may_be_are_found_again(home: Home) {
+    let database = home.open().await;
+    let (queue, set) = (long_name(NAME_BYTES_MAX, 1), long_name(JOB_SET_BYTES_MAX, 2));
+    let (client_id, uri) = (long_name(NAME_BYTES_MAX, 3), long_name(NAME_BYTES_MAX, 4));
+    let of = |set: &str| {
+        let job = NewJob { external_uri: Some(uri.clone()), ..job(1, Some(&client_id)) };
+        Submission { queue: queue.clone(), ..submission(set, vec![job]) }
+    };
+    assert_eq!(database.submit(vec![of(&set)]).await.unwrap()[0].jobs, [JobId(1)]);
+    assert_eq!(database.submit(vec![of(&set)]).await.unwrap()[0].jobs, [JobId(1)], "its client id is found");
+    assert_eq!(database.events(&queue, &set, Seq(0), 10).await.unwrap().len(), 1);
+    assert_eq!(database.jobs_by_uri(&queue, &set, &uri).await.unwrap().len(), 1);
+    assert_eq!(database.standing(&[(queue.clone(), set.clone())]).await.unwrap()[0].jobs, 1);
+    for (longer, bytes) in [(set.clone() + "x", 1_024), ("\0".repeat(342), 1_026)] {
+        let refused = database.submit(vec![of(&longer)]).await;
+        let Err(Error::TooLong { what: "job set", bytes: told, max: 1_023 }) = refused else { panic!("{refused:?}") };
+        assert_eq!(told, bytes);
+    }
+    let marks = "\0".repeat(341);
+    database.submit(vec![submission(&marks, vec![job(2, None)])]).await.unwrap();
+    database.close().await;
+}
 
 async fn a_submission_is_there_in_order_after_a_restart(home: Home) {
     let database = home.open().await;
@@ -141,7 +174,7 @@ async fn a_request_that_is_refused_changes_nothing(home: Home) {
     let ask = Event::CancelAsked { jobs: vec![], filter: Filter::Active, reason: "a\0b".to_owned() };
     assert_eq!(database.request(entry("s", ask), Expect::Any).await.unwrap(), Seq(3));
     let long = Submission { queue: "q".repeat(1_000), ..submission("s", vec![job(2, None)]) };
-    assert!(matches!(database.submit(vec![long]).await, Err(Error::TooLong { what: "queue", bytes: 1_000 })));
+    assert!(matches!(database.submit(vec![long]).await, Err(Error::TooLong { what: "queue", bytes: 1_000, .. })));
     assert_eq!(whole(&database).await.len(), 3);
 }
 

@@ -25,6 +25,9 @@ impl Core {
 
     pub(super) fn pod(&mut self, pod: PodFacts) {
         let id = pod.run;
+        if self.is_second(&pod) {
+            return self.remove_second(&pod);
+        }
         // One of the same name that was made anew: the one before is gone.
         let before = self.runs.get(&id).and_then(|run| run.pod.as_ref()).filter(|before| before.uid != pod.uid);
         if let Some(uid) = before.map(|before| before.uid.clone()) {
@@ -55,6 +58,30 @@ impl Core {
         }
         self.fail_if_started(id);
         self.drive(id);
+    }
+
+    /// Whether the run has, or may have, a pod of another name. An earlier release may have asked for one that came to be only
+    /// when this one had asked for its own.
+    fn is_second(&self, pod: &PodFacts) -> bool {
+        let known = self.runs.get(&pod.run).filter(|run| run.may_have_pod());
+        known.is_some_and(|run| run.report.pod_name != pod.name)
+    }
+
+    /// Deletes a second pod of a run. Nothing follows from it for the run; while that leaves, whose answer it is would not be
+    /// clear, so that this one's time comes when it is seen again.
+    fn remove_second(&mut self, pod: &PodFacts) {
+        let is_leaving = self.runs.get(&pod.run).is_some_and(|run| run.leaving.is_some());
+        if is_leaving || pod.deletion.is_some() {
+            return;
+        }
+        self.outputs.push(Output::Delete {
+            run: pod.run,
+            kind: pod.kind,
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            uid: Some(pod.uid.clone()),
+            how: Deletion::Graceful,
+        });
     }
 
     /// A stuck pod that starts after all, once its deletion was agreed on, can't be taken back.
@@ -148,7 +175,7 @@ impl Core {
         self.creating = self.creating.saturating_sub(1);
         let Some(run) = self.runs.get_mut(&id).filter(|run| matches!(run.stage, Stage::Creating(_))) else { return };
         let Refusal { kind, reason, message } = refusal;
-        let is_clear = matches!(kind, RefusalKind::Fatal | RefusalKind::Refused);
+        let is_clear = matches!(kind, RefusalKind::Fatal | RefusalKind::Refused | RefusalKind::Taken);
         run.unheard = run.unheard.saturating_add(u32::from(!is_clear));
         // One whose pod was seen was made, whatever the answer.
         if run.pod.is_some() || run.removed.is_some() {
@@ -164,14 +191,14 @@ impl Core {
                 self.drive(id);
             }
             RefusalKind::Unclear => self.give_back(id, reason, message),
-            RefusalKind::Fatal | RefusalKind::Refused => {
+            RefusalKind::Fatal | RefusalKind::Refused | RefusalKind::Taken => {
                 run.stage = Stage::Known;
                 if run.leaving.is_some() {
                     run.settle(self.now, "");
                 } else if kind == RefusalKind::Fatal {
                     run.fail_rejected(self.now, &reason, &message);
                 } else {
-                    run.end_returned(self.now, &reason, &message, true);
+                    run.end_returned(self.now, &reason, &message, kind == RefusalKind::Refused);
                 }
             }
         }

@@ -288,6 +288,8 @@ impl Run {
         pod.namespace.clone_into(&mut self.namespace);
         pod.queue.clone_into(&mut self.queue);
         self.kind = pod.kind;
+        // An earlier release called it otherwise.
+        self.report.pod_name.clone_from(&pod.name);
         if !self.is_ended() {
             self.report.namespace.clone_from(&pod.namespace);
             self.report.pod_uid.clone_from(&pod.uid);

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::*;
 use crate::executor::facts::{Container, ContainerState, Kind, PodPhase};
+use crate::executor::pod::{former_pod_name, pod_name};
 
 mod creation;
 mod cut_off;
@@ -43,7 +44,7 @@ pub(super) fn pod(id: RunId, uid: &str, phase: PodPhase, since: TimeMs) -> PodFa
         kind: Kind::Pod,
         queue: "q".to_owned(),
         namespace: "n".to_owned(),
-        name: format!("armada-{id}"),
+        name: pod_name(id),
         uid: uid.to_owned(),
         version: "7".to_owned(),
         node: "node-a".to_owned(),

@@ -9,7 +9,7 @@ const RUN: &str = "00000000000000000000000001-2";
 fn read(change: impl FnOnce(&mut Value)) -> Option<PodFacts> {
     let mut pod = json!({
         "metadata": {
-            "name": format!("armada-{RUN}"), "namespace": "n", "uid": "u", "resourceVersion": "9",
+            "name": "armada-00000000000000000000000001-1", "namespace": "n", "uid": "u", "resourceVersion": "9",
             "creationTimestamp": "1970-01-01T00:00:01Z",
             "labels": { "armada_job_run_id": RUN, "armada_queue_id": "q" },
         },
@@ -49,6 +49,21 @@ fn pods_of_others_are_none() {
     assert_eq!(read(|pod| pod["metadata"]["labels"] = json!({})), None);
     assert_eq!(read(|pod| pod["metadata"]["labels"]["armada_job_run_id"] = json!("x")), None);
     assert_eq!(read(|pod| pod["metadata"]["name"] = json!("copy")), None);
+    assert_eq!(read(|pod| pod["metadata"]["name"] = json!("armada-00000000000000000000000001-3")), None);
+}
+
+#[test]
+fn a_pod_of_an_earlier_release_is_the_runs_that_its_label_says() {
+    let name = format!("armada-{RUN}");
+    let facts = read(|pod| pod["metadata"]["name"] = json!(name)).expect("of a run");
+    assert_eq!((facts.run.to_string().as_str(), facts.name), (RUN, name.clone()));
+    // The next attempt's pod has the same name now.
+    let next = "00000000000000000000000001-3";
+    let facts = read(|pod| {
+        pod["metadata"]["name"] = json!(name);
+        pod["metadata"]["labels"]["armada_job_run_id"] = json!(next);
+    });
+    assert_eq!(facts.expect("of a run").run.to_string(), next);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use pumice_ledger::{RunId, TimeMs};
 
-use super::{Kind, PodFacts, PodPhase, at, cut_off_of};
-use crate::executor::pod::{QUEUE_LABEL, RUN_LABEL, pod_name};
+use super::{Kind, PodFacts, PodPhase, at, cut_off_of, is_named};
+use crate::executor::pod::{QUEUE_LABEL, RUN_LABEL, former_pod_name, pod_name};
 
 /// What a pod has to end in that does not say it, milliseconds.
 const GRACE_SECS: i64 = 30;
@@ -19,7 +19,7 @@ impl PodFacts {
         let metadata = &job.metadata;
         let labels = metadata.labels.as_ref()?;
         let run: RunId = labels.get(RUN_LABEL)?.parse().ok()?;
-        let name = metadata.name.clone().filter(|name| *name == pod_name(run))?;
+        let name = metadata.name.clone().filter(|name| is_named(name, run))?;
         let status = &job.data["status"];
         let state = &status["state"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -51,7 +51,9 @@ impl PodFacts {
     #[must_use]
     pub fn of_failed_member(pod: &Pod) -> Option<Self> {
         let run: RunId = pod.metadata.labels.as_ref()?.get(RUN_LABEL)?.parse().ok()?;
-        let is_member = pod.metadata.name.as_deref()?.strip_prefix(&pod_name(run))?.starts_with('-');
+        let name = pod.metadata.name.as_deref()?;
+        let follows = |of: String| name.strip_prefix(&of).is_some_and(|rest| rest.starts_with('-'));
+        let is_member = follows(pod_name(run)) || follows(former_pod_name(run));
         let facts = Self::read(pod, run)?;
         (is_member && facts.phase == PodPhase::Failed).then_some(facts)
     }
@@ -117,7 +119,9 @@ mod tests {
         serde_json::from_value(job).expect("a job")
     }
 
-    const NAME: &str = "armada-00000000000000000000000001-2";
+    const NAME: &str = "armada-00000000000000000000000001-1";
+    /// As releases before this one called it.
+    const FORMER: &str = "armada-00000000000000000000000001-2";
 
     #[test]
     fn phases_of_jobs_are_phases_of_runs() {
@@ -173,6 +177,8 @@ mod tests {
             )
             .expect("a pod")
         };
+        assert!([NAME, FORMER].iter().all(|name| PodFacts::of_job(&job(name, |_| {})).is_some()));
+        assert!(PodFacts::of_failed_member(&pod(&format!("{FORMER}-worker-0"), "Failed")).is_some());
         let member = format!("{NAME}-worker-0");
         assert!(PodFacts::of_failed_member(&pod(&member, "Failed")).is_some());
         for (name, phase) in [(member.as_str(), "Running"), (NAME, "Failed"), ("worker-0", "Failed")] {

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::*;
 use crate::executor::facts::PodFacts;
+use crate::grants::Grants;
 
 const RUN: &str = "00000000000000000000000001-2";
 
@@ -30,7 +31,8 @@ fn lease(spec: &Value) -> Lease {
 }
 
 fn built(lease: &Lease) -> Objects {
-    build(RUN.parse().expect("parses"), lease, &Settings::default()).expect("builds")
+    let settings = Settings { queue_access: Grants::privileged(), ..Settings::default() };
+    build(RUN.parse().expect("parses"), lease, &settings).expect("builds")
 }
 
 #[test]
@@ -89,6 +91,39 @@ fn what_nothing_can_be_made_of_is_refused() {
     assert_eq!(error(&Lease { node: String::new(), ..whole }), PodError::NoNode);
 }
 
+/// What the server takes is refused by a cluster that does not grant it: a single pod and a whole Job.
+#[test]
+fn a_cluster_grants_by_itself_what_queues_may_do() {
+    let host = json!({ "containers": [{ "name": "main", "image": "busybox" }], "hostNetwork": true });
+    let job = json!({ "spec": { "tasks": [{ "name": "t", "template": { "spec": host } }] } });
+    let whole =
+        |lease: Lease| Lease { annotations: [(annotations::VOLCANO_JOB.to_owned(), job.to_string())].into(), ..lease };
+    let run = RUN.parse().expect("parses");
+    let plain = lease(&json!({ "containers": [{ "name": "main", "image": "busybox" }] }));
+    let granted = |queue: &str, access: Value| Settings {
+        queue_access: serde_json::from_value(json!({ queue: access })).expect("grants"),
+        ..Settings::default()
+    };
+    let privileged = || granted(&plain.queue, json!({ "pods": "privileged" }));
+    let elsewhere = granted(&plain.queue, json!({ "namespaces": ["other"] }));
+    for (lease, settings, problem) in [
+        (lease(&host), Settings::default(), Some("podSpec.hostNetwork")),
+        (lease(&host), privileged(), None),
+        (whole(lease(&host)), Settings::default(), Some("podSpec.hostNetwork")),
+        (whole(lease(&host)), privileged(), None),
+        (plain.clone(), elsewhere.clone(), Some("namespace")),
+        (whole(plain.clone()), elsewhere, Some("namespace")),
+        (Lease { namespace: "kube-system".to_owned(), ..plain.clone() }, Settings::default(), Some("namespace")),
+    ] {
+        let built = build(run, &lease, &settings).map_err(|error| error.to_string());
+        match (&built, problem) {
+            (Ok(_), None) => {}
+            (Err(said), Some(problem)) => assert!(said.contains(problem), "{said}"),
+            _ => panic!("{built:?} and not {problem:?}"),
+        }
+    }
+}
+
 #[test]
 fn the_pod_tells_after_how_long_it_is_cut_off_and_nobody_else_does() {
     let spec = json!({ "containers": [{ "name": "main", "image": "busybox" }] });
@@ -131,12 +166,11 @@ fn a_whole_job() {
 }
 
 #[test]
-fn a_run_is_read_of_the_names_of_its_pods() {
-    let run: RunId = RUN.parse().expect("parses");
-    for name in [pod_name(run), format!("{}-worker-0", pod_name(run)), format!("{}-a-b-12", pod_name(run))] {
-        assert_eq!(run_of(&name), Some(run), "{name}");
-    }
-    for name in ["armada-", "armada-x-1", "other", "armada-00000000000000000000000001"] {
-        assert_eq!(run_of(name), None, "{name}");
+fn the_first_attempt_has_armadas_name_and_each_later_one_the_next() {
+    let job = "00000000000000000000000001";
+    for (attempt, number) in [(1, 0), (2, 1), (11, 10)] {
+        let run = RunId { job: pumice_ledger::JobId(1), attempt };
+        assert_eq!((pod_number(run), pod_name(run)), (number, format!("armada-{job}-{number}")));
+        assert_eq!(former_pod_name(run), format!("armada-{job}-{attempt}"));
     }
 }

@@ -11,6 +11,7 @@ use super::{
     CUT_OFF_ANNOTATION, JOB_LABEL, JOB_SET_ANNOTATION, OWNER_ANNOTATION, PodError, QUEUE_LABEL, RUN_LABEL,
     annotations_of, environment, pod_name, set_environment,
 };
+use crate::executor::settings::Settings;
 use crate::submit::annotations::VOLCANO_JOB;
 
 /// Annotations that only the fleet sets.
@@ -22,11 +23,11 @@ pub fn is_whole(lease: &Lease) -> bool {
     lease.annotations.contains_key(VOLCANO_JOB)
 }
 
-/// The Job of a lease, in that queue of its cluster.
+/// The Job of a lease, in the queue of its cluster that the settings name.
 ///
 /// # Errors
-/// Where it is none.
-pub(super) fn build(run: RunId, lease: &Lease, queue: &str) -> Result<Value, PodError> {
+/// Where it is none, or the lease's queue may not have such pods.
+pub(super) fn build(run: RunId, lease: &Lease, settings: &Settings) -> Result<Value, PodError> {
     let text = lease.annotations.get(VOLCANO_JOB).map(String::as_str).unwrap_or_default();
     let mut asked: Value = serde_json::from_str(text).map_err(|error| PodError::Job { cause: error.to_string() })?;
     let mut spec = asked["spec"].take();
@@ -36,6 +37,7 @@ pub(super) fn build(run: RunId, lease: &Lease, queue: &str) -> Result<Value, Pod
     let environment = environment(run, lease);
     for task in spec["tasks"].as_array_mut().into_iter().flatten() {
         let template = &mut task["template"];
+        settings.queue_access.check_pod(&lease.queue, &template["spec"])?;
         mark(&mut template["metadata"], run, lease);
         let pod = &mut template["spec"];
         without_class(pod);
@@ -47,7 +49,7 @@ pub(super) fn build(run: RunId, lease: &Lease, queue: &str) -> Result<Value, Pod
     }
     without_class(&mut spec);
     if let Some(fields) = spec.as_object_mut() {
-        fields.insert("queue".to_owned(), json!(queue));
+        fields.insert("queue".to_owned(), json!(settings.volcano_queue));
         // It goes once its end is told, and not before.
         fields.remove("ttlSecondsAfterFinished");
     }

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{HeaderMap, HeaderName};
 use http_body::Body;
 use http_body_util::BodyExt;
 use prost::Message;
 use pumice_wire::rest::{Route, Source};
 use serde::de::DeserializeOwned;
+use tonic::metadata::MetadataMap;
 
 use super::error::Error;
 use super::fields;
@@ -26,6 +28,8 @@ pub(super) struct Asked<'a> {
     pub(super) fields: Vec<(&'static str, String)>,
     /// As it is in the request.
     pub(super) query: Option<&'a str>,
+    /// What goes beside the message.
+    pub(super) metadata: MetadataMap,
     /// Not yet read.
     pub(super) body: tonic::body::Body,
     /// Who makes it.
@@ -54,9 +58,22 @@ impl Asked<'_> {
         let merged = message.merge(of_path.encode_to_vec().as_slice());
         merged.expect("a message is read as it was written");
         let mut request = tonic::Request::new(message);
+        *request.metadata_mut() = self.metadata;
         request.extensions_mut().insert(self.who);
         Ok(request)
     }
+}
+
+/// What headers say that begin so, for what is beside a message over gRPC, as grpc-gateway takes them.
+const OF_METADATA: &str = "grpc-metadata-";
+
+/// What is to go beside the message.
+pub(super) fn metadata(headers: &HeaderMap) -> MetadataMap {
+    let beside = headers.iter().filter_map(|(name, value)| {
+        let name = name.as_str().strip_prefix(OF_METADATA)?;
+        Some((HeaderName::from_bytes(name.as_bytes()).ok()?, value.clone()))
+    });
+    MetadataMap::from_headers(beside.collect())
 }
 
 /// The message in a body; one without fields where there is nothing in it.

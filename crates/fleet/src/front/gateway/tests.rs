@@ -51,7 +51,7 @@ async fn home() -> Home {
     };
     let stopping = CancellationToken::new();
     let api = Api::new(log.clone(), Rules::default(), sources, stopping.clone());
-    let reports = Reports::new(tokio::sync::mpsc::channel(1).0);
+    let reports = Reports::new(api.clone(), tokio::sync::mpsc::channel(1).0);
     let binoculars = Binoculars::new(api.clone(), Errands::new(tokio::sync::mpsc::channel(1).0));
     Home { api, log, reports, binoculars, stopping, _directory: directory }
 }
@@ -157,12 +157,25 @@ async fn queues_are_made_changed_told_and_removed() {
 async fn reports_are_the_leaders_to_give() {
     let home = home().await;
     let job = format!("/v1/job/{}/scheduler-report", "0".repeat(26));
-    for path in ["/v1/scheduling-report?verbosity=1", "/v1/queue/q/scheduler-report", &job] {
+    let of_queue = "/v1/scheduling-report?mostRecentForQueue.queueName=q";
+    for path in ["/v1/scheduling-report?verbosity=1", of_queue, "/v1/queue/q/scheduler-report", &job] {
         let (status, code, told) = home.refused("GET", path, "").await;
         assert_eq!((status, code), (503, 14), "{path} {told}");
     }
-    let (status, _, told) = home.refused("GET", "/v1/job/mine/scheduler-report", "").await;
-    assert!(status == 400 && told.starts_with("jobId: "), "{told}");
+    for path in ["/v1/job/mine/scheduler-report", "/v1/scheduling-report?mostRecentForJob.jobId=mine"] {
+        let (status, _, told) = home.refused("GET", path, "").await;
+        assert!(status == 400 && told.starts_with("jobId: "), "{path} {told}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_beside_a_message_over_grpc_comes_in_headers() {
+    let home = home().await;
+    let mut asked = request("POST", "/v1/binoculars/log", json!({ "jobId": "0".repeat(26) }));
+    asked.headers_mut().insert("Grpc-Metadata-Pumice-Log-Pod", "first".parse().unwrap());
+    let told = home.tell(root(), asked).await;
+    let message = told.told[0]["message"].as_str().unwrap();
+    assert!(told.status == 400 && message.starts_with("pumice-log-pod: have the number"), "{message}");
 }
 
 #[tokio::test]

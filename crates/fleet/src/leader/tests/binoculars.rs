@@ -54,14 +54,15 @@ async fn logs_and_cordons_reach_the_one_cluster_that_is_meant() {
         let asked = errand(&mut one).await;
         let Some(Kind::ReadLog(read)) = &asked.errand else { panic!("{asked:?}") };
         let run = format!("{}-1", jobs[0]);
-        assert_eq!((&read.run_id, &read.namespace, &read.pod_name), (&run, &"n".to_owned(), &format!("armada-{run}")));
+        let pod = format!("armada-{}-0", jobs[0]);
+        assert_eq!((&read.run_id, &read.namespace, &read.pod_name), (&run, &"n".to_owned(), &pod));
         errands.answered("one", answer(&asked, Answer::Log(wire::LogPart { lines, more: true, ended: false })));
     };
     let (told, ()) = tokio::join!(binoculars.logs(read()), executor);
     let told = told.expect("lines");
     assert_eq!(told.metadata().get(pumice_wire::LOG_MORE).expect("it says so"), "true");
     assert!(told.metadata().get(pumice_wire::LOG_ENDED).is_none());
-    assert_eq!(told.metadata().get(pumice_wire::LOG_POD).expect("it says so"), "1");
+    assert_eq!(told.metadata().get(pumice_wire::LOG_POD).expect("it says so"), "0");
     let told: Vec<(String, String)> =
         told.into_inner().log.into_iter().map(|line| (line.timestamp, line.line)).collect();
     let line = |time: &str, text: &str| (time.to_owned(), text.to_owned());

@@ -56,7 +56,7 @@ async fn a_higher_bid_takes_the_room_of_a_lower_one() {
     let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
     let api = Api::new(Arc::clone(&log), Rules::default(), api::Sources::system(), CancellationToken::new());
     let permissions = Permission::ALL.iter().copied().collect();
-    let who = Arc::new(Who { name: "ada".to_owned(), permissions, ..Who::default() });
+    let who = Arc::new(Who { name: "ada".to_owned(), permissions, reads_all: true, ..Who::default() });
     let queue = wire_api::Queue { name: "q".to_owned(), priority_factor: 1.0, ..wire_api::Queue::default() };
     api.create_queue(asked(&who, queue)).await.expect("a queue");
 
@@ -98,7 +98,7 @@ async fn a_higher_bid_takes_the_room_of_a_lower_one() {
         while price(&metrics).as_deref() != Some("2") {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let reports = Reports::new(server.inputs.clone());
+        let reports = reports(&log, &server);
         let why = async || {
             let request = JobReportRequest { job_id: low.to_string() };
             reports.get_job_report(asked(&who, request)).await.map(|told| told.into_inner().report).unwrap_or_default()

@@ -3,6 +3,7 @@
 use super::super::ServiceConfig;
 use super::super::tests::{check_one, item_of, map, pod_spec};
 use super::*;
+use crate::grants::Grants;
 
 const ID: &str = "01hxyz";
 
@@ -38,12 +39,17 @@ fn job(services: &[ServiceConfig], ingress: &[IngressConfig], rules: &Rules) -> 
     check_one(item, rules)
 }
 
+/// One of the pod's ports is open on its node, which has to be granted.
+fn defaults() -> Rules {
+    Rules { queue_access: Grants::privileged(), ..Rules::default() }
+}
+
 #[test]
 fn services_lead_to_ports_that_stay_open() {
     let services =
         [service(ServiceType::NodePort, &[90, 80, 81, 82, 91, 7], ""), service(ServiceType::Headless, &[91, 82], "")];
     let headless = service(ServiceType::Headless, &[80], "mine");
-    let job = job(&[services.as_slice(), &[headless]].concat(), &[], &Rules::default()).expect("accepted");
+    let job = job(&[services.as_slice(), &[headless]].concat(), &[], &defaults()).expect("accepted");
     let labels = json!({"armada_job_id": ID});
     let port = |name: &str, port: u32, protocol: &str| json!({"name": name, "port": port, "targetPort": port, "protocol": protocol});
     assert_eq!(
@@ -52,7 +58,7 @@ fn services_lead_to_ports_that_stay_open() {
             json!({
                 "apiVersion": "v1",
                 "kind": "Service",
-                "metadata": {"name": "armada-01hxyz-service-0", "namespace": "lab", "labels": labels},
+                "metadata": {"name": "armada-01hxyz-0-service-0", "namespace": "lab", "labels": labels},
                 "spec": {
                     "type": "NodePort",
                     "selector": labels,
@@ -62,7 +68,7 @@ fn services_lead_to_ports_that_stay_open() {
             json!({
                 "apiVersion": "v1",
                 "kind": "Service",
-                "metadata": {"name": "armada-01hxyz-service-1", "namespace": "lab", "labels": labels},
+                "metadata": {"name": "armada-01hxyz-0-service-1", "namespace": "lab", "labels": labels},
                 "spec": {
                     "type": "ClusterIP",
                     "clusterIP": "None",
@@ -76,16 +82,16 @@ fn services_lead_to_ports_that_stay_open() {
 
 #[test]
 fn names_of_services_count_where_they_may() {
-    let rules = Rules { allow_custom_service_names: true, ..Rules::default() };
+    let rules = Rules { allow_custom_service_names: true, ..defaults() };
     let named = |name: &str| service(ServiceType::Headless, &[80], name);
     let taken = job(&[named("mine"), named("")], &[], &rules).expect("accepted").for_id(ID);
     let names: Vec<&str> = taken.services.iter().map(|one| spec::text(&one["metadata"], "name")).collect();
-    assert_eq!(names, ["mine", "armada-01hxyz-service-1"]);
+    assert_eq!(names, ["mine", "armada-01hxyz-0-service-0"]);
     let refusal = job(&[named("mine"), named("mine")], &[], &rules).expect_err("twice");
     assert!(refusal.contains("services[1].name: \"mine\" is the name of services[0], too"), "{refusal}");
     let refusal = job(&[named("My_Own")], &[], &rules).expect_err("no name");
     assert!(refusal.contains("services[0].name: \"My_Own\": "), "{refusal}");
-    assert!(job(&[named("My_Own")], &[], &Rules::default()).is_ok());
+    assert!(job(&[named("My_Own")], &[], &defaults()).is_ok());
 }
 
 #[test]
@@ -107,7 +113,7 @@ fn an_ingress_reuses_a_service_that_covers_its_ports() {
             vec![1, 0],
         ),
     ] {
-        let job = job(&services, &ingresses, &Rules::default()).expect("accepted");
+        let job = job(&services, &ingresses, &defaults()).expect("accepted");
         assert_eq!(job.services.iter().map(|one| one.kind).collect::<Vec<_>>(), kinds);
         assert_eq!(job.ingresses.iter().map(|one| one.rules[0].service).collect::<Vec<_>>(), leads_to);
     }
@@ -118,18 +124,18 @@ fn an_ingress_has_a_host_for_each_port() {
     let config =
         IngressConfig { tls_enabled: true, annotations: map(&[("class", "fast")]), ..ingress(&[80, 90], true) };
     let own = IngressConfig { cert_name: "mine".to_owned(), tls_enabled: true, ..ingress(&[81], true) };
-    let job = job(&[], &[config, own], &Rules::default()).expect("accepted");
+    let job = job(&[], &[config, own], &defaults()).expect("accepted");
     let objects = job.for_id(ID);
     let hosts = ["main-80-armada-01hxyz-0.lab.", "side-90-armada-01hxyz-0.lab."];
     let rule = |host: &str, port: u32| {
-        let backend = json!({"service": {"name": "armada-01hxyz-service-0", "port": {"number": port}}});
+        let backend = json!({"service": {"name": "armada-01hxyz-0-service-0", "port": {"number": port}}});
         json!({"host": host, "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}})
     };
     let mut wanted = json!({
         "apiVersion": "networking.k8s.io/v1",
         "kind": "Ingress",
         "metadata": {
-            "name": "armada-01hxyz-ingress-0",
+            "name": "armada-01hxyz-0-ingress-0",
             "namespace": "lab",
             "labels": {"armada_job_id": ID},
             "annotations": {"class": "fast"},
@@ -160,7 +166,7 @@ fn the_id_stands_in_labels_and_annotations() {
         annotations: map(&[("b", "{{JobId}} {JobId} {jobid}"), ("c", "plain")]),
         ..item_of(spec())
     };
-    let objects = check_one(item, &Rules::default()).expect("accepted").for_id(ID);
+    let objects = check_one(item, &defaults()).expect("accepted").for_id(ID);
     assert_eq!(objects.labels, map(&[("a", "x-01hxyz-01hxyz")]));
     assert_eq!(objects.annotations, map(&[("b", "JobId 01hxyz {jobid}"), ("c", "plain")]));
 }
@@ -170,6 +176,6 @@ fn names_of_ports_are_short_enough() {
     let mut long = spec();
     long["containers"][0]["name"] = json!("x".repeat(63));
     let item = Item { services: vec![service(ServiceType::Headless, &[80], "")], ..item_of(long) };
-    let objects = check_one(item, &Rules::default()).expect("accepted").for_id(ID);
+    let objects = check_one(item, &defaults()).expect("accepted").for_id(ID);
     assert_eq!(objects.services[0]["spec"]["ports"][0]["name"], "port-80");
 }

@@ -37,7 +37,7 @@ impl Front {
             job: id,
             namespace: namespace.to_owned(),
             container: query.container,
-            pod: 0,
+            pod: None,
             follow: query.follow,
             place: Place::default(),
             ahead: None,
@@ -66,7 +66,7 @@ struct Reading {
     namespace: String,
     container: String,
     /// The pod that is read, once it is known: a later one of the same job is another log.
-    pod: i32,
+    pod: Option<i32>,
     follow: bool,
     place: Place,
     /// A part that is not told.
@@ -123,14 +123,14 @@ impl Reading {
         let options = PodLogOptions::from_json(&options).map_err(|error| Refusal::invalid(error.to_string()))?;
         let request = LogRequest {
             job_id: self.job.clone(),
-            pod_number: self.pod,
+            pod_number: self.pod.unwrap_or(0),
             pod_namespace: self.namespace.clone(),
             since_time: self.place.time.clone(),
             log_options: Some(options),
         };
         let mut tries = 0;
         loop {
-            match self.front.calls.log(request.clone()).await {
+            match self.front.calls.log(request.clone(), self.pod).await {
                 Err(refusal) if refusal.code == BUSY && tries < BUSY_TRIES => {
                     tries += 1;
                     tokio::time::sleep(PAUSE_FIRST).await;

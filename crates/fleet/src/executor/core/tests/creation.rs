@@ -23,6 +23,41 @@ fn refusals_fail_or_return_the_run() {
 }
 
 #[test]
+fn a_name_that_the_run_before_has_uses_up_no_try() {
+    let mut bench = Bench::new();
+    bench.leases(&[1]).clear().refused(1, RefusalKind::Taken).expect(&["say 1 Returned"]);
+    assert!(!bench.last().run_attempted);
+}
+
+#[test]
+fn a_pod_of_an_earlier_release_runs_on_and_is_deleted_by_its_name() {
+    let former =
+        |number| PodFacts { name: former_pod_name(run(number)), ..pod(run(number), "f", PodPhase::Running, TimeMs(0)) };
+    let mut bench = Bench::new();
+    bench.put(Input::Pods(vec![former(1)])).expect(&["say 1 Running"]);
+    assert_eq!(bench.last().pod_name, former_pod_name(run(1)));
+    bench.leases(&[1]).acknowledge(1, RunPhase::Running).clear().after(MINUTE).expect(&[]);
+    bench.sequence += 1;
+    let stop = StopRun { run_id: run(1).to_string(), reason: String::new(), kind: StopKind::Cancelled as i32 };
+    let message = Message::Stop(Stop { runs: vec![stop] });
+    let message = Box::new(ToExecutor { sequence: bench.sequence, message: Some(message) });
+    let outputs = bench.core.apply(bench.now, Input::Message { session: bench.session, message });
+    let [Output::Delete { name, uid: Some(uid), .. }] = outputs.as_slice() else { panic!("{outputs:?}") };
+    assert_eq!((name, uid.as_str()), (&former_pod_name(run(1)), "f"));
+}
+
+#[test]
+fn a_pod_that_an_earlier_release_asked_for_and_that_comes_too_late_goes() {
+    let former = PodFacts { name: former_pod_name(run(1)), ..pod(run(1), "f", PodPhase::Running, TimeMs(0)) };
+    let mut bench = Bench::new();
+    bench.leases(&[1]).clear().put(Input::Pod(Box::new(former.clone()))).expect(&["delete 1 f Graceful"]);
+    bench.deleted(1, DeleteAnswer::Accepted).created(1).pod(1, PodPhase::Running).clear();
+    bench.put(Input::Pod(Box::new(former))).expect(&["delete 1 f Graceful"]);
+    bench.put(Input::PodRemoved { run: run(1), uid: "f".to_owned() }).expect(&[]);
+    bench.pod(1, PodPhase::Succeeded).expect(&["say 1 Succeeded"]);
+}
+
+#[test]
 fn a_pod_that_may_have_been_made_is_removed_before_its_lease_goes_back() {
     let mut bench = Bench::new();
     bench.leases(&[1]).clear().refused(1, RefusalKind::Unclear).expect(&["delete 1 - Graceful"]);

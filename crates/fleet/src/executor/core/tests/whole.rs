@@ -21,7 +21,7 @@ fn job(number: u8, phase: PodPhase, since: TimeMs) -> PodFacts {
 fn member(number: u8, name: &str, exit_code: i32) -> PodFacts {
     let state = ContainerState::Ended { exit_code, reason: "Error".to_owned(), message: String::new() };
     PodFacts {
-        name: format!("armada-{}-{name}", run(number)),
+        name: format!("{}-{name}", pod_name(run(number))),
         uid: name.to_owned(),
         containers: vec![Container { name: "c".to_owned(), state }],
         ..pod(run(number), name, PodPhase::Failed, TimeMs(0))
@@ -69,8 +69,8 @@ fn a_failure_says_which_pods_failed_and_how() {
     let facts = PodFacts { message, reason: "Failed".to_owned(), ..job(1, PodPhase::Failed, TimeMs(0)) };
     bench.put(Input::Pod(Box::new(facts))).expect(&["say 1 Failed"]);
     let report = bench.reports.last().expect("a report").clone();
-    let name = format!("armada-{}-worker-0", run(1));
-    let told = format!("the Volcano Job is Failed; pod armada-{}-worker-1: it failed; pod {name}: ", run(1));
+    let job = pod_name(run(1));
+    let told = format!("the Volcano Job is Failed; pod {job}-worker-1: it failed; pod {job}-worker-0: ");
     assert_eq!(report.message, told + "container c ended with exit code 3 (Error)");
     assert_eq!(report.containers.iter().map(|one| one.exit_code).collect::<Vec<_>>(), [0, 3]);
     assert!(report.run_attempted);
