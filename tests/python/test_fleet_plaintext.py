@@ -1,4 +1,4 @@
-"""The fleet without TLS on loopback, as Armada's clients in Go want it: every message packed by gzip, a password in each call."""
+"""The fleet without TLS on loopback, as Armada's clients in Go want it: every call packed by gzip, with a password."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fleet, str
     directory = tmp_path_factory.mktemp("plain")
     config = directory / "fleet.yaml"
     config.write_text(
-        f"auth:\n"
-        f"  permissionGroupMapping: {{create_queue: [operators], submit_any_jobs: [operators], watch_all_events: [operators]}}\n"
+        "auth:\n"
+        "  permissionGroupMapping:\n"
+        "    {create_queue: [operators], submit_any_jobs: [operators], watch_all_events: [operators]}\n"
         f"  users: [{{name: ada, groups: [operators], password: {hashed(PASSWORD)!r}}}]\n"
     )
     flags = ["--clusters", "1", "--nodes", "2", "--plaintext", "127.0.0.1:0", "--config", str(config)]
@@ -56,7 +57,7 @@ class Password(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercept
         said = base64.b64encode(f"{name}:{password}".encode()).decode()
         self.said = ("authorization", f"Basic {said}")
 
-    def _intercept(self, continuation, details, request):  # noqa: ANN001, ANN202 - of grpc, which has no types
+    def _intercept(self, continuation, details, request):
         details = details._replace(metadata=[*(details.metadata or []), self.said])
         return continuation(details, request)
 
