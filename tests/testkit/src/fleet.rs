@@ -186,10 +186,19 @@ impl Fleet {
 
     /// The executor of a cluster.
     pub fn executor(&self, name: &str, kubeconfig: &Path) -> Process {
+        self.executor_with(name, kubeconfig, "{}")
+    }
+
+    /// The same with a configuration.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub fn executor_with(&self, name: &str, kubeconfig: &Path, config: &str) -> Process {
         let identity = self.identity(&["--executor", name]);
+        let config = self.file(&format!("executor-{name}.yaml"), config);
         let mut command = Command::new(binary("pumice"));
         command.args(["fleet", "executor", "--server", &self.url, "--identity"]).arg(identity);
-        command.arg("--kubeconfig").arg(kubeconfig);
+        command.arg("--kubeconfig").arg(kubeconfig).arg("--config").arg(config);
         Process::start(&format!("executor-{name}"), &mut command, self.directory.path())
     }
 

@@ -118,7 +118,7 @@ pub fn job(known: &Known, tally: &Tally, last: Option<Timestamp>, version: &str)
             "state": {"phase": phase, "lastTransitionTime": last.map(second)},
             "minAvailable": spec.get("minAvailable"),
             "pending": tally.waiting * pods, "running": tally.running * pods, "succeeded": tally.succeeded * pods,
-            "failed": tally.failed, "terminating": gone,
+            "failed": tally.failed, "terminated": tally.cancelled, "terminating": gone,
         },
         "spec": spec,
     })

@@ -189,12 +189,14 @@ fn ten_thousand_pods_are_submitted_and_cancelled() {
 #[test]
 fn pods_really_run_and_a_wait_outlives_the_server() {
     let platform = Platform::start(Setup::default());
-    let config = "submission:\n  defaultJobLimits: {cpu: 1, memory: 1Gi}\n";
     let directory = tempfile::tempdir().unwrap();
-    let mut fleet = Fleet::server_with(config);
-    fleet.known().ok();
-    let _executor = fleet.executor("east", &platform.data_dir().join("kubeconfig"));
     let out = directory.path().to_str().unwrap();
+    // Pods write into a folder of their node, which both have to grant.
+    let access = format!("queueAccess: {{'*': {{hostFolders: [{out}]}}}}\n");
+    let mut fleet =
+        Fleet::server_with(&format!("submission:\n  defaultJobLimits: {{cpu: 1, memory: 1Gi}}\n  {access}"));
+    fleet.known().ok();
+    let _executor = fleet.executor_with("east", &platform.data_dir().join("kubeconfig"), &access);
     let script = format!(
         "echo begun $VC_TASK_INDEX; while [ ! -e {out}/go ]; do sleep 0.1; done
          echo $PUMICE_ATTEMPT > {out}/pod-$VC_TASK_INDEX; echo; echo done"

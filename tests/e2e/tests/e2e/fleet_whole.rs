@@ -88,16 +88,18 @@ fn a_whole_job_runs_in_one_of_the_clusters_to_its_end_once() {
 fn a_whole_job_is_one_of_its_cluster_and_goes_with_all_it_has() {
     let platform = Platform::start(Setup::default());
     let directory = tempfile::tempdir().unwrap();
-    let fleet = Fleet::server_with("submission:\n  defaultJobLimits: {cpu: 1, memory: 1Gi}\n");
+    let out = directory.path().display().to_string();
+    // Pods write into a folder of their node, which both have to grant.
+    let access = format!("queueAccess: {{'*': {{hostFolders: [{out}]}}}}\n");
+    let fleet = Fleet::server_with(&format!("submission:\n  defaultJobLimits: {{cpu: 1, memory: 1Gi}}\n  {access}"));
     fleet.known().ok();
-    let _executor = fleet.executor("east", &platform.data_dir().join("kubeconfig"));
+    let _executor = fleet.executor_with("east", &platform.data_dir().join("kubeconfig"), &access);
     let file = |name: &str, text: &str| fleet.file(&format!("{name}.yaml"), text).display().to_string();
     let of_platform = |flags: &[&str]| platform.jobctl(flags).ok();
     let small =
         |text: String| text.replace("cpu: \"0\"", "cpu: 100m").replace("image: busybox", "image: pumice.sh/host");
 
     // The pods see each other's names.
-    let out = directory.path().display().to_string();
     let command = format!("echo $VC_WORKER_HOSTS > {out}/$VC_TASK_INDEX-$HOSTNAME");
     let mounted = |text: String| {
         let volume = format!(
