@@ -11,7 +11,7 @@ use pumice_objects::status::Status;
 use serde_json::{Map, Value, json};
 
 use super::pod::spec::parse_quantity;
-use super::problems::Problems;
+use super::problems::{Problems, immutable_spec};
 use super::workload::{fill, one_of, spec_mut};
 use super::{Hook, Strategy};
 
@@ -231,9 +231,7 @@ impl Strategy for VolumeAttachment {
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        let mut problems = Problems::default();
-        problems.immutable("spec", &new["spec"], &old["spec"]);
-        problems.into_errors()
+        immutable_spec(new, old)
     }
 
     fn returns_deleted(&self) -> bool {

@@ -68,3 +68,10 @@ impl Problems {
         }
     }
 }
+
+/// What is wrong with a change of an object whose specification may not change.
+pub(crate) fn immutable_spec(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut problems = Problems::default();
+    problems.immutable("spec", &new["spec"], &old["spec"]);
+    problems.into_errors()
+}

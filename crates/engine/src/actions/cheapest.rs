@@ -1,8 +1,10 @@
 //! Which of the nodes on which victims make room a pod takes: the first by score, or of several the one whose victims matter
 //! least. Used by preempt and reclaim.
 
+use super::preempt::NAME as PREEMPT;
 use super::prospects::{Prospects, Room};
 use super::victims::Hunt;
+use crate::config::Config;
 use crate::cycle::Cycle;
 use crate::world::tables::Tables;
 
@@ -27,20 +29,24 @@ pub(super) struct Candidates {
 }
 
 impl Choice {
-    /// What the configuration says of the action.
-    pub(super) fn of(cycle: &Cycle<'_>, action: &str) -> Self {
-        let config = cycle.config;
-        if config.gangs_leave_whole {
-            return Self::Cheapest(WHERE_GANGS_LEAVE_WHOLE);
+    /// That of preempt, for which Volcano has arguments.
+    pub(super) fn for_preempt(config: &Config) -> Self {
+        let int = |name: &str, default: i64| config.action_int(PREEMPT, name, default);
+        match Self::for_reclaim(config) {
+            Self::Score if config.action_bool(PREEMPT, "enableTopologyAwarePreemption", false) => {
+                Self::Cheapest(Candidates {
+                    percent: int("minCandidateNodesPercentage", 10),
+                    min: int("minCandidateNodesAbsolute", 1),
+                    max: int("maxCandidateNodesAbsolute", 100),
+                })
+            }
+            choice => choice,
         }
-        if !config.action_bool(action, "enableTopologyAwarePreemption", false) {
-            return Self::Score;
-        }
-        Self::Cheapest(Candidates {
-            percent: config.action_int(action, "minCandidateNodesPercentage", 10),
-            min: config.action_int(action, "minCandidateNodesAbsolute", 1),
-            max: config.action_int(action, "maxCandidateNodesAbsolute", 100),
-        })
+    }
+
+    /// That of reclaim.
+    pub(super) fn for_reclaim(config: &Config) -> Self {
+        if config.gangs_leave_whole { Self::Cheapest(WHERE_GANGS_LEAVE_WHOLE) } else { Self::Score }
     }
 
     pub(super) fn find(self, cycle: &mut Cycle<'_>, prospects: &mut Prospects, hunt: &Hunt) -> Option<Room> {

@@ -17,7 +17,7 @@ use crate::cycle::Cycle;
 use crate::ids::{ClassId, GroupId, QueueId, TaskId};
 
 /// Its name, as evictions give it.
-const NAME: &str = "preempt";
+pub(super) const NAME: &str = "preempt";
 
 /// Groups of one kind of pod that are equal in this fail alike until something is committed.
 type Hopeless = FxHashSet<Sameness>;
@@ -26,7 +26,7 @@ type Hopeless = FxHashSet<Sameness>;
 type Sameness = (QueueId, ClassId, u64, u32, usize);
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
-    let choice = Choice::of(cycle, NAME);
+    let choice = Choice::for_preempt(cycle.config);
     let mut prospects = Prospects::default();
     let mut hopeless = Hopeless::default();
     let mut started = Vec::new();

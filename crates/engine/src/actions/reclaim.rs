@@ -17,8 +17,7 @@ use crate::ids::GroupId;
 const NAME: &str = "reclaim";
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
-    // Volcano's argument of preempt says nothing of reclaim.
-    let choice = if cycle.config.gangs_leave_whole { Choice::of(cycle, NAME) } else { Choice::Score };
+    let choice = Choice::for_reclaim(cycle.config);
     let mut prospects = Prospects::default();
     let mut walk = preemptors::walk(cycle, preemptors::may_preempt);
     while let Some(turn) = walk.pop() {
