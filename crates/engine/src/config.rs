@@ -49,6 +49,9 @@ pub struct Config {
     /// Who makes a pod leave makes its whole group leave. Off, a group may lose pods one by one, as in Volcano. Set by the
     /// shell, not by the file.
     pub gangs_leave_whole: bool,
+    /// Of queues that stand alike the one goes first whose next group asks for most. Off, the older one does, as in Volcano. Set
+    /// by the shell, not by the file.
+    pub large_first: bool,
 }
 
 /// How a scheduler keeps to its NodeShard.
@@ -174,6 +177,7 @@ impl Default for Config {
             nodes_meet_claims: false,
             tells_pods: true,
             gangs_leave_whole: false,
+            large_first: false,
         }
     }
 }

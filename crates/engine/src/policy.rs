@@ -35,6 +35,8 @@ pub(crate) struct Policy {
     max_in_flight: u32,
     pub(crate) fairness: Fairness,
     decay: Option<Decay>,
+    /// Of queues that stand alike the one goes first whose next group asks for most.
+    pub(crate) large_first: bool,
     /// Queues may take more than their share for now: what nobody else can use, or what a gang lacks that has begun.
     pub(crate) lending: bool,
 }
@@ -75,6 +77,7 @@ impl Policy {
             max_in_flight: config.max_binding_per_node(),
             fairness,
             decay: fairness.half_life_ms.filter(|_| fairness.namespaces).map(Decay::new),
+            large_first: config.large_first,
             lending: false,
         }
     }
@@ -160,8 +163,19 @@ impl Policy {
 
     /// Of two queues with the same parent. The first plugin with an opinion decides; then creation time, then uid.
     pub(crate) fn queue_order(&self, tables: &Tables, left: QueueId, right: QueueId) -> Ordering {
+        self.turn_order(tables, (left, 0), (right, 0))
+    }
+
+    /// The same where it is known how much the next group of each asks for: the larger goes first where no plugin has an
+    /// opinion.
+    pub(crate) fn turn_order(
+        &self,
+        tables: &Tables,
+        (left, mine): (QueueId, i64),
+        (right, theirs): (QueueId, i64),
+    ) -> Ordering {
         let decided = self.with(Switch::QueueOrder).map(|plugin| plugin.queue_order(tables, left, right));
-        first_decided(decided).then_with(|| {
+        first_decided(decided).then(theirs.cmp(&mine)).then_with(|| {
             let (left, right) = (tables.queues.row(left), tables.queues.row(right));
             (left.created, &left.uid, &left.name).cmp(&(right.created, &right.uid, &right.name))
         })

@@ -107,7 +107,7 @@ impl Pool {
         let (pool, limits, hand) = (name.to_owned(), constraints.clone(), desk.clone());
         registry.add(ceilings::NAME, &[], move |_| Ok(Box::new(Ceilings::new(&pool, limits.clone(), hand.clone()))));
         // There are no objects that could say why they wait: who asks is answered.
-        let mut config = Config { tells_pods: false, gangs_leave_whole: true, ..Config::default() };
+        let mut config = Config { tells_pods: false, gangs_leave_whole: true, large_first: true, ..Config::default() };
         constraints.placements.of(name).put(&mut config);
         let plugin = |name: &str| PluginConfig {
             name: name.to_owned(),

@@ -10,7 +10,9 @@ use crate::backlog::ordered::{Cursor, Ordered};
 use crate::backlog::{Backlog, Kind};
 use crate::ids::{GroupId, NamespaceId, QueueId};
 use crate::policy::Policy;
+use crate::share;
 use crate::world::tables::Tables;
+use crate::world::tasks::TaskState;
 use crate::world::tenants::Counted;
 
 /// Groups that are alike, in lists.
@@ -104,6 +106,28 @@ struct Branch<K> {
     queue: Option<QueueId>,
     children: Vec<usize>,
     tenants: Vec<Tenant<K>>,
+    /// How much its next group asks for, where that matters; else 0.
+    size: i64,
+}
+
+impl<K> Branch<K> {
+    fn new(queue: Option<QueueId>) -> Self {
+        Self { queue, children: Vec::new(), tenants: Vec::new(), size: 0 }
+    }
+
+    fn head(&self) -> Option<GroupId> {
+        Some(self.tenants.last()?.entries.back()?.head())
+    }
+}
+
+/// The largest share of all nodes that what waits of a group asks for in any resource, in parts per billion.
+fn size(tables: &Tables, group: GroupId) -> i64 {
+    let tasks = tables.groups.row(group).tasks.iter().map(|task| tables.task(*task));
+    let mut asked = Vec::new();
+    for task in tasks.filter(|task| task.state == TaskState::Pending) {
+        tables.classes.row(task.class).demand.add_to(&mut asked, 1);
+    }
+    share::dominant(&asked, &tables.nodes.total)
 }
 
 /// A group whose turn it is.
@@ -168,8 +192,7 @@ impl<K: Copy> Walk<K> {
             let tenants = by_queue.entry(row.queue).or_default();
             tenants.entry(tenant(row.queue, row.namespace_id)).or_default().push(Entry::Group(*group));
         }
-        let top = Branch { queue: None, children: Vec::new(), tenants: Vec::new() };
-        let mut walk = Self { branches: vec![top], path: Vec::new(), counted };
+        let mut walk = Self { branches: vec![Branch::new(None)], path: Vec::new(), counted };
         let mut planted: BTreeMap<QueueId, usize> = BTreeMap::new();
         for (queue, tenants) in by_queue {
             let mut tenants: Vec<Tenant<K>> = tenants
@@ -197,7 +220,7 @@ impl<K: Copy> Walk<K> {
         }
         let above = tables.queues.row(queue).ancestors.first().copied().filter(|_| policy.follows_queue_tree());
         let parent = above.map_or(0, |above| self.plant(tables, policy, planted, above));
-        self.branches.push(Branch { queue: Some(queue), children: Vec::new(), tenants: Vec::new() });
+        self.branches.push(Branch::new(Some(queue)));
         let branch = self.branches.len() - 1;
         self.branches[parent].children.push(branch);
         planted.insert(queue, branch);
@@ -211,11 +234,22 @@ impl<K: Copy> Walk<K> {
         }
         children.sort_by(|left, right| self.compare(tables, policy, *right, *left));
         self.branches[branch].children = children;
+        self.measure(tables, policy, branch);
+    }
+
+    /// Notes how much the next group of a branch asks for, once what is below the branch stands in order.
+    fn measure(&mut self, tables: &Tables, policy: &Policy, branch: usize) {
+        if policy.large_first {
+            let below = self.branches[branch].children.last().map(|child| self.branches[*child].size);
+            let head = self.branches[branch].head().map(|head| size(tables, head));
+            self.branches[branch].size = head.or(below).unwrap_or(0);
+        }
     }
 
     fn compare(&self, tables: &Tables, policy: &Policy, left: usize, right: usize) -> Ordering {
-        match (self.branches[left].queue, self.branches[right].queue) {
-            (Some(left), Some(right)) => policy.queue_order(tables, left, right),
+        let (left, right) = (&self.branches[left], &self.branches[right]);
+        match (left.queue, right.queue) {
+            (Some(mine), Some(theirs)) => policy.turn_order(tables, (mine, left.size), (theirs, right.size)),
             _ => Ordering::Equal,
         }
     }
@@ -279,7 +313,8 @@ impl<K: Copy> Walk<K> {
             let place = tenants.partition_point(after);
             tenants.insert(place, tenant);
         }
-        if outcome != Outcome::Stuck {
+        // What was stuck has changed nobody's standing, but another group is next.
+        if outcome != Outcome::Stuck || policy.large_first {
             self.reorder(tables, policy);
         }
     }
@@ -326,6 +361,7 @@ impl<K: Copy> Walk<K> {
     fn reorder(&mut self, tables: &Tables, policy: &Policy) {
         for depth in (1..self.path.len()).rev() {
             let (above, branch) = (self.path[depth - 1], self.path[depth]);
+            self.measure(tables, policy, branch);
             let mut children = std::mem::take(&mut self.branches[above].children);
             if policy.reorders_queues() {
                 children.sort_by(|left, right| self.compare(tables, policy, *right, *left));

@@ -20,6 +20,7 @@ mod gangs;
 mod gates;
 mod hostile;
 mod known;
+mod large_first;
 mod laws;
 mod limits;
 mod lines;

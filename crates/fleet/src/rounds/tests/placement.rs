@@ -43,6 +43,20 @@ fn small_jobs_leave_whole_nodes_to_large_ones() {
     }
 }
 
+/// Where queues hold the same, the larger job has its node while that is whole: jobs are spread here, so the small one would
+/// take half of it.
+#[test]
+fn of_queues_with_equal_shares_the_one_with_the_larger_job_goes_first() {
+    let nodes = [("one", "a", 2), ("one", "b", 1), ("one", "c", 1)];
+    let constraints = Constraints { placements: spread(), ..Constraints::default() };
+    let mut scene = Scene::within(&nodes, &[("early", 1.0), ("late", 1.0)], constraints);
+    let small = scene.submit("early", "default", 1, 0, None);
+    let large = scene.submit("late", "default", 2, 0, None);
+    let leased = scene.round();
+    assert_eq!(leased.keys().copied().collect::<Vec<_>>(), [small, large]);
+    assert_eq!(leased[&large], "one/a");
+}
+
 /// Twenty jobs of a GPU leave seven of ten nodes to those of eight.
 #[test]
 fn nodes_with_gpus_are_filled_one_after_the_other() {
