@@ -4,6 +4,7 @@
 //! or it can't be reached. `--wait` looks again when a note, a node or a Lease changes, and once a second for what no watch
 //! tells.
 
+mod accelerators;
 mod gather;
 mod report;
 

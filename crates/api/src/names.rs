@@ -199,6 +199,8 @@ pub const NAMESPACE_SYSTEM: &str = "volcano-system";
 pub const ADMISSION_SECRET: &str = "pumice-admission";
 /// What admission's webhook configurations are called.
 pub const ADMISSION_CONFIGURATION: &str = "pumice-admission";
+/// Resources of nodes that are counted in whole devices, and worth keeping for pods that ask for them.
+pub const ACCELERATORS: [&str; 4] = ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "google.com/tpu"];
 /// The group that may do everything.
 pub const GROUP_MASTERS: &str = "system:masters";
 

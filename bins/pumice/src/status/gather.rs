@@ -1,6 +1,6 @@
 //! Asks a platform how it does.
 //!
-//! Invariant: pods are read in pages and only counted. What a component of a process of its own does is known by its Lease:
+//! Invariant: pods are read in pages, and only they and the accelerators that they hold are counted. What a component of a process of its own does is known by its Lease:
 //! one that is not renewed in time has nobody who works.
 
 use std::collections::BTreeMap;
@@ -11,8 +11,9 @@ use pumice_api::names::NAMESPACE_SYSTEM;
 use pumice_cluster::Client;
 use pumice_store::Room;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
+use super::accelerators::Accelerators;
 use super::report::{Component, Disk, Nodes, Queue, Report};
 use crate::args::StatusArgs;
 use crate::data_dir::DataDir;
@@ -43,8 +44,10 @@ struct ListMetadata {
 }
 
 #[derive(Deserialize)]
-struct Object<S> {
+struct Object<S, P = IgnoredAny> {
     metadata: Metadata,
+    #[serde(default = "none")]
+    spec: Option<P>,
     #[serde(default = "none")]
     status: Option<S>,
 }
@@ -59,13 +62,41 @@ struct Metadata {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodSpec {
+    #[serde(default)]
+    node_name: String,
+    containers: Vec<Container>,
+}
+
+#[derive(Deserialize)]
+struct Container {
+    #[serde(default)]
+    resources: Resources,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Resources {
+    requests: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
 struct PodStatus {
     #[serde(default)]
     phase: String,
 }
 
 #[derive(Deserialize)]
+struct NodeSpec {
+    #[serde(default)]
+    unschedulable: bool,
+}
+
+#[derive(Deserialize)]
 struct NodeStatus {
+    #[serde(default)]
+    allocatable: BTreeMap<String, String>,
     #[serde(default)]
     conditions: Vec<Condition>,
 }
@@ -119,11 +150,17 @@ pub async fn gather(client: &Client, server: String, data: &DataDir, args: &Stat
     let apart = leaders(client, &components).await?;
     let well = code.is_success() && apart.iter().all(|component| component.healthy);
     components.extend(apart);
-    let (nodes, _) = nodes(client).await?;
+    let mut accelerators = Accelerators::default();
+    let nodes = nodes(client, &mut accelerators).await?;
     let mut pods = BTreeMap::new();
-    let revision = each::<Object<PodStatus>>(client, "/api/v1/pods", |pod| {
+    let revision = each::<Object<PodStatus, PodSpec>>(client, "/api/v1/pods", |pod| {
         let phase = pod.status.map(|status| status.phase).filter(|phase| !phase.is_empty());
-        *pods.entry(phase.unwrap_or_else(|| "Pending".to_owned())).or_default() += 1;
+        let phase = phase.unwrap_or_else(|| "Pending".to_owned());
+        if let Some(spec) = pod.spec.filter(|_| !matches!(&*phase, "Succeeded" | "Failed")) {
+            let asked = spec.containers.iter().map(|container| &container.resources.requests);
+            asked.for_each(|requests| accelerators.container(&spec.node_name, requests));
+        }
+        *pods.entry(phase).or_default() += 1;
     })
     .await?;
     let mut queues = Vec::new();
@@ -136,7 +173,8 @@ pub async fn gather(client: &Client, server: String, data: &DataDir, args: &Stat
     .await?;
     let ready = well && nodes.ready > 0;
     let disk = if args.kubeconfig.is_none() { disk(data) } else { None };
-    Ok(Report { ready, server, version: version.git_version, revision, components, nodes, pods, queues, disk })
+    let (version, scattered) = (version.git_version, accelerators.scattered());
+    Ok(Report { ready, server, version, revision, components, nodes, pods, queues, scattered, disk })
 }
 
 /// The lines of a health page.
@@ -180,7 +218,8 @@ fn not_led(spec: Option<&LeaseSpec>, name: &str, now: Timestamp) -> Option<Strin
         .then(|| format!("who holds the Lease {NAMESPACE_SYSTEM}/{name} was last heard of {age} s ago"))
 }
 
-async fn nodes(client: &Client) -> Result<(Nodes, u64)> {
+/// How many nodes take pods, and what accelerators these have.
+async fn nodes(client: &Client, accelerators: &mut Accelerators) -> Result<Nodes> {
     let mut heard = BTreeMap::new();
     each::<Lease>(client, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", |lease| {
         heard.insert(lease.metadata.name, lease.spec);
@@ -188,10 +227,16 @@ async fn nodes(client: &Client) -> Result<(Nodes, u64)> {
     .await?;
     let mut nodes = Nodes::default();
     let now = now();
-    let revision = each::<Object<NodeStatus>>(client, "/api/v1/nodes", |node| {
+    each::<Object<NodeStatus, NodeSpec>>(client, "/api/v1/nodes", |node| {
         nodes.total += 1;
         match not_ready(node.status.as_ref(), heard.get(&node.metadata.name), now) {
-            None => nodes.ready += 1,
+            None => {
+                nodes.ready += 1;
+                let closed = node.spec.is_some_and(|spec| spec.unschedulable);
+                if let Some(status) = node.status.filter(|_| !closed) {
+                    accelerators.node(&node.metadata.name, &status.allocatable);
+                }
+            }
             Some(why) if nodes.not_ready.len() < NAMED_MAX => {
                 nodes.not_ready.insert(node.metadata.name, why);
             }
@@ -199,7 +244,7 @@ async fn nodes(client: &Client) -> Result<(Nodes, u64)> {
         }
     })
     .await?;
-    Ok((nodes, revision))
+    Ok(nodes)
 }
 
 /// Why a node takes no pods. One without a Lease is believed: simulated nodes need none.

@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::accelerators::Scattered;
+
 /// How a platform does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -23,6 +25,9 @@ pub struct Report {
     pub pods: BTreeMap<String, u64>,
     /// Queues in which something waits.
     pub queues: Vec<Queue>,
+    /// Accelerators that are free, where no node has all of its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scattered: Vec<Scattered>,
     /// Where it keeps its data, if that is this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<Disk>,
@@ -86,6 +91,9 @@ impl fmt::Display for Report {
         for Queue { name, pending, inqueue } in &self.queues {
             writeln!(f, "queue   {name}: {pending} wait, {inqueue} are about to be placed")?;
         }
+        for scattered in &self.scattered {
+            writeln!(f, "look    {scattered}")?;
+        }
         if let Some(Disk { path, free_bytes, total_bytes, store_bytes }) = &self.disk {
             let free = gigabytes(*free_bytes);
             writeln!(
@@ -123,11 +131,14 @@ mod tests {
             nodes: Nodes { total: 2, ready: 1, not_ready: [("b".to_owned(), "unheard of for 50 s".to_owned())].into() },
             pods: [("Running".to_owned(), 3), ("Pending".to_owned(), 1)].into(),
             queues: vec![Queue { name: "default".into(), pending: 2, inqueue: 1 }],
+            scattered: vec![Scattered { resource: "nvidia.com/gpu".into(), free: 24, nodes: 4, most: 6, whole: 8 }],
             disk: Some(Disk { path: "/d".into(), free_bytes: 3 << 30, total_bytes: 8 << 30, store_bytes: 5 << 20 }),
         };
         let wanted = "not ready at https://127.0.0.1:6440 (v1.36.0+pumice, revision 17)\n  store            ok\n  \
             scheduler        it does not run\nnodes   1 of 2 ready\n  b                unheard of for 50 s\n\
             pods    1 Pending, 3 Running\nqueue   default: 2 wait, 1 are about to be placed\n\
+            look    24 nvidia.com/gpu are free on 4 nodes, at most 6 on one: a pod that asks for 8 waits; the scheduler's plugin \
+            binpack fills one node after the other\n\
             disk    3.0 GB of 8.0 GB free in /d; store 5 MB\n";
         assert_eq!(report.to_string(), wanted);
     }

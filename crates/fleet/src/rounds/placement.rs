@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use pumice_api::names::ACCELERATORS;
 use pumice_engine::{Argument, Config, PluginConfig, Switches};
 use serde::Deserialize;
 
@@ -11,8 +12,6 @@ const SPREADS: &str = "nodeorder";
 const PACKS: &str = "binpack";
 /// Scores of the former that spread.
 const SPREADING: [&str; 2] = ["leastrequested.weight", "balancedresource.weight"];
-/// Resources of nodes that are worth keeping for those that ask for them.
-const ACCELERATORS: [&str; 4] = ["nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "google.com/tpu"];
 /// How much those count beside cpu and memory.
 const ACCELERATOR_WEIGHT: i64 = 10;
 

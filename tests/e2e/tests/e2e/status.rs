@@ -101,3 +101,24 @@ fn a_platform_without_nodes_is_not_ready_and_one_elsewhere_is_named_by_its_kubec
     let nothing = platform.run(&binary("pumice"), ["status", "--kubeconfig", "nowhere"], None);
     assert_eq!(nothing.code, 3, "{nothing:?}");
 }
+
+/// Pods of one GPU each are spread by the shipped configuration: no node is left whole, and a look says so.
+#[test]
+fn gpus_that_are_free_and_scattered_are_told() {
+    let flags =
+        ["--local-node=false", "--simulated-nodes=3", "--simulated-node-shape=cpu=4,memory=16Gi,nvidia.com/gpu=4"];
+    let platform = Platform::start(Setup { flags: flags.map(str::to_owned).to_vec() });
+    let manifest = "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: small}\nspec:\n  minAvailable: 3\n  tasks:\n  \
+                    - name: t\n    replicas: 3\n    template:\n      spec: {restartPolicy: Never, containers: [{name: main, image: any, \
+                    resources: {requests: {cpu: 1, nvidia.com/gpu: 1}, limits: {nvidia.com/gpu: 1}}}]}\n";
+    platform.jobctl_with_input(["submit", "-f", "-"], manifest).ok();
+    let status = |args: &[&str]| platform.run(&binary("pumice"), [&["status"], args].concat(), None).ok();
+    let report = eventually("scattered GPUs are told", || {
+        let report: Value = serde_json::from_str(&status(&["-o", "json"])).unwrap();
+        if report["pods"]["Running"] == 3 { Ok(report) } else { Err(report.to_string()) }
+    });
+    let wanted = serde_json::json!([{ "resource": "nvidia.com/gpu", "free": 9, "nodes": 3, "most": 3, "whole": 4 }]);
+    assert_eq!(report["scattered"], wanted, "{report:#}");
+    let text = status(&[]);
+    assert!(text.contains("look    9 nvidia.com/gpu are free on 3 nodes, at most 3 on one"), "{text}");
+}
