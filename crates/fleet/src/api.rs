@@ -4,9 +4,11 @@
 //! every request. Invariant: nothing is done for a request without one. What is answered is written; what the services know
 //! they read from the log, so that any server answers any request.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pumice_ledger::{RetryPolicies, TimeMs};
+use futures::future::BoxFuture;
+use pumice_ledger::{PriorityClasses, RetryPolicies, TimeMs};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +22,7 @@ mod convert;
 mod error;
 mod events;
 mod follow;
+mod hindered;
 mod job_sets;
 mod jobs;
 mod limits;
@@ -67,7 +70,14 @@ pub struct Api {
     shared: Arc<Shared>,
     /// Those of the configuration.
     policies: Arc<RetryPolicies>,
+    /// The fleet's priority classes, where they are known.
+    classes: Option<Arc<PriorityClasses>>,
+    /// Who knows which executors there are, if somebody does.
+    executors: Option<AskExecutors>,
 }
+
+/// Asks which executors there are, and whether each is gone; no answer where this server does not lead.
+type AskExecutors = Arc<dyn Fn() -> BoxFuture<'static, Option<BTreeMap<String, bool>>> + Send + Sync>;
 
 struct Shared {
     log: Arc<Database>,
@@ -82,7 +92,12 @@ struct Shared {
 
 impl Clone for Api {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone(), policies: self.policies.clone() }
+        Self {
+            shared: self.shared.clone(),
+            policies: self.policies.clone(),
+            classes: self.classes.clone(),
+            executors: self.executors.clone(),
+        }
     }
 }
 
@@ -92,12 +107,25 @@ impl Api {
         let (rules, queues, lists) = (Arc::new(rules), Mutex::new(None), Semaphore::new(1));
         let spec_names = Mutex::default();
         let shared = Shared { log, rules, sources, stopping, queues, lists, spec_names };
-        Self { shared: Arc::new(shared), policies: Arc::default() }
+        Self { shared: Arc::new(shared), policies: Arc::default(), classes: None, executors: None }
     }
 
     /// Beside those that requests set there are these retry policies.
     pub fn with_policies(self, policies: Arc<RetryPolicies>) -> Self {
         Self { policies, ..self }
+    }
+
+    /// These are the fleet's priority classes: who asks for something of others is told so.
+    pub fn with_classes(self, classes: PriorityClasses) -> Self {
+        Self { classes: Some(Arc::new(classes)), ..self }
+    }
+
+    /// `executors` says which executors there are, as of [`AskExecutors`].
+    pub fn asking(
+        self,
+        executors: impl Fn() -> BoxFuture<'static, Option<BTreeMap<String, bool>>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { executors: Some(Arc::new(executors)), ..self }
     }
 
     pub(crate) fn log(&self) -> &Database {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_ledger::{PolicyError, PriorityClass, PriorityClasses, Retries};
+use pumice_units::GoDuration;
 use serde::Deserialize;
 
 use crate::api::Permission;
@@ -13,6 +14,7 @@ use crate::front::{
 };
 use crate::leader::Hours;
 use crate::rounds::{Constraints, Limits};
+use crate::sessions::SILENCE_LEAST_MS;
 use crate::submit::Rules;
 
 mod away;
@@ -37,6 +39,8 @@ pub struct Config {
     pub retention: Hours,
     /// Who knows what queues bid in market pools.
     pub pricing_api: PricingApi,
+    /// Runs on a cluster of which nothing was heard for so long have failed: at least a minute, never where it is not said.
+    pub executor_timeout: Option<GoDuration>,
     /// Origins of pages that may ask from a browser, as in `https://lookout.example.com`.
     pub cors_allowed_origins: Vec<String>,
 }
@@ -66,6 +70,9 @@ pub enum ConfigError {
         "corsAllowedOrigins: {0:?} is no origin of a page: give each as in https://lookout.example.com, without a path"
     )]
     Origin(String),
+    /// A cluster would be given up too soon.
+    #[error("executorTimeout: {0} is too short: give at least 1m, such as 1h, or leave it out for never")]
+    Timeout(GoDuration),
     /// A class that jobs may have is none.
     #[error(
         "submission.allowedPriorityClassNames: there is no priority class {0:?}: name it in scheduling.priorityClasses"
@@ -158,12 +165,16 @@ impl Config {
         Ok(classes.iter().map(|(name, of)| (name.clone(), class(of))).collect())
     }
 
-    /// How often jobs are tried.
+    /// How often jobs are tried, and when those of a silent cluster have failed.
     ///
     /// # Errors
-    /// Where a policy can't be one, or is there twice.
+    /// Where a policy can't be one, or is there twice, or the time is too short.
     pub fn retries(&self) -> Result<Retries, ConfigError> {
-        self.scheduling.retries()
+        let silent_max_ms = self.executor_timeout.map_or(0, GoDuration::as_millis);
+        if let Some(timeout) = self.executor_timeout.filter(|_| silent_max_ms < SILENCE_LEAST_MS) {
+            return Err(ConfigError::Timeout(timeout));
+        }
+        Ok(Retries { silent_max_ms, ..self.scheduling.retries()? })
     }
 
     /// What holds jobs back beside room.
@@ -240,6 +251,20 @@ mod tests {
         assert_eq!(config.classes().unwrap().len(), 3);
         assert_eq!(config.retries().unwrap().returned_max, Retries::default().returned_max);
         assert!(config.permissions().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_silent_cluster_has_its_time() {
+        let retries =
+            |value| read(value).retries().map(|retries| retries.silent_max_ms).map_err(|error| error.to_string());
+        let short = "executorTimeout: 59s is too short: give at least 1m, such as 1h, or leave it out for never";
+        for (value, wanted) in [
+            (json!({}), Ok(0)),
+            (json!({"executorTimeout": "1h"}), Ok(3_600_000)),
+            (json!({"executorTimeout": "59s"}), Err(short.to_owned())),
+        ] {
+            assert_eq!(retries(value), wanted);
+        }
     }
 
     #[test]

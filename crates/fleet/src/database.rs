@@ -349,6 +349,22 @@ impl Database {
         query::active_queues(self).await
     }
 
+    /// Whether a run is known that is, or was, on this executor's cluster. O(runs) where none is.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn has_runs(&self, cluster: &str) -> Result<bool, Error> {
+        query::has_runs(self, cluster).await
+    }
+
+    /// Whether a job of this set is known.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn has_jobs(&self, queue: &str, job_set: &str) -> Result<bool, Error> {
+        query::has_jobs(self, queue, job_set).await
+    }
+
     /// Job sets with folded entries from before `before`, of the `limit` entries after a place.
     ///
     /// # Errors

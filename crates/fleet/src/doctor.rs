@@ -139,7 +139,7 @@ pub fn server(standing: &Standing) -> Vec<Check> {
     let mut checks = vec![who(standing), leader(standing)];
     database(standing, &mut checks);
     if let Some(known) = &standing.leader {
-        checks.extend(known.executors.iter().map(|executor| of_executor(executor, &standing.release)));
+        checks.extend(known.executors.iter().map(|executor| of_executor(executor, known, &standing.release)));
         if known.executors.is_empty() {
             let remedy =
                 "make an identity with `pumice fleet identity --executor NAME` and start `pumice fleet executor`";
@@ -205,14 +205,12 @@ fn database(standing: &Standing, checks: &mut Vec<Check>) {
     });
 }
 
-fn of_executor(executor: &ExecutorStanding, release: &str) -> Check {
+fn of_executor(executor: &ExecutorStanding, known: &Known, release: &str) -> Check {
     let name = format!("executor {}", executor.name);
     let nodes = format!("{} of {} nodes take pods", executor.open, executor.nodes);
     if !executor.connected || executor.silent_ms > SILENT_MAX_MS {
-        let found = format!(
-            "not heard of for {}; its runs go on and are counted when it is back",
-            time(executor.silent_ms / 1_000)
-        );
+        let runs = of_silence(executor.silent_ms, known.silent_max_ms);
+        let found = format!("not heard of for {}; {runs}", time(executor.silent_ms / 1_000));
         return Check::failed(&name, found, "run `pumice fleet doctor --identity` with its identity where it runs");
     }
     if let Some(ahead) = executor.ahead_ms.filter(|ahead| ahead.abs() > SKEW_MAX_MS) {
@@ -229,6 +227,18 @@ fn of_executor(executor: &ExecutorStanding, release: &str) -> Check {
         return Check::warning(&name, found, "bring both to one release when it suits");
     }
     Check::ok(&name, format!("{nodes}, heard of {} ago", time(executor.silent_ms / 1_000)))
+}
+
+/// What becomes of runs of a cluster that is silent, those of queues with a label of their own aside.
+fn of_silence(silent_ms: i64, most_ms: i64) -> String {
+    let most = time(most_ms / 1_000);
+    match most_ms {
+        ..=0 => "its runs go on and are counted when it is back, however late: no executorTimeout is set".to_owned(),
+        _ if silent_ms < most_ms => {
+            format!("its runs go on and are counted when it is back within {most} (executorTimeout)")
+        }
+        _ => format!("its runs have failed after {most} (executorTimeout)"),
+    }
 }
 
 fn queues(known: &Known, checks: &mut Vec<Check>) {
@@ -301,7 +311,7 @@ pub fn executor(standing: &Standing) -> Vec<Check> {
     checks.push(leader(standing));
     if let Some(known) = &standing.leader {
         match known.executors.iter().find(|executor| executor.name == *name) {
-            Some(mine) => checks.push(of_executor(mine, &standing.release)),
+            Some(mine) => checks.push(of_executor(mine, known, &standing.release)),
             None => {
                 let remedy = "start `pumice fleet executor` with this identity";
                 checks.push(Check::warning(&format!("executor {name}"), "it has not come yet", remedy));

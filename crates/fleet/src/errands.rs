@@ -147,6 +147,17 @@ impl Errands {
         timeout(LIMIT, answered).await.unwrap_or_else(|_| Err(not_leading()))
     }
 
+    /// Executors that the leader knows of, and whether each is gone: nothing was heard of it lately. None where this server does
+    /// not lead.
+    pub async fn executors(&self) -> Option<BTreeMap<String, bool>> {
+        let (answer, told) = oneshot::channel();
+        let answered = async {
+            self.inputs.send(Input::Executors { answer }).await.ok()?;
+            told.await.ok()
+        };
+        timeout(LIMIT, answered).await.ok().flatten()
+    }
+
     /// Takes an answer of the executor of a cluster. Whoever waited may be gone.
     pub fn answered(&self, cluster: &str, answer: wire::ErrandAnswer) {
         let waiter = locked(&self.under_way).answered(cluster, answer.errand_id);

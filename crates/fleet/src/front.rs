@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, Response};
@@ -131,6 +132,11 @@ impl Front {
     /// to `leader`.
     pub fn new(api: Api, leader: mpsc::Sender<Input>, gate: Arc<Gate>) -> Self {
         let errands = Errands::new(leader.clone());
+        let asked = errands.clone();
+        let api = api.asking(move || {
+            let errands = asked.clone();
+            async move { errands.executors().await }.boxed()
+        });
         let looking = Binoculars::new(api.clone(), errands.clone());
         Self {
             submit: limited!(SubmitServer, api.clone()),

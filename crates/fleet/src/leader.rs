@@ -94,6 +94,11 @@ pub enum Input {
         /// The clusters.
         answer: oneshot::Sender<Vec<String>>,
     },
+    /// Somebody wants to know which executors there are.
+    Executors {
+        /// Each, and whether it is gone.
+        answer: oneshot::Sender<BTreeMap<String, bool>>,
+    },
     /// Somebody wants to know something.
     Ask {
         /// What.
@@ -303,6 +308,7 @@ impl Leader {
             // Whoever asked may be gone, here as below.
             Input::Errand { cluster, errand, sent } => drop(sent.send(term.errand(&cluster, errand))),
             Input::Homes { node, answer } => drop(answer.send(term.sessions.homes(&node))),
+            Input::Executors { answer } => drop(answer.send(term.sessions.executors(clock::now_ms()))),
             Input::Measure { answer } => drop(answer.send(term.measure())),
             Input::Closed { name, number } => term.close(&name, number),
         }
@@ -456,7 +462,8 @@ impl Term {
         if let Some(fresh) = fresh {
             return Arc::clone(fresh);
         }
-        let measured = Arc::new(Snapshot::of(now, &self.ledger, self.sessions.counts(&self.ledger)));
+        let clusters = self.sessions.counts(&self.ledger);
+        let measured = Arc::new(Snapshot::of(now, &self.ledger, clusters, self.retries.silent_max_ms));
         self.measured = Some(Arc::clone(&measured));
         measured
     }
@@ -466,10 +473,12 @@ impl Term {
             tracing::warn!(executor = name, "nothing is heard of it; its session ends");
             self.close(&name, number);
         }
-        self.inbox.silent = self.sessions.silent(clock::now_ms());
-        let rerun =
-            |queue: pumice_ledger::QueueView<'_>| queue.definition.is_some_and(|queue| queue.rerun_after_ms > 0);
-        self.dirty |= self.ledger.queues().any(rerun);
+        // A cluster that is silent for less is of no use to a decision, which would look at each of its runs.
+        let least = self.ledger.queues().filter_map(|queue| self.retries.silence(queue.definition).after_ms()).min();
+        let silent = self.sessions.silent(clock::now_ms());
+        let is_long = |ms: i64| least.is_some_and(|least| ms >= least);
+        self.inbox.silent = silent.into_iter().filter(|(_, ms)| is_long(*ms)).collect();
+        self.dirty |= !self.inbox.silent.is_empty();
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_engine::{Delta, NodeFacts};
-use pumice_ledger::{Ledger, NodeRef, Queue, Report, ReportKind, RunId, RunPhase, TimeMs};
+use pumice_ledger::{Ledger, NodeRef, Report, ReportKind, RunId, RunPhase, Silence, TimeMs};
 use pumice_wire::executor::{self as wire, from_executor, to_executor};
 
 use crate::metrics::ClusterCounts;
@@ -28,6 +28,8 @@ const HEARTBEAT_MS: u64 = 5_000;
 /// Executors stop a run after this part of the time after which it is started elsewhere. The rest is for its pod to end in, for
 /// answers that are under way, and for clocks that differ.
 const CUT_OFF_PART: u64 = 2;
+/// Clusters are given up after no less: executors are to notice, and pods to end, well within it.
+pub(crate) const SILENCE_LEAST_MS: i64 = 60_000;
 /// A session ends when nothing was said in it for so long: some heartbeats.
 const SILENCE_MAX_MS: i64 = 30_000;
 /// Longest name of an executor.
@@ -142,9 +144,15 @@ pub struct Sessions {
     clusters: BTreeMap<String, Cluster>,
 }
 
-/// When an executor that is not answered stops the runs of a queue; 0 for never.
-pub fn cut_off_ms(queue: &Queue) -> u64 {
-    u64::try_from(queue.rerun_after_ms).unwrap_or(0) / CUT_OFF_PART
+/// When an executor that is not answered stops a run that `silence` befalls; 0 for never.
+pub fn cut_off_ms(silence: Silence) -> u64 {
+    let after = |ms| u64::try_from(ms).unwrap_or(0);
+    match silence {
+        Silence::Waits => 0,
+        // Its job has failed by then, and a pod that went on would do so for nobody.
+        Silence::Fails { after_ms } => after(after_ms),
+        Silence::Reruns { after_ms } => after(after_ms) / CUT_OFF_PART,
+    }
 }
 
 /// Whether an executor may have this name.
@@ -302,6 +310,12 @@ impl Sessions {
         let is_gone = self.is_gone(name, now);
         let cluster = self.clusters.get_mut(name).filter(|_| is_gone);
         cluster.map(|cluster| cluster.nodes.forget(name)).unwrap_or_default()
+    }
+
+    /// Executors of which something was heard, or whose clusters have runs, and whether each is gone: nothing was heard of it
+    /// lately.
+    pub fn executors(&self, now: TimeMs) -> BTreeMap<String, bool> {
+        self.clusters.keys().map(|name| (name.clone(), self.is_gone(name, now))).collect()
     }
 
     fn is_gone(&self, name: &str, now: TimeMs) -> bool {

@@ -3,15 +3,15 @@
 //! The real cores talk over a network that delays and cuts, to clusters that are slow, over a log that fails; leaders and
 //! executors die at any moment, and clusters fall silent for long. Runs of one of the two queues are started elsewhere then:
 //! its jobs end once, too, and run twice at a time only where clocks jump or executors die. Some jobs are whole Volcano
-//! Jobs, which clusters restart, end slowly, or never bring to run. Urgent pods say how often they are tried again, and with
+//! Jobs, which clusters restart, end slowly, or never bring to run; some are gangs. Urgent pods say how often they are tried again, and with
 //! how much memory. `PUMICE_FLEET_SEEDS` says how many seeds, `PUMICE_FLEET_SEED` the first.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pumice_ledger::{
-    Digest, Entry, Event, Filter, Inbox, JobId, Ledger, NodeRef, OwnRetries, Part, PriorityClass, PriorityClasses,
-    Proposal, Queue, Report, Retries, RunId, Scope, Shape, Submitted, TimeMs, Whole,
+    Digest, Entry, Event, Filter, Gang, Inbox, JobId, Ledger, NodeRef, OwnRetries, Part, Phase, PriorityClass,
+    PriorityClasses, Proposal, Queue, Report, Retries, RunId, Scope, Shape, Submitted, TimeMs, Whole,
 };
 use pumice_wire::executor::{self as wire, from_executor, to_executor};
 use pumice_wire::kubernetes::PodSpec;
@@ -26,8 +26,12 @@ use crate::executor::{Core, Input, Output, PodFacts, PodPhase, Settings};
 use crate::sessions::{FORMAT, Order, Sessions, cut_off_ms};
 
 mod clusters;
+mod gangs;
+mod seen;
 
 use clusters::{Cluster, lease};
+use gangs::Gangs;
+use seen::Seen;
 
 const SECOND: i64 = 1_000;
 /// Steps with faults, then steps in which all has to come to its end.
@@ -95,6 +99,7 @@ struct World {
     whole: BTreeSet<JobId>,
     /// Jobs of one pod that say how often they are tried.
     urgent: BTreeSet<JobId>,
+    gangs: Gangs,
     /// Runs whose pods were ever made, and those that ended well.
     made: BTreeMap<RunId, &'static str>,
     succeeded: BTreeSet<RunId>,
@@ -122,6 +127,7 @@ impl World {
             rerun: BTreeSet::new(),
             whole: BTreeSet::new(),
             urgent: BTreeSet::new(),
+            gangs: Gangs::default(),
             made: BTreeMap::new(),
             succeeded: BTreeSet::new(),
         }
@@ -150,6 +156,9 @@ impl World {
                 self.now = self.now.plus(self.rng.gen_range(-60 * SECOND..600 * SECOND));
             }
         }
+        if self.calm && self.chance(50) {
+            self.give_up_gangs();
+        }
         self.lead();
         for index in 0..self.clusters.len() {
             self.cluster(index);
@@ -174,6 +183,7 @@ impl World {
                 if queue == RERUN {
                     self.rerun.insert(job);
                 }
+                self.gangs.note_class(job, urgent);
                 vec![Event::Submitted(Submitted { job, spec: Digest(1), shape, priority: 0, gang: None, fail_fast })]
             }
             25 if self.chance(100) => {
@@ -201,6 +211,18 @@ impl World {
                 let (executor, cordoned) = (self.any_cluster(), self.chance(500));
                 vec![Event::ExecutorSet { executor, cordoned, reason: "repair".to_owned() }]
             }
+            35..=38 => {
+                let (first, urgent) = (self.jobs + 1, self.rng.gen_bool(0.3));
+                self.jobs += Gangs::size();
+                let members = (first..=self.jobs).map(JobId);
+                if queue == RERUN {
+                    self.rerun.extend(members.clone());
+                }
+                if urgent {
+                    self.urgent.extend(members);
+                }
+                self.gangs.submit(first, urgent)
+            }
             _ => return,
         };
         let shapes = [("spare", None), ("urgent", None), ("spare", Some(whole())), ("urgent", Some(whole()))];
@@ -210,6 +232,17 @@ impl World {
 
     fn any_cluster(&mut self) -> String {
         CLUSTERS[self.rng.gen_range(0..CLUSTERS.len())].to_owned()
+    }
+
+    /// People cancel what is left of gangs that can't begin any more.
+    fn give_up_gangs(&mut self) {
+        let Some(leader) = &self.leader else { return };
+        for job in self.gangs.stranded(&leader.ledger) {
+            let queue = if self.rerun.contains(&job) { RERUN } else { "q" };
+            let events =
+                vec![Event::CancelAsked { jobs: vec![job], filter: Filter::Active, reason: "alone".to_owned() }];
+            self.log.push(Entry { user: "ada".to_owned(), events, ..Entry::new(self.now, queue, "s") });
+        }
     }
 
     /// All executors are let go, so that what waits can end.
@@ -258,17 +291,22 @@ impl World {
         }
         let mut proposals = Vec::new();
         for id in QUEUES.iter().flat_map(|queue| leader.ledger.first(queue, 2, 2)) {
-            proposals.push(proposal(&mut self.rng, id, self.whole.contains(&id)));
+            match self.gangs.proposal(&mut self.rng, &leader.ledger, id) {
+                Some(of_gang) => proposals.extend(of_gang),
+                None => proposals.push(proposal(&mut self.rng, id, self.whole.contains(&id))),
+            }
         }
         if self.rng.gen_ratio(1, 50)
             && let Some(run) = leader.ledger.runs().map(|(run, _)| run).min()
         {
-            proposals.push(Proposal::Preempt { run, preemption: pumice_ledger::Preemption::default() });
+            proposals.extend(self.gangs.preemptions(&leader.ledger, run));
         }
         let reports = std::mem::take(&mut leader.reports);
         let inbox = Inbox { reports, proposals, silent: leader.sessions.silent(self.now) };
+        let before = self.gangs.running(&leader.ledger);
         let decided = leader.ledger.decide(self.now, inbox, Retries::default());
         assert_eq!(leader.ledger.lint(), Vec::<String>::new());
+        self.gangs.check(&leader.ledger, &decided, &before);
         for event in decided.iter().flat_map(|entry| &entry.events) {
             let Event::Leased { run, at, places, .. } = event else { continue };
             assert!(!leader.ledger.is_cordoned(&at.cluster), "{event:?}");
@@ -308,53 +346,6 @@ impl World {
                 }
             }
         }
-    }
-
-    /// Every job has ended exactly once, as its runs did, nothing is left, and no queue has a share of anything any more.
-    fn check(&self) -> Seen {
-        let mut ends: BTreeMap<JobId, usize> = BTreeMap::new();
-        let mut seen = Seen::default();
-        let mut tried: BTreeMap<(JobId, bool), usize> = BTreeMap::new();
-        for event in self.log.iter().flat_map(|entry| &entry.events) {
-            if let Some(job) = event.ends() {
-                *ends.entry(job).or_default() += 1;
-            }
-            match event {
-                Event::Succeeded { run } => {
-                    assert!(self.succeeded.contains(run), "{run} did not end well");
-                    seen.whole_succeeded += usize::from(self.whole.contains(&run.job));
-                }
-                Event::RunLost { run } => {
-                    assert!(self.rerun.contains(&run.job), "{run} was given up");
-                    seen.lost += 1;
-                    seen.whole_lost += usize::from(self.whole.contains(&run.job));
-                }
-                Event::RunFailed { run, retried: true, grows, .. } => {
-                    assert!(self.urgent.contains(&run.job), "{run} was tried again");
-                    let raised = grows.is_some();
-                    let times = tried.entry((run.job, raised)).or_default();
-                    *times += 1;
-                    let most = if raised { RAISES.len() } else { TRIES as usize };
-                    assert!(*times <= most, "{run} was tried again {times} times");
-                    seen.tried += 1;
-                    seen.raised += usize::from(raised);
-                }
-                Event::Returned { run, reason, .. } if reason.contains("did not come to run") => {
-                    assert!(self.whole.contains(&run.job), "{run} is no Job");
-                    seen.stuck += 1;
-                }
-                _ => {}
-            }
-        }
-        assert_eq!(ends.len() as u128, self.jobs, "some have not ended");
-        assert!(ends.values().all(|count| *count == 1), "{ends:?}");
-        let ledger = &self.leader.as_ref().expect("a leader").ledger;
-        assert_eq!((ledger.jobs().count(), ledger.runs().count()), (0, 0));
-        for queue in ledger.queues() {
-            let name = queue.name;
-            assert_eq!((queue.waiting, queue.active, queue.queued.len(), queue.held.len()), (0, 0, 0, 0), "{name}");
-        }
-        seen
     }
 
     fn is_done(&self) -> bool {
@@ -403,20 +394,6 @@ fn proposal(rng: &mut StdRng, job: JobId, is_whole: bool) -> Proposal {
     let places = [(at(other, "m"), (0..split).collect()), (at(cluster, "n"), (split..pods).collect())];
     let places = places.into_iter().filter(|(_, pods): &(NodeRef, Vec<u32>)| !pods.is_empty()).collect();
     Proposal::LeaseWhole { job, places, pool }
-}
-
-/// What came about.
-#[derive(Debug, Default)]
-struct Seen {
-    /// Runs that were given up, and those of whole Jobs among them.
-    lost: usize,
-    whole_lost: usize,
-    /// Whole Jobs that ended well, and runs of those that never came to run.
-    whole_succeeded: usize,
-    stuck: usize,
-    /// Failures that were tried again, and those with more memory.
-    tried: usize,
-    raised: usize,
 }
 
 fn run(seed: u64) -> Seen {
@@ -469,15 +446,9 @@ fn run_all(seeds: std::ops::Range<u64>) -> Vec<Seen> {
 fn no_job_is_lost_or_done_twice() {
     let (first, count) = (number("PUMICE_FLEET_SEED", 0), number("PUMICE_FLEET_SEEDS", 200));
     let mut all = Seen::default();
-    for Seen { lost, whole_lost, whole_succeeded, stuck, tried, raised } in run_all(first..first + count) {
-        all.lost += lost;
-        all.whole_lost += whole_lost;
-        all.whole_succeeded += whole_succeeded;
-        all.stuck += stuck;
-        all.tried += tried;
-        all.raised += raised;
-    }
+    run_all(first..first + count).into_iter().for_each(|seen| all.add(&seen));
     let whole = all.whole_lost > 0 && all.whole_succeeded > 0 && all.stuck > 0;
-    let came_about = all.lost > 0 && whole && all.raised > 0 && all.tried > all.raised;
+    let gangs = all.gangs_began > 0 && all.gangs_left > 0;
+    let came_about = all.lost > 0 && whole && gangs && all.raised > 0 && all.tried > all.raised;
     assert!(came_about || count < 100, "{count} seeds are not as they should be: {all:?}");
 }

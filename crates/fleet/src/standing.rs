@@ -67,6 +67,8 @@ pub struct Known {
     pub waiting: usize,
     /// Runs that were leased long ago and have no pod.
     pub stuck: Vec<Stuck>,
+    /// After how many milliseconds runs of a silent cluster have failed; 0 = never.
+    pub silent_max_ms: i64,
 }
 
 /// A cluster's executor.

@@ -6,12 +6,13 @@ use pumice_units::Quantity;
 
 use crate::asked::Untold;
 use crate::away::Away;
-use crate::event::{Cause, Entry, Event, Failure, NodeRef, PodRef, Preemption, Shape};
+use crate::event::{Cause, Entry, Event, Failure, INTERNAL, LEASE_EXPIRED, NodeRef, PodRef, Preemption, Shape};
 use crate::ids::{JobId, RunId, TimeMs};
 use crate::job::{Phase, RunPhase};
 use crate::ledger::Ledger;
 use crate::memory::{Grown, Growth, MEMORY, grow};
 use crate::retries::{Failed, Retries, Verdict};
+use crate::silence::Silence;
 use crate::whole::Place;
 
 /// What an executor says of a run.
@@ -175,7 +176,7 @@ impl Ledger {
             draft.proposal(proposal);
         }
         for (cluster, silent_ms) in inbox.silent {
-            lost_left -= draft.silent(&cluster, silent_ms, lost_left);
+            lost_left -= draft.silent((&cluster, silent_ms), lost_left, &retries);
         }
         let rest = draft.entries.into_values().filter(|entry| !entry.events.is_empty());
         part.into_iter().chain(rest).collect()
@@ -400,9 +401,9 @@ impl Draft<'_> {
         self.say(self.owner(id), Event::Leased { run, at, pool: pool.to_owned(), away, places });
     }
 
-    /// Runs of a cluster that is away, where their queue wants them elsewhere after a time: at most so many, how many they
-    /// are. The others' turn comes with the next decision, which is told of the silence, too.
-    fn silent(&mut self, cluster: &str, silent_ms: i64, most: usize) -> usize {
+    /// Runs of a cluster that is away and has been for too long: at most so many, how many they are. The others' turn comes
+    /// with the next decision, which is told of the silence, too.
+    fn silent(&mut self, (cluster, silent_ms): (&str, i64), most: usize, retries: &Retries) -> usize {
         let runs: Vec<RunId> = self.ledger.runs_of(cluster).map(|(run, _)| run).collect();
         let mut lost = 0;
         for run in runs {
@@ -410,11 +411,18 @@ impl Draft<'_> {
                 break;
             }
             let Some(row) = self.ledger.run(run) else { continue };
-            let queue = &self.ledger.queues.row(row.queue).definition;
-            let after = queue.as_ref().map_or(0, |queue| queue.rerun_after_ms);
+            let silence = retries.silence(self.ledger.queues.row(row.queue).definition.as_ref());
             // The cluster may have got the lease though it was not heard itself: its time begins with that.
             let lasts_ms = silent_ms.min(self.now.since(row.leased));
-            if after > 0 && lasts_ms >= after && self.say(self.owner_of_run(run), Event::RunLost { run }) {
+            let Some(after_ms) = silence.after_ms().filter(|after_ms| lasts_ms >= *after_ms) else { continue };
+            let (owner, is_over) = (self.owner_of_run(run), row.phase == RunPhase::Stopping);
+            // What becomes of the job of a run that is stopped is settled.
+            if is_over || matches!(silence, Silence::Reruns { .. }) {
+                lost += usize::from(self.say(owner, Event::RunLost { run }));
+            } else {
+                let seconds = after_ms / 1_000;
+                let message = format!("nothing was heard of its cluster {cluster} for {seconds} s (executorTimeout)");
+                self.failed(run, owner, internal(LEASE_EXPIRED, message), retries);
                 lost += 1;
             }
         }
@@ -435,7 +443,7 @@ fn internal(subcategory: &str, message: String) -> Failure {
     Failure {
         message,
         cause: Cause::Error,
-        category: "internal".to_owned(),
+        category: INTERNAL.to_owned(),
         subcategory: subcategory.to_owned(),
         containers: Vec::new(),
     }

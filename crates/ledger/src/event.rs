@@ -160,6 +160,10 @@ pub enum Cause {
     Rejected,
 }
 
+/// The category of failures that are the fleet's own, and its subcategory of runs whose cluster was silent for too long.
+pub(crate) const INTERNAL: &str = "internal";
+pub(crate) const LEASE_EXPIRED: &str = "lease-expired";
+
 /// Why a run or a job failed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -177,6 +181,13 @@ pub struct Failure {
     /// The containers' ends.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<ContainerEnd>,
+}
+
+impl Failure {
+    /// Nothing was heard of the run's cluster for too long.
+    pub fn is_of_silence(&self) -> bool {
+        self.category == INTERNAL && self.subcategory == LEASE_EXPIRED
+    }
 }
 
 /// Why a run had to make room.

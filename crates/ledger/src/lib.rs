@@ -28,6 +28,7 @@ mod price;
 mod queue;
 mod restore;
 mod retries;
+mod silence;
 mod tally;
 mod whole;
 
@@ -51,6 +52,7 @@ pub use retries::{
     AffinityMutation, Mutation, OwnRetries, PolicyError, ResourceMutation, Retries, RetryAction, RetryPolicies,
     RetryPolicy, RetryRule,
 };
+pub use silence::Silence;
 pub use tally::{Ages, Held, Tally};
 pub use whole::{Part, Place as PodPlace, Whole};
 

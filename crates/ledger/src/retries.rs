@@ -28,12 +28,15 @@ pub struct Retries {
     pub returned_max: u32,
     /// Which failures are tried again.
     pub policies: Arc<RetryPolicies>,
+    /// Runs on a cluster of which nothing was heard for so many milliseconds have failed, but for those of queues that have
+    /// them started elsewhere; 0 = never.
+    pub silent_max_ms: i64,
 }
 
 impl Default for Retries {
-    /// As Armada's: no failure is tried again.
+    /// No failure is tried again, as with Armada, and no cluster is given up.
     fn default() -> Self {
-        Self { returned_max: 3, policies: Arc::default() }
+        Self { returned_max: 3, policies: Arc::default(), silent_max_ms: 0 }
     }
 }
 

@@ -9,6 +9,7 @@ use super::*;
 
 mod broad;
 mod retries;
+mod silence;
 mod whole;
 
 fn classes() -> PriorityClasses {
@@ -157,50 +158,6 @@ fn a_run_given_back_too_often_fails_its_job() {
         let said = decide(&mut ledger, report(2, attempt, ReportKind::Returned("not tried".to_owned(), false)));
         assert_eq!(said, ["returned"], "it was never tried");
     }
-}
-
-#[test]
-fn a_silent_cluster_loses_runs_only_where_the_queue_wants_it() {
-    let mut ledger = with_queue();
-    ledger.fold(&request("s", vec![submitted(1, "spare")]));
-    decide(&mut ledger, lease(1, "one"));
-    let silent = |ms| Inbox { silent: vec![("one".to_owned(), ms)], ..Inbox::default() };
-    let decide_late = |ledger: &mut Ledger, inbox| decide_at(TimeMs(1_000_000), ledger, inbox);
-    assert_eq!(decide_late(&mut ledger, silent(i64::MAX)), Vec::<&str>::new());
-    let queue = Queue { rerun_after_ms: 1000, ..Queue::default() };
-    ledger.fold(&Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(TimeMs(0), "q", "") });
-    assert_eq!(decide_late(&mut ledger, silent(999)), Vec::<&str>::new());
-    assert_eq!(decide_late(&mut ledger, silent(1000)), ["lost"]);
-    assert_eq!(decide(&mut ledger, lease(1, "two")), ["leased"]);
-    assert_eq!(decide(&mut ledger, report(1, 1, ReportKind::Succeeded)), Vec::<&str>::new(), "it was given up");
-}
-
-#[test]
-fn a_silent_cluster_loses_its_runs_a_part_at_a_time() {
-    let mut ledger = with_queue().in_parts_of(2);
-    ledger.fold(&request("s", (1..=5).map(|job| submitted(job, "spare")).collect()));
-    for job in 1..=5 {
-        decide(&mut ledger, lease(job, if job < 4 { "one" } else { "two" }));
-    }
-    let queue = Queue { rerun_after_ms: 1000, ..Queue::default() };
-    ledger.fold(&Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(TimeMs(0), "q", "") });
-    let silent = || Inbox { silent: ["one", "two"].map(|name| (name.to_owned(), i64::MAX)).into(), ..Inbox::default() };
-    for lost in [2, 2, 1, 0] {
-        assert_eq!(decide_at(TimeMs(5_000), &mut ledger, silent()), vec!["lost"; lost]);
-    }
-    assert!(ledger.jobs().all(|(_, job)| job.phase == Phase::Queued));
-}
-
-#[test]
-fn a_run_has_its_time_even_where_the_cluster_was_silent_before() {
-    let mut ledger = Ledger::new(classes());
-    let queue = Queue { rerun_after_ms: 1000, ..Queue::default() };
-    ledger.fold(&Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(TimeMs(0), "q", "") });
-    ledger.fold(&request("s", vec![submitted(1, "spare")]));
-    let silent = || Inbox { silent: vec![("one".to_owned(), i64::MAX)], ..Inbox::default() };
-    assert_eq!(decide_at(TimeMs(500), &mut ledger, Inbox { silent: silent().silent, ..lease(1, "one") }), ["leased"]);
-    assert_eq!(decide_at(TimeMs(1499), &mut ledger, silent()), Vec::<&str>::new());
-    assert_eq!(decide_at(TimeMs(1500), &mut ledger, silent()), ["lost"]);
 }
 
 #[test]

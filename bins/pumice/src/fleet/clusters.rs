@@ -60,9 +60,7 @@ impl Clusters {
             .context("start its API server")?;
         let client = |user: &str| client_over(api.client_service(Identity::new(user, [] as [&str; 0])));
         let administrator = client_over(api.client_service(Identity::new("pumice:administrator", [MASTERS])));
-        install_definitions(&administrator, pumice_api::crds::at_work())
-            .await
-            .context("install Volcano's definitions")?;
+        install_definitions(&administrator, pumice_api::crds::all()).await.context("install Volcano's definitions")?;
         let nodes = SimulatedOptions {
             client: client(names::USER_NODE),
             nodes: args.nodes,

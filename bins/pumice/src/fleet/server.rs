@@ -103,6 +103,7 @@ impl Server {
         let holder = format!("{}_{}", host_name(), std::process::id());
         let limits = config.limits();
         let policies = Arc::clone(&retries.policies);
+        let known_classes = classes.clone();
         let options = Options { holder, classes, retries, limits, constraints };
         let metrics = Arc::new(Metrics::new(Arc::clone(database.writes())));
         let (leader, inputs) = Leader::new(Arc::clone(&database), options);
@@ -112,7 +113,7 @@ impl Server {
         }
         let stopping = CancellationToken::new();
         let served = Api::new(Arc::clone(&database), config.submission, Sources::system(), stopping.clone());
-        let served = served.with_policies(policies);
+        let served = served.with_policies(policies).with_classes(known_classes);
         let gate = Arc::new(Gate::new(access));
         let front = Front::new(served, inputs, Arc::clone(&gate)).counting(Arc::clone(&metrics)).allowing(origins);
         let reached = if address.ip().is_unspecified() { pumice_node::host_ip().into() } else { address.ip() };

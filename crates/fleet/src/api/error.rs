@@ -84,6 +84,20 @@ pub enum Error {
         /// The job set.
         job_set: String,
     },
+    /// There is no such executor.
+    #[error("there is no executor {name}: there are {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
+    NoExecutor {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// The executor is not gone.
+    #[error("executor {0} was heard of lately, and is not gone: stop it, and try again half a minute later")]
+    Lives(String),
+    /// This server does not know.
+    #[error("this server does not lead, and does not know whether there is an executor {0}: ask another one")]
+    NotLeading(String),
     /// There is no such job, or none any more.
     #[error("there is no job {0}")]
     NoJob(JobId),
@@ -141,9 +155,15 @@ impl Error {
             | Error::Field { .. }
             | Error::Submit(_)
             | Error::Nodes { .. } => Code::InvalidArgument,
-            Error::NoQueue(_) | Error::NoJobSet { .. } | Error::NoJob(_) | Error::NoNode(_) => Code::NotFound,
-            Error::NoPod { .. } | Error::Configured(_) | Error::Default(_) => Code::FailedPrecondition,
-            Error::Stopping => Code::Unavailable,
+            Error::NoQueue(_)
+            | Error::NoJobSet { .. }
+            | Error::NoExecutor { .. }
+            | Error::NoJob(_)
+            | Error::NoNode(_) => Code::NotFound,
+            Error::NoPod { .. } | Error::Configured(_) | Error::Default(_) | Error::Lives(_) => {
+                Code::FailedPrecondition
+            }
+            Error::Stopping | Error::NotLeading(_) => Code::Unavailable,
             Error::Broken => Code::Internal,
             Error::Database(error) => code_of(error),
         }

@@ -134,11 +134,12 @@ pub fn messages(entry: &Entry, event: &Event, context: &Context) -> Vec<EventMes
         Event::Running { run, pod, node } => vec![teller.running(*run, pod, node)],
         Event::Ingress { run, addresses } => vec![teller.ingress(*run, addresses)],
         Event::Returned { run, reason, attempted } => vec![teller.returned(*run, reason.clone(), *attempted)],
-        Event::RunFailed { run, failure, retried: true, .. } => {
-            vec![teller.failed(run.job, context.runs.get(run), failure, true)]
+        Event::RunFailed { run, failure, retried, .. } => {
+            let expired = failure.is_of_silence().then(|| teller.lost(run.job));
+            // Where it is not tried again the failure of the job follows.
+            let again = retried.then(|| teller.failed(run.job, context.runs.get(run), failure, true));
+            expired.into_iter().chain(again).collect()
         }
-        // The failure of the job follows.
-        Event::RunFailed { retried: false, .. } => Vec::new(),
         // Armada's clients take `preempted` for the job's end, and this one waits again.
         Event::RunPreempted { run, preemption, requeued: true } => {
             vec![teller.returned(*run, preempted_text(preemption), true)]

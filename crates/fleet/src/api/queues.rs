@@ -12,14 +12,13 @@ use pumice_wire::api::queue::{Permissions, permissions};
 use super::limits::TEXT_BYTES_MAX;
 use super::who::verb_word;
 use super::{Api, Error};
+use crate::sessions::SILENCE_LEAST_MS;
 
 /// How long a definition that another server changed may be used.
 const KNOWN_MS: i64 = 1_000;
 
 /// The label that says when a queue's runs are started elsewhere: Armada's message has no field for it.
 const RERUN_AFTER_LABEL: &str = "pumice.sh/rerun-after";
-/// The least it may say: executors are to notice, and pods to end, well within it.
-const RERUN_AFTER_MIN_MS: i64 = 60_000;
 
 /// Definitions, and when they were read.
 pub(super) struct Known {
@@ -97,7 +96,7 @@ pub fn from_wire(queue: api::Queue) -> Result<Queue, Error> {
 fn rerun_after_ms(labels: &BTreeMap<String, String>) -> Result<i64, Error> {
     let Some(text) = labels.get(RERUN_AFTER_LABEL) else { return Ok(0) };
     let ms = text.parse().map_or(0, GoDuration::as_millis);
-    if ms < RERUN_AFTER_MIN_MS {
+    if ms < SILENCE_LEAST_MS {
         let problem =
             format!("{text:?} is no time from 1m upward: write one such as 5m, or leave the label out for never");
         return Err(wrong(format!("labels[{RERUN_AFTER_LABEL}]"), problem));

@@ -3,7 +3,7 @@
 //! Only whoever may do it to anybody's jobs may do it, as with Armada: the verbs of a queue are not enough. Empty lists restrict
 //! nothing.
 
-use pumice_ledger::{Entry, Event, Phase, Scope};
+use pumice_ledger::{Entry, Event, Phase, Scope, Verb};
 use pumice_wire::api::{
     ExecutorCancelRequest, ExecutorDeleteRequest, ExecutorPreemptRequest, ExecutorSettingsDeleteRequest,
     ExecutorSettingsUpsertRequest, JobState, NodeCancelRequest, NodePreemptRequest, QueueCancelRequest,
@@ -44,6 +44,9 @@ impl Api {
     pub(super) async fn forget_executor(&self, who: &Who, request: ExecutorDeleteRequest) -> Result<Empty, Error> {
         who.need(Permission::UpdateExecutorSettings, "change executors")?;
         executor_name("name", &request.name)?;
+        if self.known(&request.name).await? == Life::Heard {
+            return Err(Error::Lives(request.name));
+        }
         self.write(who, Event::ExecutorForgotten { executor: request.name }).await
     }
 
@@ -94,12 +97,14 @@ impl Api {
 
     async fn cancel_scope(&self, who: &Who, scope: Scope, call: &str) -> Result<Empty, Error> {
         who.need(Permission::CancelAnyJobs, "cancel anybody's jobs")?;
+        self.meant(Verb::Cancel, &scope.priority_classes)?;
         self.ask_scope(who, scope, |scope| Event::ScopeCancelAsked { scope, reason: format!("cancelled by {call}") })
             .await
     }
 
     async fn preempt_scope(&self, who: &Who, scope: Scope, call: &str) -> Result<Empty, Error> {
         who.need(Permission::PreemptAnyJobs, "preempt anybody's jobs")?;
+        self.meant(Verb::Preempt, &scope.priority_classes)?;
         self.ask_scope(who, scope, |scope| Event::ScopePreemptAsked { scope, reason: format!("preempted by {call}") })
             .await
     }
@@ -117,7 +122,25 @@ impl Api {
         for queue in &scope.queues {
             self.queue_lately(queue).await?;
         }
+        // Whoever had runs is known on every server.
+        if !scope.cluster.is_empty() && !self.log().has_runs(&scope.cluster).await? {
+            self.known(&scope.cluster).await?;
+        }
         self.write(who, event(scope)).await
+    }
+
+    /// How an executor does, as far as anybody can be asked.
+    ///
+    /// # Errors
+    /// Where there is none, or only the server that leads can say.
+    async fn known(&self, executor: &str) -> Result<Life, Error> {
+        let Some(ask) = &self.executors else { return Ok(Life::Untold) };
+        let known = ask().await.ok_or_else(|| Error::NotLeading(executor.to_owned()))?;
+        match known.get(executor) {
+            Some(true) => Ok(Life::Gone),
+            Some(false) => Ok(Life::Heard),
+            None => Err(Error::NoExecutor { known: known.into_keys().collect(), name: executor.to_owned() }),
+        }
     }
 
     async fn write(&self, who: &Who, event: Event) -> Result<Empty, Error> {
@@ -127,6 +150,17 @@ impl Api {
         self.log().request(entry, Expect::Any).await?;
         Ok(Empty {})
     }
+}
+
+/// How an executor does.
+#[derive(Debug, PartialEq, Eq)]
+enum Life {
+    /// It was heard lately.
+    Heard,
+    /// Nothing was heard of it lately.
+    Gone,
+    /// Nobody can be asked.
+    Untold,
 }
 
 /// Refuses a name that no executor has.

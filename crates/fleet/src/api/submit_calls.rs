@@ -98,7 +98,7 @@ impl Api {
     }
 
     /// Writes what is asked of a job set's jobs: of those that `ids` names, or of all where it names none. Says of each id why
-    /// nothing is asked of it, or nothing: one that is unknown refuses nothing of the others.
+    /// nothing is asked of it, or nothing: one that is unknown, or has ended, refuses nothing of the others.
     async fn ask(
         &self,
         who: &Who,
@@ -113,13 +113,17 @@ impl Api {
         limits::job_set("jobSetId", job_set)?;
         who.need_verb(&self.queue_lately(queue).await?, verb)?;
         if !ids.is_empty() {
-            let rows = self.log().jobs(&named.jobs).await?.into_iter();
-            let of_set = rows.filter(|row| row.queue == queue && row.job_set == job_set).map(|row| row.job);
-            named.keep(&of_set.collect());
+            let mut rows = self.log().jobs(&named.jobs).await?;
+            rows.retain(|row| row.queue == queue && row.job_set == job_set);
+            let hindered = self.hindered(verb, &rows).await?;
+            named.keep(&rows.iter().map(|row| row.job).collect(), &hindered);
             // To name none would be to ask it of all.
             if named.jobs.is_empty() {
                 return Ok(named.results);
             }
+        } else if verb == Verb::Reprioritize && !self.log().has_jobs(queue, job_set).await? {
+            // The answer says that it is done. Who cancels what is not there has what was wanted.
+            return Err(Error::NoJobSet { queue: queue.to_owned(), job_set: job_set.to_owned() });
         }
         let mut entry = Entry::new(self.now(), queue, job_set);
         entry.user.clone_from(&who.name);
@@ -163,12 +167,15 @@ impl Named {
         }
     }
 
-    /// Leaves out those that are not there.
-    fn keep(&mut self, there: &BTreeSet<JobId>) {
-        self.jobs.retain(|job| there.contains(job));
+    /// Leaves out those that are not there, and those of which it can't be asked.
+    fn keep(&mut self, there: &BTreeSet<JobId>, hindered: &BTreeMap<JobId, String>) {
+        self.jobs.retain(|job| there.contains(job) && !hindered.contains_key(job));
         for (id, problem) in &mut self.results {
-            if id.parse().is_ok_and(|job: JobId| !there.contains(&job)) {
+            let Ok(job) = id.parse::<JobId>() else { continue };
+            if !there.contains(&job) {
                 "there is no such job in this job set".clone_into(problem);
+            } else if let Some(why) = hindered.get(&job) {
+                problem.clone_from(why);
             }
         }
     }

@@ -301,7 +301,9 @@ async fn one_unknown_id_refuses_nothing_else() {
         }
     };
     nothing(&api.reprioritize_jobs(by(&ada, of(&all))).await.unwrap().into_inner().reprioritization_results);
-    nothing(&api.preempt_jobs(by(&ada, of(&all))).await.unwrap().into_inner().preemption_results);
+    // None of them has a node to leave.
+    let waiting = api.preempt_jobs(by(&ada, of(&all))).await.unwrap().into_inner().preemption_results;
+    assert!(ids.iter().all(|id| waiting[id] == "it waits, and has no node to leave"), "{waiting:?}");
     assert_eq!(api.cancel_jobs(by(&ada, of(&all))).await.unwrap().into_inner().cancelled_ids, ids);
     // Only jobs of the set are asked for anything; and none of it is never all of it.
     let known: Vec<JobId> = ids.iter().map(|id| id.parse().unwrap()).collect();
@@ -311,8 +313,7 @@ async fn one_unknown_id_refuses_nothing_else() {
     };
     let before = asked().await;
     assert_eq!(before[0], Event::Reprioritised { jobs: known.clone(), priority: 3 });
-    assert_eq!(before[1], Event::PreemptAsked { jobs: known.clone(), reason: String::new() });
-    assert!(matches!(&before[2], Event::CancelAsked { jobs, .. } if *jobs == known));
+    assert!(matches!(&before[1], Event::CancelAsked { jobs, .. } if *jobs == known));
     let unknown = of(&[&missing, &elsewhere, &wrong]);
     assert_eq!(
         api.cancel_jobs(by(&ada, unknown.clone())).await.unwrap().into_inner().cancelled_ids,
@@ -357,7 +358,12 @@ async fn why_a_job_was_preempted_is_its_error() {
     let states = home.api.get_job_status(by(&ada, asked.clone())).await.unwrap().into_inner().job_states;
     assert_eq!(states[&id], i32::from(JobState::Preempted));
     let errors = home.api.get_job_errors(by(&ada, asked)).await.unwrap().into_inner().job_errors;
-    assert_eq!(errors, BTreeMap::from([(id, "preempted: the night shift".to_owned())]));
+    assert_eq!(errors, BTreeMap::from([(id.clone(), "preempted: the night shift".to_owned())]));
+    // Whoever asks for more of it learns that it has ended.
+    let of = || json!({ "queue": "q", "jobSetId": "set", "jobIds": [id], "newPriority": 1 });
+    let cancelled = home.api.cancel_jobs(by(&ada, of())).await.unwrap().into_inner().cancelled_ids;
+    let moved = home.api.reprioritize_jobs(by(&ada, of())).await.unwrap().into_inner().reprioritization_results;
+    assert_eq!((cancelled, moved[&id].as_str()), (Vec::new(), "it has ended: preempted"));
 }
 
 #[tokio::test]
@@ -369,15 +375,17 @@ async fn what_is_asked_of_jobs_is_in_the_log() {
     let of = json!({ "queue": "q", "jobSetId": "set", "jobIds": ids, "newPriority": 4.4 });
     let results = home.api.reprioritize_jobs(by(&ada, of)).await.unwrap().into_inner().reprioritization_results;
     assert_eq!(results, BTreeMap::from([(ids[0].clone(), String::new())]));
-    let of = json!({ "queue": "q", "jobSetId": "set", "jobIds": ids, "reason": "room" });
-    home.api.preempt_jobs(by(&ada, of)).await.unwrap();
+    let all = |set: &str| json!({ "queue": "q", "jobSetId": set, "newPriority": 5 });
+    let results = home.api.reprioritize_jobs(by(&ada, all("set"))).await.unwrap().into_inner().reprioritization_results;
+    assert_eq!(results, BTreeMap::from([("all jobs in job set set".to_owned(), String::new())]));
+    assert_eq!(code(home.api.reprioritize_jobs(by(&ada, all("none"))).await), Code::NotFound);
     let of = json!({ "queue": "q", "jobSetId": "set", "filter": { "states": ["QUEUED"] }, "reason": "enough" });
     home.api.cancel_job_set(by(&ada, of)).await.unwrap();
     let entries = home.log.events("q", "set", Seq(0), 10).await.unwrap();
     let asked: Vec<Event> = entries.into_iter().skip(1).flat_map(|(_, entry)| entry.events).collect();
     let expected = [
         Event::Reprioritised { jobs: vec![job], priority: 4 },
-        Event::PreemptAsked { jobs: vec![job], reason: "room".to_owned() },
+        Event::Reprioritised { jobs: Vec::new(), priority: 5 },
         Event::CancelAsked { jobs: Vec::new(), filter: Filter::Queued, reason: "enough".to_owned() },
     ];
     assert_eq!(asked, expected);

@@ -209,7 +209,7 @@ impl Scheduling {
                 return Err(ConfigError::Twice { key: "retryPolicy.policies", name: name() });
             }
         }
-        Ok(Retries { returned_max: self.max_retries, policies: Arc::new(policies.clone()) })
+        Ok(Retries { returned_max: self.max_retries, policies: Arc::new(policies.clone()), ..Retries::default() })
     }
 
     /// What holds jobs back beside room.

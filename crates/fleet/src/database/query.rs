@@ -160,6 +160,32 @@ pub(super) async fn active_queues(database: &Database) -> Result<BTreeMap<String
     Ok(active)
 }
 
+pub(super) async fn has_runs(database: &Database, cluster: &str) -> Result<bool, Error> {
+    let sql = "SELECT attempt FROM runs WHERE cluster = $1 LIMIT 1";
+    is_there(database, ("runs", &[("attempt", Kind::Int)]), sql, vec![Cell::text(cluster)]).await
+}
+
+pub(super) async fn has_jobs(database: &Database, queue: &str, job_set: &str) -> Result<bool, Error> {
+    let sql = "SELECT seq FROM jobs WHERE queue = $1 AND job_set = $2 LIMIT 1";
+    is_there(database, ("jobs", &[("seq", Kind::Int)]), sql, vec![Cell::text(queue), Cell::text(job_set)]).await
+}
+
+/// Whether a query gives any row.
+async fn is_there(
+    database: &Database,
+    of: (&'static str, &'static Columns),
+    sql: &str,
+    arguments: Vec<Cell>,
+) -> Result<bool, Error> {
+    let mut found = false;
+    let read = |_: Cells| {
+        found = true;
+        Ok(())
+    };
+    database.begin_read().await?.each(of, sql.to_owned(), arguments, read).await?;
+    Ok(found)
+}
+
 pub(super) async fn jobs(database: &Database, ids: &[JobId]) -> Result<Vec<JobRow>, Error> {
     let mut jobs = Vec::with_capacity(ids.len());
     let sql = format!("SELECT {} FROM v JOIN jobs ON jobs.id = v.id", names(JOB, "jobs."));

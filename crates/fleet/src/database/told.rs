@@ -188,7 +188,8 @@ impl<'a> Told<'a> {
             }
             Event::RunFailed { run, failure, .. } => {
                 self.transitions.insert(run.job, at);
-                self.run_ends(*run, at, RunState::Failed, false).error = Some(Box::new(Cow::Borrowed(failure)));
+                let state = if failure.is_of_silence() { RunState::Lost } else { RunState::Failed };
+                self.run_ends(*run, at, state, false).error = Some(Box::new(Cow::Borrowed(failure)));
             }
             Event::RunPreempted { run, preemption, requeued } => {
                 self.transitions.insert(run.job, at);

@@ -65,6 +65,7 @@ fn ill() -> Standing {
         pools: [("default".to_owned(), 3), ("gpu".to_owned(), 0)].into(),
         waiting: 12,
         stuck: vec![stuck],
+        silent_max_ms: 0,
     });
     standing
 }
@@ -81,6 +82,20 @@ fn a_fleet_that_does_not() {
     let diagnosis = Diagnosis::of(server(&ill()));
     assert!(!diagnosis.ok);
     insta::assert_snapshot!(diagnosis);
+}
+
+#[test]
+fn what_becomes_of_runs_of_a_silent_cluster() {
+    for (most_ms, wanted) in [
+        (0, "its runs go on and are counted when it is back, however late: no executorTimeout is set"),
+        (3_600_000, "its runs go on and are counted when it is back within 60 min (executorTimeout)"),
+        (400_000, "its runs have failed after 6 min (executorTimeout)"),
+    ] {
+        let mut standing = ill();
+        standing.leader.as_mut().expect("a leader").silent_max_ms = most_ms;
+        let text = Diagnosis::of(server(&standing)).to_string();
+        assert!(text.contains(&format!("executor west    not heard of for 6 min; {wanted}: ")), "{text}");
+    }
 }
 
 #[test]

@@ -100,7 +100,7 @@ impl Term {
             lease.labels.insert(label.to_owned(), value.to_owned());
         }
         let definition = self.ledger.queue(queue).and_then(|queue| queue.definition);
-        Some(wire::Lease { cut_off_ms: definition.map_or(0, cut_off_ms), ..lease })
+        Some(wire::Lease { cut_off_ms: cut_off_ms(self.retries.silence(definition)), ..lease })
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use pumice_ledger::{ExecutorSettings, Job, JobId, Ledger, NodeRef, Phase, Proposal, RunPhase};
+use pumice_ledger::{ExecutorSettings, Job, JobId, Ledger, NodeRef, Phase, Proposal, Retries, RunPhase, Silence};
 use tokio::sync::oneshot;
 
 use super::{Term, Waiting};
@@ -35,6 +35,9 @@ pub enum Question {
 
 /// Clusters that nobody speaks for, and for how many milliseconds nothing was heard of each.
 type Away = BTreeMap<String, i64>;
+
+/// What answers are made of beside what pools say.
+type Known<'k> = (&'k Ledger, &'k Away, &'k Retries);
 
 /// Text, or what there is none of.
 pub type Told = Result<String, String>;
@@ -92,7 +95,7 @@ impl Term {
             }
             if self.busy.iter().all(|name| asked.told.contains_key(name)) {
                 let away = self.sessions.away(clock::now_ms());
-                let told = whole(&asked.question, (&self.ledger, &away), &asked.told);
+                let told = whole(&asked.question, (&self.ledger, &away, &self.retries), &asked.told);
                 // Whoever asked may be gone.
                 let _ = asked.answer.send(told);
             } else {
@@ -132,11 +135,12 @@ fn said(question: &Question, ledger: &Ledger, waiting: &mut Waiting) -> Option<S
 }
 
 /// The answer of all pools together.
-fn whole(question: &Question, (ledger, away): (&Ledger, &Away), told: &BTreeMap<String, Option<String>>) -> Told {
+fn whole(question: &Question, known: Known<'_>, told: &BTreeMap<String, Option<String>>) -> Told {
+    let (ledger, away, _) = known;
     let mut text = match question {
         Question::Job(id) => {
             let job = ledger.job(*id).ok_or_else(|| format!("there is no job {id} that has not ended"))?;
-            let mut text = of_job((ledger, away), *id, job, told.is_empty() || told.values().any(Option::is_some));
+            let mut text = of_job(known, *id, job, told.is_empty() || told.values().any(Option::is_some));
             if job.phase == Phase::Queued {
                 for (cluster, silent_ms) in away {
                     let time = time(*silent_ms / 1_000);
@@ -179,22 +183,27 @@ fn whole(question: &Question, (ledger, away): (&Ledger, &Away), told: &BTreeMap<
 }
 
 /// What is known of a run in a cluster that nobody speaks for, and what becomes of it.
-fn of_away(ledger: &Ledger, (id, job): (JobId, &Job), how: &str, silent_ms: i64) -> String {
+fn of_away((ledger, _, retries): Known<'_>, (id, job): (JobId, &Job), how: &str, silent_ms: i64) -> String {
     let definition = ledger.queue(ledger.owner(job).0).and_then(|queue| queue.definition);
-    let rerun_ms = definition.map_or(0, |queue| queue.rerun_after_ms);
-    let then = if rerun_ms > 0 {
-        format!(
+    let then = match retries.silence(definition) {
+        Silence::Reruns { after_ms } => format!(
             "it is started elsewhere once that is {} (label pumice.sh/rerun-after of its queue)",
-            time(rerun_ms / 1_000)
-        )
-    } else {
-        "what becomes of it counts when its cluster is back, or is said to be gone for good".to_owned()
+            time(after_ms / 1_000)
+        ),
+        Silence::Fails { after_ms } => format!(
+            "once that is {} this run has failed (executorTimeout), and so has the job, unless its retry policy tries it again",
+            time(after_ms / 1_000)
+        ),
+        Silence::Waits => {
+            "what becomes of it counts when its cluster is back, or is said to be gone for good".to_owned()
+        }
     };
     let silent = time(silent_ms / 1_000);
     format!("its cluster has not been heard of for {silent}; when it was, job {id} {how}\n{then}\n")
 }
 
-fn of_job((ledger, away): (&Ledger, &Away), id: JobId, job: &Job, is_looked_at: bool) -> String {
+fn of_job(known: Known<'_>, id: JobId, job: &Job, is_looked_at: bool) -> String {
+    let (ledger, away, _) = known;
     let run = ledger.current(id).and_then(|run| Some((run, ledger.run(run)?)));
     if let Some((run, row)) = run.filter(|_| job.phase != Phase::Queued) {
         let (node, cluster) = (&row.at.node, &row.at.cluster);
@@ -210,7 +219,7 @@ fn of_job((ledger, away): (&Ledger, &Away), id: JobId, job: &Job, is_looked_at: 
         };
         let mut text = match away.get(cluster) {
             None => format!("job {id} {how}: run {run} {place}\n"),
-            Some(silent_ms) => of_away(ledger, (id, job), &format!("{how}: run {run} {place}"), *silent_ms),
+            Some(silent_ms) => of_away(known, (id, job), &format!("{how}: run {run} {place}"), *silent_ms),
         };
         if let Some(away) = &row.away {
             let (types, priority) = (away.node_types.join(" or "), away.priority);
@@ -275,7 +284,7 @@ fn of_job((ledger, away): (&Ledger, &Away), id: JobId, job: &Job, is_looked_at: 
 
 #[cfg(test)]
 mod tests {
-    use pumice_ledger::{Digest, Entry, Event, Inbox, PriorityClass, Queue, Retries, RunId, Shape, Submitted, TimeMs};
+    use pumice_ledger::{Digest, Entry, Event, Inbox, PriorityClass, Queue, RunId, Shape, Submitted, TimeMs};
 
     use super::*;
 
@@ -310,23 +319,30 @@ mod tests {
     fn a_cluster_that_is_away_is_called_that() {
         let away: Away = [("one".to_owned(), 35_000)].into();
         let told: BTreeMap<String, Option<String>> = [("p".to_owned(), Some("no room".to_owned()))].into();
-        for (rerun_after_ms, job, words) in [
-            (0, 1, "its cluster has not been heard of for 35 s; when it was, job"),
-            (0, 1, "counts when its cluster is back, or is said to be gone for good"),
-            (180_000, 1, "it is started elsewhere once that is 3 min (label pumice.sh/rerun-after of its queue)"),
-            (0, 2, "cluster one has not been heard of for 35 s: nothing starts there until it is back"),
+        for (rerun_after_ms, silent_max_ms, job, words) in [
+            (0, 0, 1, "its cluster has not been heard of for 35 s; when it was, job"),
+            (0, 0, 1, "counts when its cluster is back, or is said to be gone for good"),
+            (0, 3_600_000, 1, "once that is 60 min this run has failed (executorTimeout), and so has the job, unless"),
+            (
+                180_000,
+                3_600_000,
+                1,
+                "it is started elsewhere once that is 3 min (label pumice.sh/rerun-after of its queue)",
+            ),
+            (0, 0, 2, "cluster one has not been heard of for 35 s: nothing starts there until it is back"),
         ] {
-            let ledger = ledger(rerun_after_ms);
-            let said = whole(&Question::Job(JobId(job)), (&ledger, &away), &told).expect("a job");
+            let (ledger, retries) = (ledger(rerun_after_ms), Retries { silent_max_ms, ..Retries::default() });
+            let said = whole(&Question::Job(JobId(job)), (&ledger, &away, &retries), &told).expect("a job");
             assert!(said.contains(words), "{said}");
-            let said = whole(&Question::Job(JobId(job)), (&ledger, &Away::new()), &told).expect("a job");
+            let said = whole(&Question::Job(JobId(job)), (&ledger, &Away::new(), &retries), &told).expect("a job");
             assert!(!said.contains("heard of"), "{said}");
         }
     }
 
     #[test]
     fn without_a_round_nothing_is_said_of_others() {
-        let said = whole(&Question::Job(JobId(2)), (&ledger(0), &Away::new()), &BTreeMap::new()).expect("a job");
+        let (ledger, away, retries) = (ledger(0), Away::new(), Retries::default());
+        let said = whole(&Question::Job(JobId(2)), (&ledger, &away, &retries), &BTreeMap::new()).expect("a job");
         assert!(said.ends_with("no executor has told of any nodes: nothing can start\n"), "{said}");
         assert!(!said.contains("maxQueueLookback"), "{said}");
     }

@@ -85,18 +85,21 @@ pub struct Snapshot {
     clusters: Vec<ClusterCounts>,
     /// With runs or nodes.
     pools: BTreeSet<String>,
+    /// After how many milliseconds runs of a silent cluster have failed; 0 = never.
+    silent_max_ms: i64,
 }
 
 impl Snapshot {
-    /// What a ledger has at `now`, and clusters beside it.
-    pub fn of(now: TimeMs, ledger: &Ledger, clusters: Vec<ClusterCounts>) -> Self {
+    /// What a ledger has at `now`, and clusters beside it, of which runs fail after a silence of `silent_max_ms`, where that is
+    /// more than 0.
+    pub fn of(now: TimeMs, ledger: &Ledger, clusters: Vec<ClusterCounts>, silent_max_ms: i64) -> Self {
         let mut queues: Vec<QueueCounts> =
             ledger.queues().filter(is_worth_telling).map(|view| queue(view, now)).collect();
         queues.sort_by(|left, right| left.name.cmp(&right.name));
         let held = queues.iter().flat_map(|queue| &queue.held).map(|(held, _)| held.pool.clone());
         let offered = clusters.iter().flat_map(|cluster| cluster.pools.keys().cloned());
         let pools = held.chain(offered).collect();
-        Self { now, queues, clusters, pools }
+        Self { now, queues, clusters, pools, silent_max_ms }
     }
 
     /// What a doctor has to know of it.
@@ -127,6 +130,7 @@ impl Snapshot {
             pools: self.pools.iter().map(open).collect(),
             waiting: self.queues.iter().map(|queue| queue.waiting).sum(),
             stuck: self.stuck(),
+            silent_max_ms: self.silent_max_ms,
         }
     }
 

@@ -116,7 +116,7 @@ fn a_page_has_armadas_names_and_adds_up() {
     metrics.committed(Duration::from_micros(1_500));
     metrics.answered(Asked::of(true, "POST", "/api.Submit/SubmitJobs"), tonic::Code::Ok, Duration::from_millis(3));
     metrics.answered(Asked::of(false, "POST", "/v1/job/submit"), tonic::Code::Ok, Duration::from_millis(30));
-    let page = metrics.page(Seq(17), Some(&Snapshot::of(NOW, &fleet.ledger, vec![east()])));
+    let page = metrics.page(Seq(17), Some(&Snapshot::of(NOW, &fleet.ledger, vec![east()], 0)));
     assert_eq!(pumice_metrics::lint(&page), Vec::<String>::new());
     insta::assert_snapshot!(page);
 }
@@ -137,7 +137,7 @@ fn a_server_that_does_not_lead_says_what_it_counted_and_no_more() {
 fn a_longer_queue_makes_no_longer_page() {
     let mut fleet = fleet();
     let lines = |fleet: &Fleet| {
-        let snapshot = Snapshot::of(NOW, &fleet.ledger, vec![east()]);
+        let snapshot = Snapshot::of(NOW, &fleet.ledger, vec![east()], 0);
         Metrics::default().page(Seq(0), Some(&snapshot)).lines().count()
     };
     let before = lines(&fleet);

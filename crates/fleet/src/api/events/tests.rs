@@ -82,6 +82,8 @@ fn story() -> (Entry, Context) {
         Event::Ingress { run: two, addresses: [(80, "host".to_owned()), (u32::MAX, "none".to_owned())].into() },
         Event::RunFailed { run: two, failure: failure(), retried: true, avoid: false, grows: None },
         Event::RunFailed { run: two, failure: failure(), retried: false, avoid: false, grows: None },
+        Event::RunFailed { run: two, failure: expired(), retried: true, avoid: false, grows: None },
+        Event::RunFailed { run: two, failure: expired(), retried: false, avoid: false, grows: None },
         Event::Failed { job: JobId(1), failure: failure() },
         Event::Rejected { job: JobId(2), reason: "it fits nowhere".to_owned() },
         Event::Succeeded { run: two },
@@ -101,6 +103,12 @@ fn story() -> (Entry, Context) {
         Event::ExecutorForgotten { executor: "east".to_owned() },
     ];
     (entry, context)
+}
+
+/// Of a run whose cluster was silent for too long.
+fn expired() -> Failure {
+    let [category, subcategory] = ["internal", "lease-expired"].map(str::to_owned);
+    Failure { message: "nothing was heard".to_owned(), category, subcategory, ..Failure::default() }
 }
 
 #[test]

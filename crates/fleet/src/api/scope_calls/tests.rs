@@ -1,6 +1,7 @@
 //! What operators ask of executors, nodes and whole queues, as it is written.
 
-use pumice_ledger::ExecutorSettings;
+use futures::FutureExt as _;
+use pumice_ledger::{ExecutorSettings, PriorityClass};
 use pumice_wire::api::executor_server::Executor as _;
 use pumice_wire::api::node_server::Node as _;
 use pumice_wire::api::queue_service_server::QueueService as _;
@@ -56,6 +57,59 @@ async fn executors_are_cordoned_with_a_reason_and_no_more() {
     api.delete_executor_settings(by(&operator, json!({ "name": "east" }))).await.unwrap();
     assert_eq!(last(&home).await.1, Event::ExecutorUnset { executor: "east".to_owned() });
     assert_eq!(home.log.load().await.unwrap().executors, [].into());
+}
+
+/// What nobody has is told, and one that lives is not forgotten.
+#[tokio::test]
+async fn executors_that_are_not_there_or_live_are_told() {
+    let home = home().await;
+    let known = |names: Option<&[(&str, bool)]>| {
+        let known = names.map(|names| names.iter().map(|(name, gone)| ((*name).to_owned(), *gone)).collect());
+        home.api.clone().asking(move || std::future::ready(known.clone()).boxed())
+    };
+    let operator = who("op", Permission::ALL);
+    let named = json!({ "name": "east" });
+    let node = json!({ "name": "n1", "executor": "east" });
+    for (known, cancelled, deleted) in [
+        (known(Some(&[("west", false)])), Err(Code::NotFound), Err(Code::NotFound)),
+        (known(Some(&[("east", false)])), Ok(()), Err(Code::FailedPrecondition)),
+        (known(Some(&[("east", true)])), Ok(()), Ok(())),
+        (known(None), Err(Code::Unavailable), Err(Code::Unavailable)),
+    ] {
+        let code = |answer: Result<_, tonic::Status>| answer.map(drop).map_err(|status| status.code());
+        assert_eq!(code(known.cancel_on_executor(by(&operator, named.clone())).await), cancelled);
+        assert_eq!(code(known.preempt_on_node(by(&operator, node.clone())).await), cancelled);
+        assert_eq!(code(known.delete_executor(by(&operator, named.clone())).await), deleted);
+    }
+    let said = known(Some(&[("west", false)])).cancel_on_executor(by(&operator, named)).await.expect_err("refused");
+    assert_eq!(said.message(), "there is no executor east: there are west");
+}
+
+/// A priority class that is none, or whose runs make no room, would do nothing.
+#[tokio::test]
+async fn classes_that_would_do_nothing_are_told() {
+    let home = home().await;
+    let class = |preemptible| PriorityClass { value: 1, preemptible };
+    let classes = [("stays".to_owned(), class(false)), ("leaves".to_owned(), class(true))];
+    let api = home.api.clone().with_classes(classes.into());
+    let operator = who("op", Permission::ALL);
+    let of = |class: &str| json!({ "name": "east", "priorityClasses": [class] });
+    for (class, cancelled, preempted) in [
+        ("leaves", None, None),
+        ("stays", None, Some("priorityClasses: \"stays\": runs of the priority class stays are not preemptible")),
+        ("none", Some("priorityClasses: \"none\": there is none: try one of leaves, stays"), Some("there is none")),
+    ] {
+        for (said, wanted) in [
+            (api.cancel_on_executor(by(&operator, of(class))).await, cancelled),
+            (api.preempt_on_executor(by(&operator, of(class))).await, preempted),
+        ] {
+            match (said, wanted) {
+                (Ok(_), None) => {}
+                (Err(said), Some(wanted)) => assert!(said.message().contains(wanted), "{said}"),
+                (said, wanted) => panic!("{class}: {said:?}, not {wanted:?}"),
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -221,7 +221,7 @@ async fn jobs_are_submitted_told_and_cancelled() {
         json!({ one: "" })
     );
     let preempted = home.told("POST", "/v1/job/preempt", of.clone()).await;
-    assert_eq!(preempted, json!({ "preemptionResults": { one: "" } }));
+    assert_eq!(preempted, json!({ "preemptionResults": { one: "it waits, and has no node to leave" } }));
     assert_eq!(home.told("POST", "/v1/job/cancel", of).await, json!({ "cancelledIds": [one] }));
     let of_set = json!({ "queue": "q", "jobSetId": "a/b" });
     assert_eq!(home.told("POST", "/v1/jobset/cancel", of_set).await, json!({}));

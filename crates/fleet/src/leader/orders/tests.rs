@@ -153,10 +153,14 @@ async fn submit(log: &Arc<Database>) -> JobId {
 
 /// A leader over the log, until what is returned last is dropped.
 fn lead(log: &Arc<Database>) -> (mpsc::Sender<Input>, JoinSet<()>) {
+    lead_with(log, Retries::default())
+}
+
+fn lead_with(log: &Arc<Database>, retries: Retries) -> (mpsc::Sender<Input>, JoinSet<()>) {
     let options = Options {
         holder: "test".to_owned(),
         classes: [("armada-default".to_owned(), PriorityClass { value: 0, preemptible: true })].into(),
-        retries: Retries::default(),
+        retries,
         limits: Limits::default(),
         constraints: Arc::default(),
     };
@@ -260,6 +264,36 @@ async fn a_job_of_a_silent_cluster_ends_elsewhere_and_once() {
     one.report(first, wire::RunPhase::Failed).await;
     one.answered().await;
     assert_eq!(decided(&log).await, [so_far.as_slice(), &["2 succeeded"]].concat());
+    log.close().await;
+}
+
+/// What is said for all queues: nothing starts elsewhere, and the executor stops the run after the same time.
+#[tokio::test]
+async fn a_job_of_a_cluster_that_stays_away_fails() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
+    define(&log, 0).await;
+    submit(&log).await;
+    let (inputs, _running) = lead_with(&log, Retries { silent_max_ms: RERUN_AFTER_MS, ..Retries::default() });
+    let mut one = Session::open(&inputs, "one", vec![]).await;
+    let (run, cut_off_ms) = one.lease().await;
+    assert_eq!(cut_off_ms, u64::try_from(RERUN_AFTER_MS).expect("a time"));
+    one.report(run, wire::RunPhase::Running).await;
+    one.answered().await;
+    one.close().await;
+    let so_far = ["1 leased to one", "1 running"];
+    let deadline = tokio::time::Instant::now() + DEADLINE;
+    let failed = loop {
+        let decided = decided(&log).await;
+        if decided.len() > so_far.len() {
+            break decided;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{decided:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(failed[..2], so_far);
+    assert!(failed.len() == 4 && failed[2].starts_with("RunFailed") && failed[3].starts_with("Failed"), "{failed:?}");
+    assert!(failed[3].contains("nothing was heard of its cluster one for 3 s (executorTimeout)"), "{failed:?}");
     log.close().await;
 }
 
