@@ -189,7 +189,7 @@ impl Bare {
         let client =
             |user: &str, groups: &[&str]| client_over(api.client_service(Identity::new(user, groups.iter().copied())));
         let administrator = client("bench", &[MASTERS]);
-        install_definitions(&administrator, pumice_api::crds::at_work()).await?;
+        install_definitions(&administrator, pumice_api::crds::all()).await?;
         let (mut components, stop) = (JoinSet::new(), CancellationToken::new());
         let nodes = u32::try_from(nodes)?;
         let shape = shape.parse()?;

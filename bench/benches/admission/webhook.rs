@@ -71,7 +71,7 @@ pub async fn steady(setting: &Setting, figures: &mut Figures) -> anyhow::Result<
     let store = Store::in_memory(pumice_store::Options::default())?;
     let api = ApiServer::builder(store, Policy::new(built_in())).build().await?;
     let administrator = client_over(api.client_service(Identity::new("bench", [MASTERS])));
-    install_definitions(&administrator, pumice_api::crds::at_work()).await?;
+    install_definitions(&administrator, pumice_api::crds::all()).await?;
     install_definitions(&administrator, vec![definition("Mutating"), definition("Validating")]).await?;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE_SYSTEM}});
     load::run(&administrator, 1, vec![Call::create("/api/v1/namespaces", &namespace)]).await?;

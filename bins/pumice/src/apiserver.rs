@@ -60,7 +60,7 @@ async fn serve(args: &ApiServerArgs, data: &DataDir) -> Result<()> {
     let tls = pumice_auth::server_config(&api.ca, &certificate).context("set up TLS")?;
 
     let administrator = client_over(api.server.client_service(Identity::new(ADMINISTRATOR, [pumice_auth::MASTERS])));
-    install_definitions(&administrator, pumice_api::crds::at_work()).await.context("install Volcano's definitions")?;
+    install_definitions(&administrator, pumice_api::crds::all()).await.context("install Volcano's definitions")?;
     components_namespace(&administrator).await?;
     write_kubeconfigs(args, data, &api, &url)?;
     let closing = CancellationToken::new();

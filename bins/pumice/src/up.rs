@@ -104,7 +104,7 @@ async fn serve(
 
     let identity = Identity::new(ADMINISTRATOR, [pumice_auth::MASTERS]);
     let administrator = client_over(api.server.client_service(identity));
-    install_definitions(&administrator, pumice_api::crds::at_work()).await.context("install Volcano's definitions")?;
+    install_definitions(&administrator, pumice_api::crds::all()).await.context("install Volcano's definitions")?;
     let mut components = Components::start(&api.server, late, (args, history), data.path(), port)?;
     let gateway = late.node.get().and_then(pumice_node::Handle::gateway);
     let certificate =

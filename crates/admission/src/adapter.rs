@@ -9,6 +9,7 @@ use k8s_openapi::Resource as _;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pumice_api::batch::{CronJob, Job, JobTemplateSpec};
+use pumice_api::colocation::ColocationConfiguration;
 use pumice_api::flow::{JobFlow, JobTemplate};
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_api::topology::HyperNode;
@@ -23,6 +24,10 @@ use crate::{Findings, LiveRules, Rules, View, cron_job, hyper_node, job, job_flo
 const QUEUES: &str = "scheduling.volcano.sh/queues";
 /// Resource name of namespaces in the store.
 const NAMESPACES: &str = "namespaces";
+
+/// What is said of a kind that Volcano's controllers list and nothing of ours acts on.
+const IDLE: &str =
+    "nothing here acts on a ColocationConfiguration: it is stored, and the memory of pods is treated as before";
 
 /// Volcano's admission, in process.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +50,7 @@ impl VolcanoAdmission {
 /// The kinds there are rules for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
+    ColocationConfiguration,
     CronJob,
     HyperNode,
     Job,
@@ -65,9 +71,15 @@ const ROWS: &[Row] = &[
     (Kind::Queue, Queue::GROUP, Queue::URL_PATH_SEGMENT, "validatequeue.volcano.sh"),
     (Kind::CronJob, CronJob::GROUP, CronJob::URL_PATH_SEGMENT, "validatecronjob.volcano.sh"),
     (Kind::JobFlow, JobFlow::GROUP, JobFlow::URL_PATH_SEGMENT, "validatejobflows.volcano.sh"),
-    // Volcano has no rules for these; the name is of its kind.
+    // Volcano has no rules for these, nor for the last ones; the name is of its kind.
     (Kind::JobTemplate, JobTemplate::GROUP, JobTemplate::URL_PATH_SEGMENT, "validatejobtemplates.volcano.sh"),
     (Kind::HyperNode, HyperNode::GROUP, HyperNode::URL_PATH_SEGMENT, "validatehypernode.volcano.sh"),
+    (
+        Kind::ColocationConfiguration,
+        ColocationConfiguration::GROUP,
+        ColocationConfiguration::URL_PATH_SEGMENT,
+        "validatecolocationconfigurations.volcano.sh",
+    ),
 ];
 
 impl Kind {
@@ -94,7 +106,9 @@ impl Admission for VolcanoAdmission {
             return verdict(kind, findings);
         };
         let created = request.operation == Operation::Create;
-        if matches!(kind, Kind::HyperNode) || !created && matches!(kind, Kind::Pod | Kind::Queue | Kind::PodGroup) {
+        if matches!(kind, Kind::HyperNode | Kind::ColocationConfiguration)
+            || !created && matches!(kind, Kind::Pod | Kind::Queue | Kind::PodGroup)
+        {
             return Ok(Admitted::untouched());
         }
         let mut status = None;
@@ -123,7 +137,7 @@ impl Admission for VolcanoAdmission {
                 }
             }
             Kind::Pod if !pod::mutate(object, request.namespace, &rules) => return Ok(Admitted::untouched()),
-            Kind::HyperNode | Kind::Pod => {}
+            Kind::ColocationConfiguration | Kind::HyperNode | Kind::Pod => {}
             Kind::Queue => queue::mutate(object),
             Kind::PodGroup => pod_group::mutate(object, request.namespace, &Stored(request.objects)),
         }
@@ -152,6 +166,7 @@ impl Admission for VolcanoAdmission {
             (Kind::HyperNode, Operation::Create | Operation::Update, Some(new), _) => {
                 hyper_node::validate(&typed(new)?, &mut findings);
             }
+            (Kind::ColocationConfiguration, Operation::Create, ..) => findings.warn(IDLE),
             (Kind::Pod, Operation::Create, Some(new), _) => pod::validate(new, &self.rules.get(), &mut findings),
             (Kind::Queue, Operation::Create | Operation::Update, Some(new), old) => {
                 let old = old.map(typed).transpose()?;

@@ -121,7 +121,7 @@ const NOTES: &[(&str, &str)] = &[
     (
         "services",
         "only headless services (`clusterIP: None`) have an effect: peers' names; others are stored with a warning, \
-         without an address, families or `internalTrafficPolicy`; EndpointSlices are made of headless ones that select pods, Endpoints are not served",
+         without an address; EndpointSlices are made of headless ones that select pods, Endpoints are not served",
     ),
     (
         "storageclasses",

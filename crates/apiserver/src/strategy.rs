@@ -38,6 +38,7 @@ pub(crate) mod replication_controller;
 pub(crate) mod resource_quota;
 pub(crate) mod rights;
 pub(crate) mod service;
+pub(crate) mod service_account;
 pub(crate) mod stateful_set;
 pub(crate) mod storage_class;
 pub(crate) mod volume;

@@ -41,7 +41,7 @@ impl Cluster {
         let service = server.client_service(Identity::new("admin", [names::GROUP_MASTERS]));
         let cluster = Self { admin: Client::new(service, "default"), server };
         let definitions: Api<CustomResourceDefinition> = Api::all(cluster.admin.clone());
-        for definition in pumice_api::crds::at_work() {
+        for definition in pumice_api::crds::all() {
             let definition: CustomResourceDefinition = serde_json::from_value(definition).unwrap();
             let name = definitions.create(&PostParams::default(), &definition).await.unwrap().metadata.name.unwrap();
             let established =

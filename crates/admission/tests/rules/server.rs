@@ -23,7 +23,7 @@ async fn server() -> ApiServer {
     let store = Store::in_memory(pumice_store::Options::default()).expect("store");
     let admission = Arc::new(VolcanoAdmission::default());
     let server = ApiServer::builder(store, Policy::new(Vec::new())).admission(admission).build().await.expect("server");
-    for definition in pumice_api::crds::at_work() {
+    for definition in pumice_api::crds::all() {
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         let (code, _, body) = send(&server, "root", Method::POST, path, definition).await;
         assert_eq!(code, StatusCode::CREATED, "{body}");
@@ -285,4 +285,19 @@ async fn pods_templates_and_hyper_nodes_pass_here_too() {
     assert_eq!(code, StatusCode::BAD_REQUEST, "{body}");
     let (code, _, body) = send(&server, "root", Method::POST, hyper_nodes, hyper_node("^n")).await;
     assert_eq!(code, StatusCode::CREATED, "{body}");
+}
+
+/// Volcano's controllers begin only once they have listed them.
+#[tokio::test]
+async fn what_nothing_acts_on_is_stored_with_a_warning() {
+    let server = server().await;
+    let path = "/apis/config.volcano.sh/v1alpha1/namespaces/default/colocationconfigurations";
+    let configuration = json!({ "apiVersion": "config.volcano.sh/v1alpha1", "kind": "ColocationConfiguration",
+        "metadata": { "name": "c" }, "spec": { "memoryQos": { "highRatio": 80 } } });
+    let (code, warnings, body) = send(&server, "root", Method::POST, path, configuration).await;
+    assert_eq!((code, &body["spec"]["memoryQos"]["highRatio"]), (StatusCode::CREATED, &json!(80)), "{body}");
+    assert!(
+        warnings.len() == 1 && warnings[0].contains("nothing here acts on a ColocationConfiguration"),
+        "{warnings:?}"
+    );
 }

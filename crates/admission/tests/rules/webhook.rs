@@ -47,7 +47,7 @@ impl Cluster {
         let store = Store::in_memory(pumice_store::Options::default()).expect("store");
         let api = ApiServer::builder(store, Policy::new(built_in())).build().await.expect("server");
         let administrator = client_over(api.client_service(Identity::new("root", [MASTERS])));
-        install_definitions(&administrator, pumice_api::crds::at_work()).await.expect("definitions");
+        install_definitions(&administrator, pumice_api::crds::all()).await.expect("definitions");
         let cluster = Cluster { api, administrator, servers: JoinSet::new(), port: None };
         cluster.create("", "v1", "Namespace", "namespaces", json!({"metadata": {"name": NAMESPACE_SYSTEM}})).await;
         cluster.queue("default").await;

@@ -15,7 +15,7 @@ use crate::reviews::Review;
 use crate::strategy::{
     Node, Plain, Strategy, admission, batch_cron_job, batch_job, claim, config, crd, deployment, disruption_budget,
     endpoint_slice, event, lease, limit_range, namespace, network_policy, pod, priority, replica_set, resource_quota,
-    rights, service, stateful_set, storage_class, volume,
+    rights, service, service_account, stateful_set, storage_class, volume,
 };
 use crate::tables::{
     admission as admission_tables, core, events, limits, nodes, pods, rights as rights_tables, storage, workloads,
@@ -42,8 +42,9 @@ struct Kind {
 }
 
 /// Kinds whose `metadata.generation` counts changes of the specification.
-const COUNTED: [&str; 12] = [
+const COUNTED: [&str; 13] = [
     "cronjobs",
+    "customresourcedefinitions",
     "deployments",
     "deviceclasses",
     "endpointslices",
@@ -166,6 +167,7 @@ static KINDS: &[Kind] = &[
         component: "io.k8s.api.core.v1.ServiceAccount",
         table: core::service_account,
         subresources: &[Subresource::Token],
+        strategy: &service_account::ServiceAccount,
         ..CORE
     },
     Kind {

@@ -37,18 +37,21 @@ impl Strategy for Job {
         fill(spec, "backoffLimit", json!(if is_per_index { i32::MAX } else { 6 }));
         fill(spec, "completionMode", json!("NonIndexed"));
         fill(spec, "suspend", json!(false));
+        fill(spec, "manualSelector", json!(false));
         let replaced = if spec.contains_key("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
         fill(spec, "podReplacementPolicy", json!(replaced));
         fill_template(spec);
         fill_rules(spec);
-        let labels = object["spec"]["template"]["metadata"]["labels"].clone();
-        if object["metadata"]["labels"].is_null() && labels.is_object() {
-            meta::metadata_mut(object).insert("labels".to_owned(), labels);
+        // A new one gets them once those that tell its pods are among them.
+        if meta::uid(object).is_some() {
+            take_labels(object);
         }
     }
 
     fn prepare_create(&self, object: &mut Value, _hook: &mut Hook<'_>) -> Result<(), Status> {
+        let is_labelled = has_labels(&object["spec"]["template"]);
         if object["spec"]["manualSelector"] == true {
+            take_labels(object);
             return Ok(());
         }
         let uid = json!(meta::uid(object).unwrap_or_default());
@@ -71,6 +74,9 @@ impl Strategy for Job {
             *selector = json!({});
         }
         selector["matchLabels"][UID_LABELS[0]] = uid;
+        if is_labelled {
+            take_labels(object);
+        }
         Ok(())
     }
 
@@ -100,6 +106,19 @@ impl Strategy for Job {
             immutable(&mut problems, new, old, &["template"]);
         }
         problems.into_errors()
+    }
+}
+
+fn has_labels(object: &Value) -> bool {
+    object["metadata"]["labels"].as_object().is_some_and(|labels| !labels.is_empty())
+}
+
+/// A Job without labels has those of its template.
+fn take_labels(object: &mut Value) {
+    let template = &object["spec"]["template"];
+    if has_labels(template) && !has_labels(object) {
+        let labels = template["metadata"]["labels"].clone();
+        meta::metadata_mut(object).insert("labels".to_owned(), labels);
     }
 }
 

@@ -3,7 +3,7 @@
 use pumice_objects::field::FieldError;
 use pumice_objects::meta;
 use pumice_objects::status::Status;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::pod::spec::parse_quantity;
 use super::problems::Problems;
@@ -16,10 +16,21 @@ const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "Rea
 
 pub(crate) struct Claim;
 
+/// The older field of what a claim is filled from and the newer one say the same, unless the newer names another namespace.
+fn same_sources(spec: &mut Map<String, Value>) {
+    let given = |field: &str| spec.get(field).filter(|source| source.is_object()).cloned();
+    match (given("dataSource"), given("dataSourceRef")) {
+        (Some(source), None) => drop(spec.insert("dataSourceRef".to_owned(), source)),
+        (None, Some(source)) if source["namespace"].is_null() => drop(spec.insert("dataSource".to_owned(), source)),
+        _ => {}
+    }
+}
+
 impl Strategy for Claim {
     fn defaults(&self, object: &mut Value) {
         if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
             spec.entry("volumeMode").or_insert_with(|| json!("Filesystem"));
+            same_sources(spec);
         }
     }
 
@@ -100,6 +111,22 @@ pub(crate) fn protect(object: &mut Value, finalizer: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_fields_of_a_source_say_the_same() {
+        let source = json!({"kind": "VolumeSnapshot", "name": "s"});
+        let elsewhere = json!({"kind": "VolumeSnapshot", "name": "s", "namespace": "n"});
+        for (given, wanted) in [
+            (json!({"dataSource": source}), json!([source, source])),
+            (json!({"dataSourceRef": source}), json!([source, source])),
+            (json!({"dataSourceRef": elsewhere}), json!([null, elsewhere])),
+            (json!({}), json!([null, null])),
+        ] {
+            let mut claim = json!({ "spec": given });
+            Claim.defaults(&mut claim);
+            assert_eq!(json!([claim["spec"]["dataSource"], claim["spec"]["dataSourceRef"]]), wanted);
+        }
+    }
 
     #[test]
     fn claims_say_what_they_lack() {

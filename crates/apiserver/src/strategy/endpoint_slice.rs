@@ -14,6 +14,19 @@ const PORTS_MAX: usize = 20_000;
 pub(crate) struct EndpointSlice;
 
 impl Strategy for EndpointSlice {
+    /// What version 1 reads and does not take any more.
+    fn defaults(&self, object: &mut Value) {
+        for endpoint in object
+            .get_mut("endpoints")
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
+            endpoint.remove("deprecatedTopology");
+        }
+    }
+
     fn validate(&self, object: &Value) -> Vec<FieldError> {
         let mut problems = Problems::default();
         let kind = object["addressType"].as_str().unwrap_or_default();

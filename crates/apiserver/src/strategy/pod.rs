@@ -8,6 +8,7 @@ use pumice_objects::status::Status;
 use serde_json::{Map, Value, json};
 
 use super::{Hook, Strategy};
+use crate::clock::wire_time;
 
 mod account;
 mod defaults;
@@ -17,12 +18,14 @@ pub(crate) mod spec;
 mod template;
 mod update;
 
-pub(crate) use defaults::apply_to_template as template_defaults;
+pub(crate) use defaults::{apply_to_template as template_defaults, source_defaults};
 pub use template::validate_pod_template;
 pub(crate) use template::validate_rules as validate_template_rules;
 
 /// Seconds between SIGTERM and SIGKILL when nobody says otherwise.
 const GRACE_SECONDS: i64 = 30;
+/// Why a pod with gates is not placed.
+pub(crate) const GATED: &str = "SchedulingGated";
 
 pub(crate) struct Pod;
 
@@ -36,6 +39,12 @@ impl Strategy for Pod {
         resolve_priority(object, hook);
         let class = qos::class(object);
         object["status"] = json!({ "phase": "Pending", "qosClass": class });
+        if object["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+            object["status"]["conditions"] = json!([{
+                "type": "PodScheduled", "status": "False", "lastTransitionTime": wire_time(hook.now),
+                "reason": GATED, "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }]);
+        }
         Ok(())
     }
 

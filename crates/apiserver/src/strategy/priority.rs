@@ -24,6 +24,12 @@ impl Strategy for PriorityClass {
         if object.is_object() && object["value"].is_null() {
             object["value"] = json!(0);
         }
+        // Upstream does not write it.
+        if object.get("globalDefault").is_some_and(|default| *default == false)
+            && let Some(fields) = object.as_object_mut()
+        {
+            fields.remove("globalDefault");
+        }
     }
 
     /// One, and no change counts, as upstream.

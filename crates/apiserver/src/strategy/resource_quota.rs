@@ -116,9 +116,11 @@ fn check_scope(path: &str, shown: &Value, scope: &str, hard: &[&str], problems: 
         problems.invalid(path, shown, "unsupported scope");
     }
     let of_pods = |name: &&str| usage::used_by(name).as_deref() == Some("pods");
+    // What has a domain is not looked at, as upstream: such an amount has no scope.
+    let mut standard = hard.iter().filter(|name| is_standard(name));
     let unsupported = match scope {
-        "BestEffort" => hard.iter().any(|name| !["count/pods", "pods"].contains(name)),
-        _ => hard.iter().any(|name| !of_pods(name)),
+        "BestEffort" => standard.any(|name| *name != "pods"),
+        _ => standard.any(|name| !of_pods(name)),
     };
     if SCOPES.contains(&scope) && unsupported {
         problems.invalid(path, shown, "unsupported scope applied to resource");
@@ -179,6 +181,16 @@ mod tests {
         for (spec, wanted) in [
             (json!({"hard": {"pods": "1", "requests.nvidia.com/gpu": 4, "count/jobs.batch.volcano.sh": "2"}}), None),
             (json!({"hard": {"gold.storageclass.storage.k8s.io/requests.storage": "1Gi"}}), None),
+            // Only standard amounts have to be ones of pods where a scope is named.
+            (
+                json!({"hard": {"pods": "1", "count/jobs.batch": "2"}, "scopeSelector": {"matchExpressions":
+                    [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}}),
+                None,
+            ),
+            (
+                json!({"hard": {"services": "1"}, "scopes": ["Terminating"]}),
+                Some("unsupported scope applied to resource"),
+            ),
             (json!({"hard": {"podz": "1"}}), Some("must be a standard resource for quota")),
             (json!({"hard": {"pods": "-1"}}), Some("must be greater than or equal to 0")),
             (json!({"hard": {"pods": "1500m"}}), Some("must be an integer")),

@@ -8,13 +8,15 @@ use std::collections::BTreeSet;
 use pumice_objects::field::FieldError;
 use pumice_objects::names::{self, NameRule};
 use pumice_objects::status::Status;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::problems::Problems;
 use super::{Hook, Strategy};
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+/// How long a client stays with a pod where nobody says it: three hours.
+const AFFINITY_SECONDS: i64 = 10_800;
 
 pub(crate) struct Service;
 
@@ -23,6 +25,13 @@ impl Strategy for Service {
         let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
         spec.entry("type").or_insert_with(|| json!("ClusterIP"));
         spec.entry("sessionAffinity").or_insert_with(|| json!("None"));
+        if spec["sessionAffinity"] == "ClientIP" {
+            let timeout = json!({ "clientIP": { "timeoutSeconds": AFFINITY_SECONDS } });
+            spec.entry("sessionAffinityConfig").or_insert(timeout);
+        }
+        if spec["type"] != "ExternalName" {
+            families(spec);
+        }
         for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
             let Some(port) = port.as_object_mut() else { continue };
             port.entry("protocol").or_insert_with(|| json!("TCP"));
@@ -77,6 +86,33 @@ impl Strategy for Service {
     }
 }
 
+/// What a cluster whose addresses are of version 4 writes, as upstream.
+fn families(spec: &mut Map<String, Value>) {
+    let headless = spec.get("clusterIP").is_some_and(|ip| ip == "None");
+    // Without a selector people make the endpoints, of either version.
+    let (families, policy) = match headless && !has_selector(spec) {
+        true => (json!(["IPv4", "IPv6"]), "RequireDualStack"),
+        false => (json!(["IPv4"]), "SingleStack"),
+    };
+    let (balanced, reached) = (spec["type"] == "LoadBalancer", spec["type"] == "NodePort");
+    for (key, value, counts) in [
+        ("internalTrafficPolicy", json!("Cluster"), true),
+        ("ipFamilies", families, true),
+        ("ipFamilyPolicy", json!(policy), true),
+        ("clusterIPs", json!(["None"]), headless),
+        ("externalTrafficPolicy", json!("Cluster"), balanced || reached),
+        ("allocateLoadBalancerNodePorts", json!(true), balanced),
+    ] {
+        if counts {
+            spec.entry(key).or_insert(value);
+        }
+    }
+}
+
+fn has_selector(spec: &Map<String, Value>) -> bool {
+    spec.get("selector").and_then(Value::as_object).is_some_and(|selector| !selector.is_empty())
+}
+
 fn check_ports(ports: &[Value], problems: &mut Problems) {
     let mut seen = BTreeSet::new();
     for (index, port) in ports.iter().enumerate() {
@@ -102,6 +138,38 @@ fn check_ports(ports: &[Value], problems: &mut Problems) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn families_and_policies_are_as_upstream_writes_them() {
+        let one = json!(["IPv4"]);
+        for (spec, wanted) in [
+            (
+                json!({"clusterIP": "None", "selector": {"a": "b"}}),
+                json!({"ipFamilies": one, "ipFamilyPolicy": "SingleStack", "clusterIPs": ["None"], "internalTrafficPolicy": "Cluster"}),
+            ),
+            (
+                json!({"clusterIP": "None"}),
+                json!({"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"}),
+            ),
+            (json!({}), json!({"ipFamilies": one, "clusterIPs": null, "externalTrafficPolicy": null})),
+            (json!({"type": "ExternalName"}), json!({"ipFamilies": null, "internalTrafficPolicy": null})),
+            (
+                json!({"type": "NodePort"}),
+                json!({"externalTrafficPolicy": "Cluster", "allocateLoadBalancerNodePorts": null}),
+            ),
+            (json!({"type": "LoadBalancer"}), json!({"allocateLoadBalancerNodePorts": true})),
+            (
+                json!({"sessionAffinity": "ClientIP"}),
+                json!({"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}}}),
+            ),
+        ] {
+            let mut service = json!({ "spec": spec });
+            Service.defaults(&mut service);
+            for (key, value) in wanted.as_object().unwrap() {
+                assert_eq!(service["spec"][key], *value, "{key} of {spec}");
+            }
+        }
+    }
 
     #[test]
     fn ports_are_filled_and_checked() {

@@ -5,6 +5,7 @@ use pumice_objects::status::Status;
 use serde_json::{Value, json};
 
 use super::claim::{check_modes, protect};
+use super::pod::source_defaults;
 use super::pod::spec::parse_quantity;
 use super::problems::Problems;
 use super::{Hook, Strategy};
@@ -33,9 +34,7 @@ impl Strategy for Volume {
         let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
         spec.entry("persistentVolumeReclaimPolicy").or_insert_with(|| json!("Retain"));
         spec.entry("volumeMode").or_insert_with(|| json!("Filesystem"));
-        if let Some(path) = spec.get_mut("hostPath").and_then(Value::as_object_mut) {
-            path.entry("type").or_insert_with(|| json!(""));
-        }
+        source_defaults(spec);
     }
 
     fn prepare_create(&self, object: &mut Value, hook: &mut Hook<'_>) -> Result<(), Status> {

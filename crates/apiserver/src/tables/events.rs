@@ -7,6 +7,8 @@ use super::{age_of, or_empty, text};
 
 /// Columns of events.
 pub(crate) fn table() -> Table {
+    let mut name = text("Name", |event, _| or_empty(&event["metadata"]["name"]));
+    name.format = "name".to_owned();
     Table::new(vec![
         text("Last Seen", |event, now| json!(age_of(last_seen(event), now))),
         text("Type", |event, _| or_empty(&event["type"])),
@@ -16,8 +18,8 @@ pub(crate) fn table() -> Table {
         text("Source", |event, _| json!(source(event))).wide(),
         text("Message", |event, _| json!(either(event, "message", "note").as_str().unwrap_or_default().trim())),
         text("First Seen", |event, now| json!(age_of(first_seen(event), now))).wide(),
-        text("Count", |event, _| json!(count(event).to_string())).wide(),
-        text("Name", |event, _| or_empty(&event["metadata"]["name"])).wide(),
+        text("Count", |event, _| json!(count(event))).wide(),
+        name.wide(),
     ])
 }
 
@@ -60,7 +62,7 @@ fn target(event: &Value) -> String {
 fn source(event: &Value) -> String {
     let source = either(event, "source", "deprecatedSource");
     let component = first_of(&[&source["component"], either(event, "reportingComponent", "reportingController")]);
-    let host = source["host"].as_str().unwrap_or_default();
+    let host = first_of(&[&source["host"], &event["reportingInstance"]]);
     let parts: Vec<&str> = [component, host].into_iter().filter(|part| !part.is_empty()).collect();
     parts.join(", ")
 }

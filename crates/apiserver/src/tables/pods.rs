@@ -5,6 +5,7 @@ use pumice_objects::table::{Column, Table};
 use serde_json::{Value, json};
 
 use super::{age_of, or_none, text};
+use crate::strategy::pod::GATED;
 
 /// Columns of pods.
 pub(crate) fn table() -> Table {
@@ -17,14 +18,36 @@ pub(crate) fn table() -> Table {
         text("IP", |pod, _| or_none(&pod["status"]["podIP"])).wide(),
         text("Node", |pod, _| or_none(&pod["spec"]["nodeName"])).wide(),
         text("Nominated Node", |pod, _| or_none(&pod["status"]["nominatedNodeName"])).wide(),
-        text("Readiness Gates", |_, _| json!("<none>")).wide(),
+        text("Readiness Gates", |pod, _| json!(gates(pod))).wide(),
     ])
 }
 
 fn ready(pod: &Value) -> String {
-    let total = pod["spec"]["containers"].as_array().map_or(0, Vec::len);
-    let ready = list(pod, "containerStatuses").iter().filter(|status| status["ready"] == true).count();
-    format!("{ready}/{total}")
+    let of_init = pod["spec"]["initContainers"].as_array().into_iter().flatten();
+    let sidecars = of_init.filter(|container| container["restartPolicy"] == "Always").count();
+    let total = pod["spec"]["containers"].as_array().map_or(0, Vec::len) + sidecars;
+    let sidecars = list(pod, "initContainerStatuses").iter().filter(|status| runs_beside(pod, status));
+    let all = list(pod, "containerStatuses").iter().chain(sidecars);
+    format!("{}/{total}", all.filter(|status| status["ready"] == true).count())
+}
+
+/// Whether an init container has started that runs as long as the pod does.
+fn runs_beside(pod: &Value, status: &Value) -> bool {
+    let mut of_init = pod["spec"]["initContainers"].as_array().into_iter().flatten();
+    let stays = of_init.any(|one| one["name"] == status["name"] && one["restartPolicy"] == "Always");
+    stays && status["started"] == true
+}
+
+/// How many of a pod's readiness gates are open.
+fn gates(pod: &Value) -> String {
+    let gates = pod["spec"]["readinessGates"].as_array().map_or(&[][..], Vec::as_slice);
+    if gates.is_empty() {
+        return "<none>".to_owned();
+    }
+    let is_true = |kind: &Value| {
+        list(pod, "conditions").iter().any(|condition| condition["type"] == *kind && condition["status"] == "True")
+    };
+    format!("{}/{}", gates.iter().filter(|gate| is_true(&gate["conditionType"])).count(), gates.len())
 }
 
 fn list<'a>(pod: &'a Value, field: &str) -> &'a [Value] {
@@ -46,6 +69,10 @@ fn status(pod: &Value) -> String {
     let mut reason = text(&pod["status"]["phase"]);
     if !text(&pod["status"]["reason"]).is_empty() {
         reason = text(&pod["status"]["reason"]);
+    }
+    let is_gated = |condition: &Value| condition["type"] == "PodScheduled" && condition["reason"] == GATED;
+    if list(pod, "conditions").iter().any(is_gated) {
+        reason = GATED.to_owned();
     }
     let waits = init_reason(pod);
     if let Some(waits) = &waits {
@@ -78,7 +105,7 @@ fn init_reason(pod: &Value) -> Option<String> {
     for (index, status) in list(pod, "initContainerStatuses").iter().enumerate() {
         let state = &status["state"];
         let terminated_state = &state["terminated"];
-        if terminated_state["exitCode"].as_i64() == Some(0) {
+        if terminated_state["exitCode"].as_i64() == Some(0) || runs_beside(pod, status) {
             continue;
         }
         if terminated_state.is_object() {
@@ -123,9 +150,31 @@ mod tests {
                     "initContainerStatuses": [{"state": {"terminated": {"exitCode": 0}}}, {"state": {"running": {}}}]}}),
                 "Init:1/2",
             ),
+            (
+                json!({"spec": {"initContainers": [{"name": "s", "restartPolicy": "Always"}]}, "status": {"phase": "Running",
+                    "initContainerStatuses": [{"name": "s", "started": true, "state": {"running": {}}}]}}),
+                "Running",
+            ),
+            (
+                json!({"status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "reason": "SchedulingGated"}]}}),
+                "SchedulingGated",
+            ),
             (json!(null), ""),
         ] {
             assert_eq!(status(&pod), wanted, "{pod}");
         }
+    }
+
+    #[test]
+    fn what_runs_beside_a_pods_containers_counts_and_gates_are_counted() {
+        let mut pod = json!({
+            "spec": {"containers": [{"name": "m"}], "readinessGates": [{"conditionType": "a"}, {"conditionType": "b"}],
+                "initContainers": [{"name": "s", "restartPolicy": "Always"}, {"name": "once"}]},
+            "status": {"conditions": [{"type": "a", "status": "True"}, {"type": "b", "status": "False"}],
+                "initContainerStatuses": [{"name": "s", "started": true, "ready": true}]},
+        });
+        assert_eq!((ready(&pod).as_str(), gates(&pod).as_str()), ("1/2", "1/2"));
+        pod["status"]["containerStatuses"] = json!([{"name": "m", "ready": true}]);
+        assert_eq!((ready(&pod).as_str(), gates(&json!({})).as_str()), ("2/2", "<none>"));
     }
 }

@@ -31,13 +31,21 @@ pub(crate) fn claim() -> Table {
         Column::name(),
         text("Status", |object, _| json!(phase_shown(object))),
         text("Volume", |object, _| or_empty(&object["spec"]["volumeName"])),
-        text("Capacity", |object, _| or_empty(&object["status"]["capacity"]["storage"])),
+        text("Capacity", |object, _| capacity(object)),
         text("Access Modes", |object, _| json!(access_modes(&object["status"]))),
         text("StorageClass", |object, _| json!(class_of(object))),
         text("VolumeAttributesClass", |object, _| attributes(object)),
         Column::age(),
         text("VolumeMode", |object, _| or_none(&object["spec"]["volumeMode"])).wide(),
     ])
+}
+
+/// What a claim got; a claim that names a volume and has none yet has nothing.
+fn capacity(claim: &Value) -> Value {
+    match &claim["status"]["capacity"]["storage"] {
+        Value::Null if !claim["spec"]["volumeName"].as_str().unwrap_or_default().is_empty() => json!("0"),
+        storage => or_empty(storage),
+    }
 }
 
 /// Columns of storage classes.

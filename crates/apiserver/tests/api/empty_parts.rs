@@ -42,7 +42,11 @@ fn least() -> Vec<(&'static str, Value, Value)> {
         (
             SERVICES,
             json!({
-                "spec": { "clusterIP": "None", "sessionAffinity": "None", "type": "ClusterIP" },
+                "spec": {
+                    "clusterIP": "None", "clusterIPs": ["None"], "internalTrafficPolicy": "Cluster",
+                    "ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack", "sessionAffinity": "None",
+                    "type": "ClusterIP",
+                },
                 "status": { "loadBalancer": {} },
             }),
             json!({ "spec": { "clusterIP": "None" } }),
@@ -88,6 +92,44 @@ async fn every_verb_shows_them() {
         assert_eq!(parts(&seen), wanted, "{path}");
         assert_eq!(table_of(&server, path).await, 200, "{path}");
     }
+}
+
+/// What upstream's own code writes at creation, beside defaults.
+#[tokio::test]
+async fn new_objects_have_what_upstream_adds() {
+    let server = server().await;
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    let pod = |labels: Value| {
+        json!({ "metadata": { "labels": labels },
+            "spec": { "restartPolicy": "Never", "containers": [{ "name": "c", "image": "i" }] } })
+    };
+    // A Job without labels has its template's, those that tell its pods among them; one with labels keeps its own.
+    for (name, own, of_pods, has) in [
+        ("taken", Value::Null, json!({ "a": "b" }), ["a", "job-name"].as_slice()),
+        ("own", json!({ "a": "b" }), json!({ "a": "b" }), &["a"]),
+        ("none", Value::Null, Value::Null, &[]),
+    ] {
+        let job = json!({ "metadata": { "name": name, "labels": own }, "spec": { "suspend": true, "template": pod(of_pods) } });
+        let made = server.post(jobs, &job).await.is(201).body;
+        let labels = made["metadata"]["labels"].as_object().cloned().unwrap_or_default();
+        assert_eq!(labels.contains_key("job-name"), has.contains(&"job-name"), "{name}: {labels:?}");
+        assert_eq!(labels.contains_key("a"), has.contains(&"a"), "{name}: {labels:?}");
+        assert_eq!(made["spec"]["manualSelector"], false, "{name}");
+    }
+    let mut gated = pod(json!({}));
+    gated["metadata"]["name"] = json!("gated");
+    gated["spec"]["schedulingGates"] = json!([{ "name": "example.com/gate" }]);
+    let made = server.post("/api/v1/namespaces/default/pods", &gated).await.is(201).body;
+    let condition = &made["status"]["conditions"][0];
+    assert_eq!((&condition["type"], &condition["reason"]), (&json!("PodScheduled"), &json!("SchedulingGated")));
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    let endpoint = json!({ "addresses": ["1.2.3.4"], "deprecatedTopology": { "a": "b" } });
+    let slice = json!({ "metadata": { "name": "s" }, "addressType": "IPv4", "endpoints": [endpoint] });
+    let made = server.post(slices, &slice).await.is(201).body;
+    assert_eq!(made["endpoints"][0]["deprecatedTopology"], Value::Null);
+    let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    let class = json!({ "metadata": { "name": "low" }, "value": 1, "globalDefault": false });
+    assert_eq!(server.post(classes, &class).await.is(201).body.get("globalDefault"), None);
 }
 
 #[tokio::test]

@@ -50,7 +50,7 @@ impl Cluster {
         let admin = Client::new(as_admin(&server), "default");
         let cluster = Self { admin, server, controllers: None, vitals: None };
         let definitions: Api<CustomResourceDefinition> = Api::all(cluster.admin.clone());
-        for definition in pumice_api::crds::at_work() {
+        for definition in pumice_api::crds::all() {
             let definition: CustomResourceDefinition = serde_json::from_value(definition).unwrap();
             let created = definitions.create(&PostParams::default(), &definition).await.unwrap();
             let name = created.metadata.name.unwrap();

@@ -59,7 +59,7 @@ impl Cluster {
         let path = directory.path().join("kubeconfig");
         std::fs::write(&path, &text).expect("kubeconfig");
         let wire = Wire::new(client_of(&text).await);
-        for definition in pumice_api::crds::at_work() {
+        for definition in pumice_api::crds::all() {
             let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
             wire.post(path, &definition).await.is(201);
         }

@@ -13,8 +13,12 @@ pub(super) fn apply(object: &mut Value) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
     fill(spec, "enableServiceLinks", json!(true));
     fill(spec, "serviceAccountName", json!("default"));
+    let on_host = spec.get("hostNetwork").is_some_and(|on_host| *on_host == true);
     for list in CONTAINER_LISTS {
         each(spec.get_mut(list), requests_from_limits);
+        if on_host {
+            each(spec.get_mut(list), ports_of_host);
+        }
     }
 }
 
@@ -51,9 +55,19 @@ fn each(list: Option<&mut Value>, change: fn(&mut Map<String, Value>)) {
     list.and_then(Value::as_array_mut).into_iter().flatten().filter_map(Value::as_object_mut).for_each(change);
 }
 
+/// On the host's network a port of the container is one of the host.
+fn ports_of_host(container: &mut Map<String, Value>) {
+    each(container.get_mut("ports"), |port| {
+        let is_given = port.get("hostPort").is_some_and(|given| *given != 0);
+        if let Some(number) = port.get("containerPort").filter(|_| !is_given).cloned() {
+            port.insert("hostPort".to_owned(), number);
+        }
+    });
+}
+
 fn container(container: &mut Map<String, Value>) {
     let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
-    let pull = if pulls_always(image) { "Always" } else { "IfNotPresent" };
+    let pull = pull_policy(image);
     for (field, value) in [
         ("imagePullPolicy", json!(pull)),
         ("resources", json!({})),
@@ -64,9 +78,8 @@ fn container(container: &mut Map<String, Value>) {
     }
     each(container.get_mut("ports"), |port| fill(port, "protocol", json!("TCP")));
     each(container.get_mut("env"), |entry| {
-        let reference = entry.get_mut("valueFrom").and_then(|source| source.get_mut("fieldRef"));
-        if let Some(reference) = reference.and_then(Value::as_object_mut) {
-            fill(reference, "apiVersion", json!("v1"));
+        if let Some(source) = entry.get_mut("valueFrom").and_then(Value::as_object_mut) {
+            of_fields(source);
         }
     });
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
@@ -74,6 +87,10 @@ fn container(container: &mut Map<String, Value>) {
             fill_probe(probe);
         }
     }
+}
+
+fn pull_policy(image: &str) -> &'static str {
+    if pulls_always(image) { "Always" } else { "IfNotPresent" }
 }
 
 /// An image without a tag, or tagged `latest`, is pulled each time.
@@ -126,14 +143,89 @@ fn volume(volume: &mut Map<String, Value>) {
             fill(source, "defaultMode", json!(FILE_MODE));
         }
     }
-    if let Some(host) = volume.get_mut("hostPath").and_then(Value::as_object_mut) {
-        host.entry("type").or_insert_with(|| json!(""));
+    source_defaults(volume);
+    each(volume.get_mut("downwardAPI").and_then(|source| source.get_mut("items")), of_fields);
+    each(volume.get_mut("projected").and_then(|source| source.get_mut("sources")), |source| {
+        each(source.get_mut("downwardAPI").and_then(|source| source.get_mut("items")), of_fields);
+        if let Some(token) = source.get_mut("serviceAccountToken").and_then(Value::as_object_mut) {
+            fill(token, "expirationSeconds", json!(TOKEN_SECONDS));
+        }
+    });
+    let claim = volume.get_mut("ephemeral").and_then(|source| source.get_mut("volumeClaimTemplate"));
+    if let Some(spec) = claim.and_then(|claim| claim.get_mut("spec")).and_then(Value::as_object_mut) {
+        fill(spec, "volumeMode", json!("Filesystem"));
+    }
+    if let Some(image) = volume.get_mut("image").and_then(Value::as_object_mut) {
+        let reference = image.get("reference").and_then(Value::as_str).unwrap_or_default();
+        let policy = pull_policy(reference);
+        fill(image, "pullPolicy", json!(policy));
+    }
+}
+
+/// How long a projected token lasts, where nobody says it.
+const TOKEN_SECONDS: i64 = 3600;
+
+/// A reference to a field of the pod is to one of version 1.
+fn of_fields(item: &mut Map<String, Value>) {
+    if let Some(reference) = item.get_mut("fieldRef").and_then(Value::as_object_mut) {
+        fill(reference, "apiVersion", json!("v1"));
+    }
+}
+
+/// What sources are given that a pod's volume and a PersistentVolume may have alike.
+const SOURCE_DEFAULTS: [(&str, &[(&str, &str)]); 5] = [
+    ("azureDisk", &[("cachingMode", "ReadWrite"), ("fsType", "ext4"), ("kind", "Shared")]),
+    ("hostPath", &[("type", "")]),
+    ("iscsi", &[("iscsiInterface", "default")]),
+    ("rbd", &[("keyring", "/etc/ceph/keyring"), ("pool", "rbd"), ("user", "admin")]),
+    ("scaleIO", &[("fsType", "xfs"), ("storageMode", "ThinProvisioned")]),
+];
+
+/// Fills what the source of a volume leaves out.
+pub(crate) fn source_defaults(volume: &mut Map<String, Value>) {
+    for (source, fields) in SOURCE_DEFAULTS {
+        let Some(source) = volume.get_mut(source).and_then(Value::as_object_mut) else { continue };
+        for (field, value) in fields {
+            source.entry(*field).or_insert_with(|| json!(value));
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn volumes_and_ports_of_the_host_are_filled() {
+        let field = json!({"path": "a", "fieldRef": {"fieldPath": "metadata.name"}});
+        let mut pod = json!({"spec": {
+            "hostNetwork": true,
+            "containers": [{"name": "a", "image": "b", "ports": [{"containerPort": 80}, {"containerPort": 81, "hostPort": 9}]}],
+            "volumes": [
+                {"name": "d", "downwardAPI": {"items": [field]}},
+                {"name": "p", "projected": {"sources": [{"downwardAPI": {"items": [field]}}, {"serviceAccountToken": {"path": "t"}}]}},
+                {"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
+                {"name": "i", "image": {"reference": "busybox"}},
+                {"name": "s", "iscsi": {"lun": 0}},
+            ],
+        }});
+        apply(&mut pod);
+        let spec = &pod["spec"];
+        let ports: Vec<&Value> =
+            spec["containers"][0]["ports"].as_array().unwrap().iter().map(|port| &port["hostPort"]).collect();
+        assert_eq!(ports, [&json!(80), &json!(9)]);
+        let of = |path: &str| spec["volumes"].pointer(path).cloned().unwrap_or_default();
+        for (path, wanted) in [
+            ("/0/downwardAPI/items/0/fieldRef/apiVersion", json!("v1")),
+            ("/1/projected/sources/0/downwardAPI/items/0/fieldRef/apiVersion", json!("v1")),
+            ("/1/projected/sources/1/serviceAccountToken/expirationSeconds", json!(3600)),
+            ("/2/ephemeral/volumeClaimTemplate/spec/volumeMode", json!("Filesystem")),
+            ("/3/image/pullPolicy", json!("Always")),
+            ("/4/iscsi/iscsiInterface", json!("default")),
+        ] {
+            assert_eq!(of(path), wanted, "{path}");
+        }
+    }
 
     #[test]
     fn defaults_are_filled_once() {
