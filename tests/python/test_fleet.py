@@ -128,14 +128,17 @@ def test_a_running_job_is_preempted_for_good_if_its_class_allows_it(client: Arma
     yields, stays = submit(client, queue, job(yielding, lasts="1h"), job(lasts="1h"))
     for job_id in (yields, stays):
         follow(client, queue, JOB_SET, has(job_id, "running"))
-    client.preempt_jobs(queue, JOB_SET, stays)
-    client.preempt_jobs(queue, JOB_SET, yields)
+    said = client.preempt_jobs(queue, JOB_SET, stays).preemption_results[stays]
+    assert "runs of the priority class armada-default are not preemptible" in said
+    assert client.preempt_jobs(queue, JOB_SET, yields).preemption_results[yields] == ""
     events = follow(client, queue, JOB_SET, have_ended([yields]))
     assert stories(events)[yields] == [*STORY[:-1], "preempting", "preempted", "failed"]
     assert (state(client, yields), state(client, stays)) == (JobState.PREEMPTED, JobState.RUNNING)
     [failed] = [event.message for event in events if event.type.value == "failed"]
     assert dict(client.get_job_errors([yields, stays]).job_errors) == {yields: failed.reason}
     assert failed.reason == "preempted by administrator"
+    assert client.preempt_jobs(queue, JOB_SET, yields).preemption_results[yields] == "", "it is as was asked"
+    assert list(client.cancel_jobs(queue, JOB_SET, yields).cancelled_ids) == []
 
 
 def test_a_job_gets_another_place_in_the_queue(client: ArmadaClient, queue: str) -> None:
@@ -229,6 +232,12 @@ def test_what_runs_on_a_node_or_an_executor_is_cancelled(fleet: Fleet, client: A
     bob = fleet.identity("--user", "bob")
     status, answer = bob.ask(fleet.address, "POST", f"/v1/executor/cancel/{cluster}", {})
     assert (status, answer["code"]) == (403, grpc.StatusCode.PERMISSION_DENIED.value[0])
+    # A name that nobody has would do nothing, and one that lives is not forgotten.
+    status, answer = administrator.ask(fleet.address, "POST", "/v1/executor/cancel/nowhere", {})
+    assert (status, answer["code"]) == (404, grpc.StatusCode.NOT_FOUND.value[0])
+    assert answer["message"].startswith("there is no executor nowhere: there are ")
+    status, answer = administrator.ask(fleet.address, "DELETE", f"/v1/executors/{cluster}", {})
+    assert (status, answer["code"]) == (400, grpc.StatusCode.FAILED_PRECONDITION.value[0])
 
 
 def test_a_cordoned_executor_gets_nothing_new(fleet: Fleet, client: ArmadaClient, queue: str) -> None:

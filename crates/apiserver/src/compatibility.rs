@@ -179,6 +179,22 @@ const NOT_SERVED: &[(&str, &str)] = &[
         "the field is left out, or an empty list where it must be there",
     ),
     (
+        "The order of an object's fields, and `apiVersion` and `kind` of the items of a list",
+        "fields are in the order of the alphabet; items say what they are (upstream: not in JSON lists of its own kinds)",
+    ),
+    (
+        "Values that Go leaves out though they were given: an empty text, list or `false` of a field that need not be there (`env[].value: \"\"`, `caBundle: \"\"`), and those behind gates that are off (`clusterTrustBundle`)",
+        "written as they were given",
+    ),
+    (
+        "What upstream adds to a pod or a node beside defaults: `serviceAccount`, the tolerations of 300 s for `not-ready` and `unreachable`, the taint `not-ready` of a new node",
+        "not added; `serviceAccountName` says the account",
+    ),
+    ("The deprecated fields of an `events.k8s.io` Event that nobody gave", "left out"),
+    ("Descriptions of a table's columns", "short, or none"),
+    ("`overhead` of a pod without a RuntimeClass", "counted (upstream: 403); there are no RuntimeClasses"),
+    ("The fields of `inlineVolumeSpec` of a VolumeAttachment", "not checked"),
+    (
         "`resource.k8s.io` in versions before `v1`, which clients of Kubernetes 1.33 and before ask for",
         "404, as a Kubernetes of this release answers where nobody switched them on",
     ),

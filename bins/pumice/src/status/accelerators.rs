@@ -7,6 +7,7 @@ use std::fmt;
 
 use pumice_api::names::ACCELERATORS;
 use serde::Serialize;
+use serde_json::Value;
 
 /// Accelerators by name.
 type Amounts = BTreeMap<&'static str, u64>;
@@ -38,7 +39,7 @@ pub struct Scattered {
 
 impl Accelerators {
     /// A node that takes pods, with what it offers.
-    pub fn node(&mut self, name: &str, allocatable: &BTreeMap<String, String>) {
+    pub fn node(&mut self, name: &str, allocatable: &BTreeMap<String, Value>) {
         let amounts = amounts(allocatable);
         if !amounts.is_empty() {
             self.there.insert(name.to_owned(), amounts);
@@ -46,7 +47,7 @@ impl Accelerators {
     }
 
     /// A container on a node, with what it asks for.
-    pub fn container(&mut self, node: &str, requests: &BTreeMap<String, String>) {
+    pub fn container(&mut self, node: &str, requests: &BTreeMap<String, Value>) {
         for (name, amount) in amounts(requests) {
             *self.held.entry(node.to_owned()).or_default().entry(name).or_default() += amount;
         }
@@ -73,9 +74,10 @@ impl Accelerators {
     }
 }
 
-/// The accelerators among these resources. They are counted in whole numbers.
-fn amounts(resources: &BTreeMap<String, String>) -> Amounts {
-    let amount = |name: &&'static str| Some((*name, resources.get(*name)?.parse().ok()?));
+/// The accelerators among these resources. They are counted in whole numbers, which manifests have as numbers, too.
+fn amounts(resources: &BTreeMap<String, Value>) -> Amounts {
+    let count = |amount: &Value| amount.as_u64().or_else(|| amount.as_str()?.parse().ok());
+    let amount = |name: &&'static str| Some((*name, count(resources.get(*name)?)?));
     ACCELERATORS.iter().filter_map(amount).filter(|(_, amount)| *amount > 0).collect()
 }
 
@@ -92,12 +94,15 @@ impl fmt::Display for Scattered {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const GPU: &str = "nvidia.com/gpu";
 
-    fn of(gpus: u64) -> BTreeMap<String, String> {
-        [(GPU.to_owned(), gpus.to_string()), ("cpu".to_owned(), "4".to_owned())].into()
+    fn of(gpus: u64) -> BTreeMap<String, Value> {
+        let as_given = if gpus.is_multiple_of(2) { json!(gpus) } else { json!(gpus.to_string()) };
+        [(GPU.to_owned(), as_given), ("cpu".to_owned(), json!("4"))].into()
     }
 
     #[test]
@@ -118,7 +123,7 @@ mod tests {
                 accelerators.node(&node, &of(8));
                 accelerators.container(&node, &of(*held));
             }
-            accelerators.node("plain", &[("cpu".to_owned(), "4".to_owned())].into());
+            accelerators.node("plain", &[("cpu".to_owned(), json!("4"))].into());
             let found = accelerators.scattered();
             let found = found.first().map(|found| (found.free, found.nodes, found.most));
             assert_eq!(found, wanted, "{held:?}");

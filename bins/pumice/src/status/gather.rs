@@ -12,6 +12,7 @@ use pumice_cluster::Client;
 use pumice_store::Room;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
 
 use super::accelerators::Accelerators;
 use super::report::{Component, Disk, Nodes, Queue, Report};
@@ -66,6 +67,7 @@ struct Metadata {
 struct PodSpec {
     #[serde(default)]
     node_name: String,
+    #[serde(default)]
     containers: Vec<Container>,
 }
 
@@ -78,7 +80,7 @@ struct Container {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Resources {
-    requests: BTreeMap<String, String>,
+    requests: BTreeMap<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -96,7 +98,7 @@ struct NodeSpec {
 #[derive(Deserialize)]
 struct NodeStatus {
     #[serde(default)]
-    allocatable: BTreeMap<String, String>,
+    allocatable: BTreeMap<String, Value>,
     #[serde(default)]
     conditions: Vec<Condition>,
 }

@@ -110,13 +110,18 @@ fn two_first_runs_at_once_share_one_platform() {
     assert!(!home.data_dir().join("up.log.1").exists(), "a second one was started");
 }
 
+/// Puts a program elsewhere. A copy can't be run as long as a program that another thread starts at that moment holds it open.
+fn link(program: &Path, to: &Path) {
+    std::fs::hard_link(program, to).or_else(|_| std::fs::copy(program, to).map(drop)).unwrap();
+}
+
 #[test]
 fn who_is_not_root_gets_one_too() {
     let home = Home::new();
     // What cargo has built may be where nobody else can look.
     let programs = ["jobctl", "pumice"].map(|name| (binary(name), home.directory.path().join(name)));
     for (built, own) in &programs {
-        std::fs::hard_link(built, own).or_else(|_| std::fs::copy(built, own).map(drop)).unwrap();
+        link(built, own);
     }
     std::os::unix::fs::chown(home.directory.path(), Some(NOBODY), Some(NOBODY)).unwrap();
     let as_nobody = |args: &[&str]| {
@@ -195,7 +200,7 @@ fn a_start_that_fails_is_told_with_its_last_words_and_the_next_command() {
 
     std::fs::remove_dir_all(home.data_dir()).unwrap();
     let alone = home.directory.path().join("jobctl");
-    std::fs::copy(binary("jobctl"), &alone).unwrap();
+    link(&binary("jobctl"), &alone);
     let output = home.clients.clone().with("PATH", "").run(&alone, ["run", "--", "true"], None);
     assert_eq!(output.code, 5, "{output:?}");
     assert!(output.stderr.contains("there is no program pumice to start one"), "{}", output.stderr);
