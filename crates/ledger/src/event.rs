@@ -414,7 +414,8 @@ pub enum Event {
         /// The job waits again; else it ends with this.
         requeued: bool,
     },
-    /// Nothing was heard of the run's cluster for as long as its queue allows (`rerunAfter`): it is given up.
+    /// Nothing was heard of the run's cluster for as long as its queue allows, or, where the run was stopped before, the fleet:
+    /// it is given up, and its job waits again unless that has ended.
     RunLost {
         /// The run.
         run: RunId,
