@@ -1,7 +1,7 @@
 //! Asks a platform how it does.
 //!
-//! Invariant: pods are read in pages, and only they and the accelerators that they hold are counted. What a component of a process of its own does is known by its Lease:
-//! one that is not renewed in time has nobody who works.
+//! Invariant: pods are read in pages, and only they and the accelerators that they hold are counted. What a component of a
+//! process of its own does is known by its Lease: one that is not renewed in time has nobody who works.
 
 use std::collections::BTreeMap;
 

@@ -16,16 +16,6 @@ const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "Rea
 
 pub(crate) struct Claim;
 
-/// The older field of what a claim is filled from and the newer one say the same, unless the newer names another namespace.
-fn same_sources(spec: &mut Map<String, Value>) {
-    let given = |field: &str| spec.get(field).filter(|source| source.is_object()).cloned();
-    match (given("dataSource"), given("dataSourceRef")) {
-        (Some(source), None) => drop(spec.insert("dataSourceRef".to_owned(), source)),
-        (None, Some(source)) if source["namespace"].is_null() => drop(spec.insert("dataSource".to_owned(), source)),
-        _ => {}
-    }
-}
-
 impl Strategy for Claim {
     fn defaults(&self, object: &mut Value) {
         if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
@@ -82,6 +72,16 @@ impl Strategy for Claim {
 
     fn returns_deleted(&self) -> bool {
         true
+    }
+}
+
+/// The older field of what a claim is filled from and the newer one say the same, unless the newer names another namespace.
+fn same_sources(spec: &mut Map<String, Value>) {
+    let given = |field: &str| spec.get(field).filter(|source| source.is_object()).cloned();
+    match (given("dataSource"), given("dataSourceRef")) {
+        (Some(source), None) => drop(spec.insert("dataSourceRef".to_owned(), source)),
+        (None, Some(source)) if source["namespace"].is_null() => drop(spec.insert("dataSource".to_owned(), source)),
+        _ => {}
     }
 }
 

@@ -1,14 +1,12 @@
 //! The row of an event of either group.
 
-use pumice_objects::table::Table;
+use pumice_objects::table::{Column, Table};
 use serde_json::{Value, json};
 
 use super::{age_of, or_empty, text};
 
 /// Columns of events.
 pub(crate) fn table() -> Table {
-    let mut name = text("Name", |event, _| or_empty(&event["metadata"]["name"]));
-    name.format = "name".to_owned();
     Table::new(vec![
         text("Last Seen", |event, now| json!(age_of(last_seen(event), now))),
         text("Type", |event, _| or_empty(&event["type"])),
@@ -19,7 +17,7 @@ pub(crate) fn table() -> Table {
         text("Message", |event, _| json!(either(event, "message", "note").as_str().unwrap_or_default().trim())),
         text("First Seen", |event, now| json!(age_of(first_seen(event), now))).wide(),
         text("Count", |event, _| json!(count(event))).wide(),
-        name.wide(),
+        Column::name().wide(),
     ])
 }
 
