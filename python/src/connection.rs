@@ -211,7 +211,8 @@ impl Connection {
     }
 
     fn why<'py>(&self, py: Python<'py>, job: &str) -> PyResult<Bound<'py, PyAny>> {
-        let why = self.ask_about(py, job, |connection, job| async move { why::fetch(&connection, &job).await })?;
+        let why =
+            self.ask_about(py, job, |connection, job| async move { why::fetch_first_word(&connection, &job).await })?;
         json::to_python(py, &why)
     }
 

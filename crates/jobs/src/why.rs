@@ -4,11 +4,13 @@
 //! `jobctl why`, and by `run` while a job is Pending.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use pumice_api::batch::{Job, JobPhase};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 use crate::call::{self, FailureClass, Pages};
 use crate::connection::Connection;
@@ -25,6 +27,10 @@ const NAME_MAX: usize = 253;
 const PODS_SHOWN: usize = 5;
 /// Waiting pods that are looked at for it.
 const PODS_READ: usize = 500;
+/// How long the first word about a new job may take before people are told that there is none.
+const FIRST_WORD_MAX: Duration = Duration::from_secs(5);
+/// Between two questions until then.
+const FIRST_WORD_AGAIN: Duration = Duration::from_millis(200);
 
 /// Why a job is where it is.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -61,10 +67,28 @@ impl Why {
         lines.collect::<Vec<_>>().join("\n")
     }
 
+    /// Whether nobody has looked at the job yet: it waits, and neither the scheduler nor its objects give a reason.
+    fn is_unsaid(&self) -> bool {
+        ["New", "Pending"].contains(&self.stage.as_str()) && self.reasons.is_empty() && self.more.is_empty()
+    }
+
     /// The deciding reason in one line: the first line of the text, where the rest are its details.
     pub fn one_line(&self) -> String {
         let text = if self.text.trim().is_empty() { &self.stage } else { &self.text };
         text.trim().lines().next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// [`fetch`] for a person who asks once: where nobody has looked at the job yet, as it was submitted a moment ago, the
+/// first word is waited for, 5 s at most.
+pub async fn fetch_first_word(connection: &Connection, job: &JobRef) -> Result<Why, Error> {
+    let given_up = Instant::now() + FIRST_WORD_MAX;
+    loop {
+        let why = fetch(connection, job).await?;
+        if !why.is_unsaid() || Instant::now() >= given_up {
+            return Ok(why);
+        }
+        sleep(FIRST_WORD_AGAIN).await;
     }
 }
 

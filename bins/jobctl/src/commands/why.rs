@@ -12,7 +12,7 @@ use crate::terminal;
 pub fn run(session: &Session, args: &OneJob) -> Result<Exit, Failure> {
     session.talk(|connection| async move {
         let job = pick::pick_one(&connection, &args.job).await?;
-        let why = why::fetch(&connection, &job).await?;
+        let why = why::fetch_first_word(&connection, &job).await?;
         match args.output {
             Form::Json | Form::Yaml => {
                 let value = serde_json::to_value(&why).map_err(|error| Failure::Machine(error.into()))?;

@@ -18,7 +18,7 @@ use pumice_jobs::logs::{JobLogs, LogOptions};
 use pumice_jobs::manifest::Object;
 use pumice_jobs::select::JobRef;
 use pumice_jobs::submit::{self, Effect};
-use pumice_jobs::{Connection, Exit, idempotency};
+use pumice_jobs::{Connection, Exit, idempotency, why};
 use serde_json::{Value, json};
 
 /// What the API does with one request.
@@ -310,6 +310,32 @@ async fn a_waiting_job_is_asked_why() {
     let mut attendance = Attendance::new(script.connection(), job_ref(), None);
     let told = [words(&attendance.next().await.unwrap()), words(&attendance.next().await.unwrap())];
     assert_eq!(told, ["Pending 0", "waits: no cpu at all"]);
+}
+
+#[tokio::test]
+async fn who_asks_why_at_once_gets_the_first_word() {
+    let said = || Answer::Json(200, json!({"stage": "Allocate", "reasons": [{"a": 1}], "text": "no cpu at all"}));
+    let unseen = || status(404, "NotFound");
+    let job = || Answer::Json(200, job(5, "Pending", 0));
+    let group = Answer::Json(200, json!({"status": {"phase": "Pending"}}));
+    let script = Script::default()
+        .on("/why.pumice.sh/", [unseen(), unseen(), said()])
+        .on("/jobs/j", [job(), job()])
+        .on("/podgroups/", [unseen(), group])
+        .on("/pods?", [list(5, vec![])]);
+    let why = why::fetch_first_word(&script.connection(), &job_ref()).await.unwrap();
+    assert_eq!((why.stage.as_str(), why.text.as_str()), ("Allocate", "no cpu at all"), "{:?}", script.seen);
+}
+
+#[tokio::test]
+async fn a_word_that_never_comes_is_not_waited_for_long() {
+    let repeated = |answer: &dyn Fn() -> Answer| (0..40).map(|_| answer()).collect::<Vec<_>>();
+    let script = Script::default()
+        .on("/why.pumice.sh/", repeated(&|| status(404, "NotFound")))
+        .on("/jobs/j", repeated(&|| Answer::Json(200, job(5, "Pending", 0))))
+        .on("/podgroups/", repeated(&|| status(404, "NotFound")));
+    let why = why::fetch_first_word(&script.connection(), &job_ref()).await.unwrap();
+    assert_eq!(why.text, "the job controller has not made the job's group yet");
 }
 
 fn object(body: Value) -> Object {
