@@ -39,7 +39,7 @@ test: ## every test, through the real binaries too
 
 test-realkube: ## the tests on a real Kubernetes; the first time builds one from source, which takes minutes
 	./tests/realkube/build
-	$(CARGO) build --workspace --bin pumice
+	$(CARGO) build --workspace --bin pumice --bin jobctl
 	$(CARGO) test --workspace --features pumice-realkube/lane $(REALKUBE:%=--test %) -- --test-threads=3
 
 test-clients: ## clients and operators of others on `pumice up`; the first time builds them from source, which takes minutes
