@@ -105,6 +105,8 @@ class PodBrief(TypedDict):
     node: str
     started: str | None
     finished: str | None
+    discarded: str
+    """What it wrote that is gone with it, in a sentence; may be empty."""
 
 class Expected(TypedDict):
     at: str
@@ -447,6 +449,9 @@ class BundleRows:
 
 def days(first: str, last: str, calendar: str = "weekdays") -> list[str]:
     """The days from `first` to `last`, both included, that count by a calendar: "all", "weekdays" or "XNYS"."""
+
+def link_notes(folder: str) -> list[str]:
+    """What `jobctl` says of the links of a folder that pods are to work in, a sentence each."""
 
 def render(
     command: Sequence[str],

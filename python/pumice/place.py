@@ -7,6 +7,7 @@ all nodes mount.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -86,6 +87,8 @@ class Place:
         env |= {"PUMICE_BUNDLE": bundle, "PUMICE_WORK_CHUNK": str(chunk)}
         if options.timeout is not None:
             env["PUMICE_WORK_TIMEOUT"] = repr(options.timeout)
+        if self.here:
+            _tell_links(str(Path.cwd()))
         job = _core.render(
             [python, "-m", "pumice.worker"],
             image=options.image,
@@ -129,8 +132,17 @@ class Place:
         for folder in (self.bundles, self.archives):
             volume = {"name": folder.name, "hostPath": {"path": str(folder), "type": kind}}
             pod.setdefault("volumes", []).append(volume)
-            mount = {"name": folder.name, "mountPath": str(folder)}
-            pod["containers"][0].setdefault("volumeMounts", []).append(mount)
+            mounts = pod["containers"][0].setdefault("volumeMounts", [])
+            # A link of the working folder may lead there, too.
+            if all(mount["mountPath"] != str(folder) for mount in mounts):
+                mounts.append({"name": folder.name, "mountPath": str(folder)})
+
+
+@functools.cache
+def _tell_links(folder: str) -> None:
+    """Say where links of the working folder lead; once, as a notebook maps often."""
+    for note in _core.link_notes(folder):
+        print(f"pumice: {note}", file=sys.stderr)  # noqa: T201
 
 
 def _beginning(name: str) -> str:

@@ -14,6 +14,7 @@ import signal
 import sys
 import sysconfig
 import threading
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -63,6 +64,7 @@ class PlatformJob:
         self._attempts = [1] * len(spec.records)
         self._failures: dict[int, Outcome] = {}
         self._cancelled = False
+        self._told_discarded = False
         self._pods = connection.watch_pods(name)
         self._job = connection.watch(name)
         self._threads = [threading.Thread(target=follow, daemon=True) for follow in (self._follow_pods, self._follow_job)]
@@ -152,8 +154,12 @@ class PlatformJob:
         if pod["phase"] == "Running":
             attempt = pod["attempt"] or 1
             self._tell(Change(index, State.RUNNING, attempt, node=pod["node"]) for index in records)
-        elif pod["phase"] in _OVER and not all(self._states[index].final for index in records):
-            self._tell(self._ended(pod, last=last))
+        elif pod["phase"] in _OVER:
+            if pod["discarded"] and not self._told_discarded:
+                self._told_discarded = True
+                warnings.warn(f"Of {self._name}-{TASK}-{pod['index']}: {pod['discarded']}", RuntimeWarning, stacklevel=1)
+            if not all(self._states[index].final for index in records):
+                self._tell(self._ended(pod, last=last))
 
     def _records(self, shard: int) -> range:
         return range(shard * self._chunk, min((shard + 1) * self._chunk, len(self._states)))

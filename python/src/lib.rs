@@ -31,6 +31,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<bundle::BundleRows>()?;
     module.add_function(wrap_pyfunction!(bundle::write_bundle, module)?)?;
     module.add_function(wrap_pyfunction!(render::render, module)?)?;
+    module.add_function(wrap_pyfunction!(render::link_notes, module)?)?;
     module.add_function(wrap_pyfunction!(days::days, module)?)?;
     errors::add_to(module)
 }

@@ -1,7 +1,9 @@
 //! `render`: keywords to a Job, as `jobctl`'s flags make one.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
+use pumice_jobs::links;
 use pumice_jobs::render::JobFlags;
 use pyo3::prelude::*;
 
@@ -35,6 +37,8 @@ pub fn render<'py>(
     zone: Option<String>,
     priority_class: Option<String>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let linked = workdir.as_deref().filter(|_| share_workdir).map(|folder| links::look(Path::new(folder)));
+    let linked = linked.unwrap_or_default();
     let flags = JobFlags {
         name,
         replicas,
@@ -45,6 +49,7 @@ pub fn render<'py>(
         env: env.into_iter().collect(),
         workdir,
         share_workdir,
+        linked: linked.shared,
         min_available,
         max_parallel,
         max_retry,
@@ -57,4 +62,10 @@ pub fn render<'py>(
     };
     let job = pumice_jobs::render::render(&flags).map_err(|error| exception(py, error, None))?;
     json::to_python(py, &job)
+}
+
+/// What `jobctl` says of the links of a folder that pods are to work in, a sentence each.
+#[pyfunction]
+pub fn link_notes(folder: &str) -> Vec<String> {
+    links::look(Path::new(folder)).notes()
 }

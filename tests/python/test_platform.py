@@ -216,6 +216,27 @@ def test_what_a_job_has_left_goes_and_equal_parts_are_kept_once(backend, tmp_pat
     assert list((tmp_path / "bundles" / "runs").iterdir()) == []
 
 
+def test_links_of_the_folder_are_shared_and_what_is_lost_is_told(backend, tmp_path, monkeypatch, capsys):
+    work, scratch = tmp_path / "work", tmp_path / "scratch"
+    work.mkdir()
+    scratch.mkdir()
+    (work / "out").symlink_to(scratch)
+    monkeypatch.chdir(work)
+
+    @pumice.task
+    def write(name):
+        for folder in ("out", "..", "."):
+            Path(folder, name).write_text("x")
+        return name
+
+    with pytest.warns(RuntimeWarning, match=f"1 file is gone with the pod.*: {tmp_path}/a.txt"):
+        assert write.map(["a.txt"]).results() == ["a.txt"]
+        # The pod's end is told after its results.
+        until(lambda: backend._jobs[-1]._told_discarded)
+    assert [path.exists() for path in (work / "a.txt", scratch / "a.txt", tmp_path / "a.txt")] == [True, True, False]
+    assert f"out leads to {scratch}, which the pods share, too" in capsys.readouterr().err
+
+
 def test_a_folder_of_somebody_else_is_refused(backend, tmp_path):
     (tmp_path / "bundles").mkdir()
     (tmp_path / "bundles" / "FORMAT").write_text("theirs\n")

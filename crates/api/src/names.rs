@@ -146,6 +146,8 @@ pub const MADE_OF: &str = "pumice.sh/made-of";
 pub const BUNDLE_VARIABLE: &str = "PUMICE_BUNDLE";
 /// The bundle that a ConfigMap is a part of; label.
 pub const BUNDLE: &str = "pumice.sh/bundle";
+/// Condition of a pod that wrote files which are gone with it, since nothing keeps what is written there.
+pub const FILES_DISCARDED: &str = "pumice.sh/FilesDiscarded";
 /// Annotations only the platform writes.
 pub const RESERVED_KEYS: &[&str] = &[USER];
 

@@ -26,6 +26,7 @@ pub mod glob;
 pub mod history;
 pub mod idempotency;
 pub mod interactive;
+pub mod links;
 pub mod list;
 pub mod live;
 pub mod load;

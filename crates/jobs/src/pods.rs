@@ -21,6 +21,8 @@ use crate::watch::{self, Collection, News};
 
 /// The reason of a container that was killed for memory.
 const OOM_KILLED: &str = "OOMKilled";
+/// Pods whose lost files are told.
+const DISCARDED_TOLD_MAX: usize = 3;
 /// The variable with the number of the attempt, from 1; the job plugin `env` sets it.
 pub(crate) const ATTEMPT: &str = "PUMICE_ATTEMPT";
 
@@ -55,6 +57,8 @@ pub struct PodBrief {
     pub started: Option<Timestamp>,
     /// When it ended.
     pub finished: Option<Timestamp>,
+    /// What it wrote that is gone with it, in a sentence; may be empty.
+    pub discarded: String,
 }
 
 impl PodBrief {
@@ -90,11 +94,18 @@ impl PodBrief {
                 }
                 _ => None,
             },
+            discarded: discarded(pod),
             phase,
             reason,
             message,
         }
     }
+}
+
+fn discarded(pod: &Pod) -> String {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut told = conditions.filter(|condition| condition.type_ == names::FILES_DISCARDED);
+    told.next().and_then(|condition| condition.message.clone()).unwrap_or_default()
 }
 
 fn attempt(pod: &Pod) -> Option<u32> {
@@ -156,6 +167,18 @@ pub async fn fetch(connection: &Connection, job: &JobRef, selection: &Selection)
     }
     found.sort_by(|a: &PodBrief, b| (&a.task, a.index, &a.name).cmp(&(&b.task, b.index, &b.name)));
     Ok(found)
+}
+
+/// Sentences about the files that are gone with a job's pods; of the first pods that have any.
+pub async fn discarded_files(connection: &Connection, job: &JobRef) -> Result<Vec<String>, Error> {
+    let pods = fetch(connection, job, &Selection::default()).await?;
+    let told: Vec<&PodBrief> = pods.iter().filter(|pod| !pod.discarded.is_empty()).collect();
+    let one = |pod: &&PodBrief| format!("pod {}: {}", pod.name, pod.discarded);
+    let mut sentences: Vec<String> = told.iter().take(DISCARDED_TOLD_MAX).map(one).collect();
+    if told.len() > DISCARDED_TOLD_MAX {
+        sentences.push(format!("files of {} more pods are gone, too", told.len() - DISCARDED_TOLD_MAX));
+    }
+    Ok(sentences)
 }
 
 /// Follows a job's pods: what there is, then every change. The stream ends only with an error.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use pumice_api::batch::{Action, Event, Job, JobSpec, LifecyclePolicy, TaskSpec};
 
+use crate::links::Link;
 use crate::names;
 use crate::script::Script;
 use counts::{Counts, in_range};
@@ -99,6 +100,8 @@ pub struct JobFlags {
     pub workdir: Option<String>,
     /// The platform runs on this machine: the working directory is this machine's own, and what pods write there stays.
     pub share_workdir: bool,
+    /// Where links of the working directory lead that the pods are to share.
+    pub linked: Vec<Link>,
     /// A script that travels with the job; `command` is its arguments then. Its [`config_map`] must be submitted, too, if it has one.
     pub script: Option<Script>,
     /// The program and its arguments.

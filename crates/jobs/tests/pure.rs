@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Volume};
 use pumice_api::batch::Job;
 use pumice_jobs::act::Wish;
+use pumice_jobs::links::Link;
 use pumice_jobs::list::{self, Column};
 use pumice_jobs::outcome::{Exit, JobEnd, end_of, exit_of_end, exit_of_run, pod_failures};
 use pumice_jobs::render::{JobFlags, render};
@@ -75,6 +76,30 @@ fn a_job_on_this_machine_works_in_its_own_directory() {
     insta::assert_yaml_snapshot!(render(&here("/home/ann/model")).unwrap().spec.tasks[0].template.spec);
     let spec = render(&here("/")).unwrap().spec.tasks[0].template.spec.clone().unwrap();
     assert!(spec.volumes.is_none() && spec.containers[0].volume_mounts.is_none(), "the root is there anyway");
+}
+
+#[test]
+fn where_links_of_the_directory_lead_is_shared_unless_a_flag_says_what_is_there() {
+    let link = |target: &str, is_folder| Link { path: "x".into(), target: target.into(), is_folder };
+    let flags = JobFlags {
+        workdir: Some("/work".into()),
+        share_workdir: true,
+        linked: vec![link("/data/out", true), link("/data/log.txt", false), link("/other", true)],
+        volumes: vec!["/elsewhere:/other".into()],
+        ..flags(&["true"])
+    };
+    let spec = render(&flags).unwrap().spec.tasks[0].template.spec.clone().unwrap();
+    let told = |volume: &Volume| {
+        let host = volume.host_path.as_ref().unwrap();
+        format!("{} {} {}", volume.name, host.path, host.type_.as_deref().unwrap_or("any"))
+    };
+    let volumes: Vec<String> = spec.volumes.unwrap().iter().map(told).collect();
+    let wanted = ["workdir /work Directory", "volume-1 /elsewhere any", "workdir-0 /data/out Directory"];
+    assert_eq!(volumes[..3], wanted);
+    assert_eq!(volumes[3..], ["workdir-1 /data/log.txt File"]);
+    let mounts: Vec<String> =
+        spec.containers[0].volume_mounts.as_ref().unwrap().iter().map(|m| m.mount_path.clone()).collect();
+    assert_eq!(mounts, ["/work", "/other", "/data/out", "/data/log.txt"]);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 pub(crate) mod backoff;
 pub(crate) mod capabilities;
 pub(crate) mod control;
+pub mod discarded;
 pub(crate) mod exec;
 pub mod format;
 pub(crate) mod hostmounts;

@@ -2,8 +2,9 @@
 
 use pumice_api::batch::Job;
 use pumice_jobs::attend::{Ending, Happening};
-use pumice_jobs::logs::{JobLogs, LogOptions, STREAMS_MAX};
+use pumice_jobs::logs::{JobLogs, LogOptions, PODS_FOLLOWED_MAX, STREAMS_MAX};
 use pumice_jobs::outcome::{JobEnd, exit_of_run};
+use pumice_jobs::pods;
 use pumice_jobs::progress::Counts;
 use pumice_jobs::select::JobRef;
 use pumice_jobs::submit::Submitted;
@@ -86,6 +87,12 @@ pub async fn conclude(connection: &Connection, job: &JobRef, ending: &Ending, sh
     }
     if let Some(told) = results::shortfall(connection, state).await {
         terminal::say(&format!("job {}: {told}", job.name));
+    }
+    if Counts::of(state).total <= PODS_FOLLOWED_MAX && !connection.is_fleet() {
+        // Whoever may not read pods, or a server that is gone by now, is no reason to fail.
+        for lost in pods::discarded_files(connection, job).await.unwrap_or_default() {
+            terminal::say(&lost);
+        }
     }
     if *end == JobEnd::Completed {
         return Ok(exit);

@@ -7,6 +7,7 @@ mod store;
 use std::path::{Path, PathBuf};
 
 use pumice_jobs::bundled::{self, Prepared};
+use pumice_jobs::links;
 use pumice_jobs::manifest::{self, Object};
 use pumice_jobs::render::{self, JobFlags};
 use pumice_jobs::script::Carrier;
@@ -20,6 +21,7 @@ use crate::args::{Form, Gang, JobArgs, Work};
 use crate::environment::variable;
 use crate::failure::Failure;
 use crate::output;
+use crate::terminal;
 
 /// What is submitted.
 pub enum Submission {
@@ -142,6 +144,10 @@ fn job_flags(session: &Session, args: JobArgs, site: Site) -> Result<(JobFlags, 
         (None, current) if here => current.clone(),
         (dir, _) => dir.clone(),
     };
+    let linked = workdir.as_deref().filter(|_| here).map(links::look).unwrap_or_default();
+    for note in linked.notes() {
+        terminal::say(&note);
+    }
     let volumes = args.volume.iter().map(|text| volume(text, session.surroundings.directory.as_deref()));
     let mut env: Vec<_> = args.env.iter().map(|text| assignment(text)).collect::<Result<_, _>>()?;
     // So that `python` is the one of the user's virtual environment.
@@ -182,6 +188,7 @@ fn job_flags(session: &Session, args: JobArgs, site: Site) -> Result<(JobFlags, 
         volumes: volumes.collect::<Result<_, _>>()?,
         workdir: workdir.map(|dir| text_of(&dir, "--workdir")).transpose()?,
         share_workdir: here,
+        linked: linked.shared,
         script: None,
         command: Vec::new(),
     };

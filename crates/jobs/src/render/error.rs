@@ -1,5 +1,7 @@
 //! What is wrong with flags that make no Job, each with the flag's name.
 
+use std::path::PathBuf;
+
 use crate::names::NameError;
 use crate::shards::rule::NoRule;
 use crate::shards::template::TemplateError;
@@ -68,6 +70,14 @@ pub enum RenderError {
     EnvName {
         /// The name.
         name: String,
+    },
+    /// Where a link leads can't be named in a Job.
+    #[error(
+        "a link of the working directory leads to {path:?}, whose name is not UTF-8 text: rename it, or remove the link"
+    )]
+    LinkTarget {
+        /// Where it leads.
+        path: PathBuf,
     },
     /// A relative directory.
     #[error("--workdir {path:?} is not an absolute path")]

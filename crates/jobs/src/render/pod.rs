@@ -100,6 +100,10 @@ fn volumes(flags: &JobFlags) -> Result<Volumes, RenderError> {
     if let Some(shards) = &flags.shards {
         shards.mount(&mut volumes);
     }
+    // What a flag has put at such a path is what is wanted there.
+    for (number, link) in flags.linked.iter().enumerate().filter(|_| flags.share_workdir) {
+        volumes.add_target(&format!("{WORKDIR_VOLUME}-{number}"), link)?;
+    }
     Ok(volumes)
 }
 

@@ -3,6 +3,7 @@
 use k8s_openapi::api::core::v1::{HostPathVolumeSource, PersistentVolumeClaimVolumeSource, Volume, VolumeMount};
 
 use super::RenderError;
+use crate::links::Link;
 use crate::names;
 
 /// The most `--volume`s.
@@ -27,9 +28,22 @@ impl Volumes {
         self.volumes.push(volume);
     }
 
+    /// Adds where a link of the working directory leads, unless a volume is seen there.
+    pub fn add_target(&mut self, name: &str, link: &Link) -> Result<(), RenderError> {
+        let path = link.target.to_str().ok_or_else(|| RenderError::LinkTarget { path: link.target.clone() })?;
+        if !self.has(path) {
+            self.add_existing(name, path, if link.is_folder { "Directory" } else { "File" });
+        }
+        Ok(())
+    }
+
     /// Adds a directory of the node that must exist.
     pub fn add_directory(&mut self, name: &str, path: &str) {
-        let source = HostPathVolumeSource { path: path.to_owned(), type_: Some("Directory".to_owned()) };
+        self.add_existing(name, path, "Directory");
+    }
+
+    fn add_existing(&mut self, name: &str, path: &str, kind: &str) {
+        let source = HostPathVolumeSource { path: path.to_owned(), type_: Some(kind.to_owned()) };
         let volume = Volume { name: name.to_owned(), host_path: Some(source), ..Volume::default() };
         self.add(volume, path.to_owned(), false);
     }

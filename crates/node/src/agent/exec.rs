@@ -269,7 +269,9 @@ struct WindowSize {
 /// The `v1` Status that ends a session.
 fn status(report: &Report) -> Value {
     let code = match report {
-        Report::Started | Report::Exited(0) => return json!({"metadata": {}, "status": "Success"}),
+        Report::Started | Report::Exited(0) | Report::Discarded(_) => {
+            return json!({"metadata": {}, "status": "Success"});
+        }
         Report::Exited(code) => *code,
         Report::Killed(signal) => 128 + signal,
         Report::Failed(text) | Report::NoRoom(text) => {

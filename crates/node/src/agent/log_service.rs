@@ -154,8 +154,15 @@ mod tests {
     fn service(dir: &std::path::Path) -> NodeService {
         let at = Timestamp::from_second(1_700_000_000).unwrap();
         let mut status = ShimStatus::new([].into_iter(), ["c", "waiting"].into_iter(), at);
-        let exit =
-            Exit { code: 0, signal: None, reason: "Completed".into(), message: None, started_at: at, finished_at: at };
+        let exit = Exit {
+            code: 0,
+            signal: None,
+            reason: "Completed".into(),
+            message: None,
+            started_at: at,
+            finished_at: at,
+            discarded: None,
+        };
         status.phase = ShimPhase::Done;
         status.containers[0].state = ContainerState::Terminated(exit);
         status.write(dir, Durability::Process).unwrap();

@@ -16,6 +16,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::resolve::is_sidecar;
 use crate::shim::status::{ContainerState, ContainerStatus, Exit, ShimPhase, ShimStatus};
 
+/// Condition of a pod that wrote files which are gone with it; jobctl and the library tell of it.
+const FILES_DISCARDED: &str = "pumice.sh/FilesDiscarded";
+
 /// What the agent knows beside the shim's status.
 pub(crate) struct Facts<'a> {
     /// The pod.
@@ -84,7 +87,19 @@ pub(crate) fn render(facts: &Facts<'_>, view: &View<'_>) -> PodStatus {
         "Failed" => Some("PodFailed"),
         _ => Some("ContainersNotReady"),
     };
-    let conditions = conditions(facts, initialized, ready, unready);
+    let mut conditions = conditions(facts, initialized, ready, unready);
+    if let Some(message) = files_discarded(view) {
+        let before = conditions.iter().position(|condition| condition.type_ == FILES_DISCARDED);
+        let since = before.and_then(|at| conditions.remove(at).last_transition_time);
+        conditions.push(PodCondition {
+            type_: FILES_DISCARDED.to_owned(),
+            status: "True".to_owned(),
+            reason: Some("WrittenOutsideVolumes".to_owned()),
+            message: Some(message),
+            last_transition_time: since.or(Some(Time(facts.now))),
+            ..PodCondition::default()
+        });
+    }
     PodStatus {
         phase: Some(phase.to_owned()),
         reason,
@@ -189,7 +204,15 @@ fn state(found: Option<&ContainerStatus>, view: &View<'_>, id: &str, now: Timest
 }
 
 fn lost(started_at: Timestamp, now: Timestamp) -> Exit {
-    Exit { code: 137, signal: None, reason: SHIM_LOST.into(), message: None, started_at, finished_at: now }
+    Exit {
+        code: 137,
+        signal: None,
+        reason: SHIM_LOST.into(),
+        message: None,
+        started_at,
+        finished_at: now,
+        discarded: None,
+    }
 }
 
 fn terminated(exit: &Exit, id: &str) -> WireState {
@@ -210,6 +233,19 @@ fn terminated(exit: &Exit, id: &str) -> WireState {
 /// How a run of a container is called.
 pub(crate) fn container_id(pod: &Pod, name: &str, attempt: u32) -> String {
     format!("pumice://{}/{name}/{attempt}", pod.metadata.uid.as_deref().unwrap_or_default())
+}
+
+/// A sentence about what the pod's containers wrote that is gone with them, once all is over.
+fn files_discarded(view: &View<'_>) -> Option<String> {
+    let View::Shim(shim) = view else { return None };
+    if shim.phase != ShimPhase::Done {
+        return None;
+    }
+    let containers = shim.init_containers.iter().chain(&shim.containers);
+    let mut ends = containers.flat_map(|container| container.exit().into_iter().chain(&container.last));
+    let mut all = ends.by_ref().find_map(|exit| exit.discarded.clone())?;
+    ends.filter_map(|exit| exit.discarded.as_ref()).for_each(|found| all.add(found));
+    Some(all.sentence())
 }
 
 fn conditions(facts: &Facts<'_>, initialized: bool, ready: bool, unready: Option<&str>) -> Vec<PodCondition> {
@@ -248,6 +284,7 @@ fn conditions(facts: &Facts<'_>, initialized: bool, ready: bool, unready: Option
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shim::discarded::Discarded;
     use serde_json::json;
 
     fn at(second: i64) -> Timestamp {
@@ -278,6 +315,7 @@ mod tests {
                     message: None,
                     started_at: at(10),
                     finished_at: at(20),
+                    discarded: None,
                 }),
                 None => ContainerState::Running { started_at: at(10), pid: None },
             };
@@ -286,15 +324,19 @@ mod tests {
     }
 
     fn rendered(view: &View<'_>) -> PodStatus {
-        let (pod, before) = (pod(), PodStatus::default());
+        rendered_of(&pod(), view, at(30))
+    }
+
+    fn rendered_of(pod: &Pod, view: &View<'_>, now: Timestamp) -> PodStatus {
+        let before = PodStatus::default();
         let facts = Facts {
-            pod: &pod,
+            pod,
             gates: BTreeMap::new(),
             before: &before,
             host_ip: Ipv4Addr::LOCALHOST,
             pod_ip: Some(Ipv4Addr::new(10, 64, 0, 2)),
             started_at: at(9),
-            now: at(30),
+            now,
         };
         render(&facts, view)
     }
@@ -326,6 +368,31 @@ mod tests {
         assert_eq!((end.exit_code, end.reason.as_deref()), (137, Some("OOMKilled")));
         assert_eq!(end.container_id.as_deref(), Some("pumice://u/a/0"));
         assert_eq!(status.pod_ip.as_deref(), Some("10.64.0.2"));
+    }
+
+    #[test]
+    fn files_that_are_gone_are_told_once_all_is_over() {
+        let some = |path: &str| Discarded { files: 1, partial: false, first: vec![path.to_owned()] };
+        let mut shim = shim(ShimPhase::Running, &[Some(0), Some(0)]);
+        let told = |shim: &ShimStatus| {
+            let status = rendered(&View::Shim(shim));
+            let found = status.conditions.unwrap().into_iter().find(|one| one.type_ == FILES_DISCARDED);
+            found.and_then(|one| one.message)
+        };
+        for (container, path) in shim.containers.iter_mut().zip(["/a", "/b"]) {
+            if let ContainerState::Terminated(exit) = &mut container.state {
+                exit.discarded = Some(some(path));
+            }
+        }
+        assert_eq!(told(&shim), None);
+        shim.phase = ShimPhase::Done;
+        let sentence = "2 files are gone with the pod, written where nothing is kept: /a, /b";
+        assert_eq!(told(&shim).as_deref(), Some(sentence));
+        // What was written is what is read back: there is nothing new to write.
+        let first = rendered(&View::Shim(&shim));
+        let mut pod = pod();
+        pod.status = Some(first.clone());
+        assert_eq!(rendered_of(&pod, &View::Shim(&shim), at(50)).conditions, first.conditions);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use nix::sys::prctl;
@@ -14,6 +15,7 @@ use nix::sys::wait::WaitStatus;
 use nix::unistd::{ForkResult, Pid};
 use pumice_units::with_causes;
 
+use super::discarded::{self, Discarded};
 use super::program::{Handles, become_program, close_on_exec_all, give_away, hide_process, leave_streams};
 use super::rootfs::{self, Layers};
 use super::signals;
@@ -32,6 +34,8 @@ pub(crate) enum Report {
     Exited(i32),
     /// The program was killed by a signal.
     Killed(i32),
+    /// What the container wrote is gone with it.
+    Discarded(Discarded),
 }
 
 impl Report {
@@ -48,6 +52,8 @@ impl Report {
             Report::NoRoom(text) => format!("N{}\n", text.replace('\n', " ")),
             Report::Exited(code) => format!("X{code}\n"),
             Report::Killed(signal) => format!("K{signal}\n"),
+            // Text and numbers always have a form in JSON, which has no line breaks of its own.
+            Report::Discarded(found) => format!("D{}\n", serde_json::to_string(found).unwrap_or_default()),
         }
     }
 
@@ -69,6 +75,7 @@ impl Report {
             "N" => Some(Report::NoRoom(rest.to_owned())),
             "X" => rest.parse().ok().map(Report::Exited),
             "K" => rest.parse().ok().map(Report::Killed),
+            "D" => serde_json::from_str(rest).ok().map(Report::Discarded),
             _ => None,
         }
     }
@@ -86,11 +93,14 @@ pub(crate) struct Birth<'a> {
 /// Runs as process 1 and never returns.
 pub(crate) fn run(birth: Birth<'_>) -> ! {
     let code = match start(&birth) {
-        Ok((program, signals)) => {
+        Ok(Running { program, signals, layer }) => {
             Report::Started.send(&birth.report);
-            let Birth { spec, report, handles, .. } = birth;
+            let Birth { spec, container, report, handles, .. } = birth;
             drop(handles);
             signals::attend(program, &signals, &report, spec.isolation.namespaces);
+            if let Some(found) = layer.and_then(|layer| discarded::look(layer, container)) {
+                Report::Discarded(found).send(&report);
+            }
             0
         }
         Err(report) => {
@@ -107,7 +117,15 @@ pub(crate) fn exit(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-fn start(birth: &Birth<'_>) -> Result<(Pid, SignalFd), Report> {
+/// A container whose program was started.
+struct Running {
+    program: Pid,
+    signals: SignalFd,
+    /// What it writes outside of its volumes, where that is thrown away.
+    layer: Option<OwnedFd>,
+}
+
+fn start(birth: &Birth<'_>) -> Result<Running, Report> {
     let failed = |what: &'static str| move |errno: nix::Error| Report::Failed(format!("can't {what}: {errno}"));
     // If its shim is killed, nobody would write down how the container ended: end it too.
     prctl::set_pdeathsig(Signal::SIGKILL).map_err(failed("tie the container to its shim"))?;
@@ -115,8 +133,9 @@ fn start(birth: &Birth<'_>) -> Result<(Pid, SignalFd), Report> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&everything), None).map_err(failed("block signals"))?;
     let signals = SignalFd::with_flags(&everything, SfdFlags::SFD_CLOEXEC).map_err(failed("watch signals"))?;
     let isolated = birth.spec.isolation.namespaces;
+    let mut layer = None;
     if isolated {
-        rootfs::enter(birth.spec, birth.container, &birth.layers).map_err(|error| {
+        layer = rootfs::enter(birth.spec, birth.container, &birth.layers).map_err(|error| {
             match error.is_for_want_of_room() {
                 true => Report::NoRoom(with_causes(&error)),
                 false => Report::Failed(with_causes(&error)),
@@ -132,7 +151,7 @@ fn start(birth: &Birth<'_>) -> Result<(Pid, SignalFd), Report> {
     give_away(&birth.handles.stdout, birth.container.uid, birth.container.gid);
     give_away(&birth.handles.stderr, birth.container.uid, birth.container.gid);
     match fork().map_err(failed("make a process"))? {
-        ForkResult::Parent { child } => Ok((child, signals)),
+        ForkResult::Parent { child } => Ok(Running { program: child, signals, layer }),
         ForkResult::Child => {
             close_on_exec_all();
             let error = become_program(birth.container, &birth.handles, isolated);
@@ -191,6 +210,7 @@ mod tests {
             Report::NoRoom("c".into()),
             Report::Exited(3),
             Report::Killed(9),
+            Report::Discarded(Discarded { files: 2, partial: true, first: vec!["/a\nb".into(), "/é".into()] }),
         ];
         let mut file = tempfile::tempfile().unwrap();
         for report in &reports {

@@ -176,6 +176,10 @@ impl Process {
         let oom_killed = self.over_memory || self.group.as_ref().is_some_and(|group| group.oom_kills() > 0);
         let reports: Vec<_> = String::from_utf8_lossy(&self.reported).lines().filter_map(Report::parse).collect();
         let mut exit = exit(&reports, end, oom_killed, self.started_at, now);
+        exit.discarded = reports.iter().find_map(|report| match report {
+            Report::Discarded(found) => Some(found.clone()),
+            _ => None,
+        });
         if exit.message.is_none() {
             exit.message = self.message(container, exit.code);
         }
@@ -255,12 +259,15 @@ fn exit(reports: &[Report], end: WaitStatus, oom_killed: bool, started_at: Times
         message,
         started_at,
         finished_at,
+        discarded: None,
     };
     match failed.or(ended).unwrap_or(&died) {
         Report::Failed(text) | Report::NoRoom(text) => exit(128, None, START_ERROR, Some(text.clone())),
         Report::Killed(libc::SIGKILL) if oom_killed => exit(137, Some(libc::SIGKILL), "OOMKilled", None),
         Report::Killed(signal) => exit(128 + signal, Some(*signal), "Error", child_note(oom_killed)),
-        Report::Exited(0) | Report::Started => exit(0, None, "Completed", child_note(oom_killed)),
+        Report::Exited(0) | Report::Started | Report::Discarded(_) => {
+            exit(0, None, "Completed", child_note(oom_killed))
+        }
         // A shell passes on how its child was killed.
         Report::Exited(137) if oom_killed => exit(137, None, "OOMKilled", None),
         Report::Exited(code) => exit(*code, None, "Error", child_note(oom_killed)),

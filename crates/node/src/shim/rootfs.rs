@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstat, makedev, mkdirat, mknodat, umask};
 use nix::unistd::{chdir, fchdir, pivot_root, symlinkat};
@@ -98,14 +99,19 @@ pub(crate) struct Layers {
 }
 
 const NONE: Option<&str> = None;
+/// The folder in a container's layers that has what it writes to its root.
+pub(super) const UPPER: &str = "upper";
 
-/// Makes the root directory and moves this process into it.
-pub(crate) fn enter(spec: &ShimSpec, container: &ContainerSpec, layers: &Layers) -> Result<(), RootError> {
+/// Makes the root directory and moves this process into it. Returns the folder that has what is written to the root and will be
+/// thrown away, if it is.
+pub(crate) fn enter(spec: &ShimSpec, container: &ContainerSpec, layers: &Layers) -> Result<Option<OwnedFd>, RootError> {
     // Folders that are made on the way are for every user of the container, whatever the platform's own rights are.
     umask(Mode::from_bits_truncate(0o022));
     let path = layers.dir.join("root");
     let kind = spec.isolation.root;
     mount_root(kind, container, layers, &path)?;
+    // By its path it can't be reached from inside.
+    let upper = (kind != RootKind::Host).then(|| open_folder(&layers.dir.join(UPPER))).transpose()?;
     let opened = open_path(&path).map_err(|source| RootError::Source { path: path.clone(), source })?;
     let root = Root { directory: opened, kind, own_devices: !container.privileged };
     if container.root.is_none() && kind != RootKind::Host {
@@ -131,7 +137,14 @@ pub(crate) fn enter(spec: &ShimSpec, container: &ContainerSpec, layers: &Layers)
     if container.read_only_root {
         mounted("read-only", Path::new("/"), make_read_only(root.directory.as_fd()))?;
     }
-    pivot(&root)
+    pivot(&root)?;
+    Ok(upper)
+}
+
+fn open_folder(path: &Path) -> Result<OwnedFd, RootError> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    nix::fcntl::open(path, flags, Mode::empty())
+        .map_err(|errno| RootError::Source { path: path.into(), source: errno.into() })
 }
 
 /// The root directory as it is made.
@@ -191,7 +204,7 @@ fn mount_root(kind: RootKind, container: &ContainerSpec, layers: &Layers, root: 
         let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
         return mounted("the root folder", root, mount(Some(lower), root, NONE, flags, NONE));
     }
-    let (upper, work) = (layers.dir.join("upper"), layers.dir.join("work"));
+    let (upper, work) = (layers.dir.join(UPPER), layers.dir.join("work"));
     create_dir(&upper)?;
     create_dir(&work)?;
     let mut lowers = escaped(lower);

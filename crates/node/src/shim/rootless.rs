@@ -13,7 +13,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Gid, Uid};
 
-use super::rootfs::escaped;
+use super::rootfs::{UPPER, escaped};
 
 const NONE: Option<&str> = None;
 /// Folders that every container has of its own.
@@ -63,7 +63,7 @@ pub(crate) fn mount_folders(root: &Path, layers: &Path, image: Option<&Path>) ->
 }
 
 fn mount_folder(path: &Path, over: Option<&Path>, target: &Path, layers: &Path, name: &Path) -> io::Result<()> {
-    let (upper, work) = (layers.join("upper").join(name), layers.join("work").join(name));
+    let (upper, work) = (layers.join(UPPER).join(name), layers.join("work").join(name));
     fs::create_dir_all(&upper)?;
     fs::create_dir_all(&work)?;
     if let Ok(found) = fs::metadata(path) {

@@ -8,6 +8,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::discarded::Discarded;
 use crate::files::{Durability, read_bounded, write_atomic};
 use crate::shim::format::Format;
 
@@ -112,6 +113,9 @@ pub struct Exit {
     pub started_at: Timestamp,
     /// When it ended.
     pub finished_at: Timestamp,
+    /// What it wrote that is gone with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discarded: Option<Discarded>,
 }
 
 impl ShimStatus {
@@ -199,6 +203,7 @@ mod tests {
             message: Some("last \u{0}words".into()),
             started_at: at,
             finished_at: at,
+            discarded: None,
         };
         status.containers[0].state = ContainerState::Terminated(exit.clone());
         status.containers[1] = ContainerStatus {

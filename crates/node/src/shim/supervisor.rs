@@ -609,5 +609,6 @@ fn start_error(text: &str, now: Timestamp) -> Exit {
         message: Some(text.to_owned()),
         started_at: now,
         finished_at: now,
+        discarded: None,
     }
 }

@@ -128,6 +128,47 @@ fn a_command_works_where_it_was_started_and_leaves_its_files() {
 }
 
 #[test]
+fn what_is_written_through_a_link_of_the_folder_stays() {
+    let platform = Platform::new();
+    let (work, scratch) = (platform.scratch().join("work"), platform.scratch().join("scratch"));
+    for folder in [&work, &scratch] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    std::fs::write(scratch.join("log"), "").unwrap();
+    std::os::unix::fs::symlink(&scratch, work.join("out")).unwrap();
+    std::os::unix::fs::symlink("../scratch/log", work.join("log")).unwrap();
+    let script = "echo 1 > out/a.txt; echo 2 > log; cat out/a.txt log";
+    let output = platform.jobctl(["run", "--workdir", "work", "--", "sh", "-c", script]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, "1\n2\n"), "{output:?}");
+    assert_eq!(std::fs::read_to_string(scratch.join("a.txt")).unwrap(), "1\n");
+    assert_eq!(std::fs::read_to_string(scratch.join("log")).unwrap(), "2\n");
+    let told = format!("out leads to {}, which the pods share, too", scratch.display());
+    assert!(output.stderr.contains(&told), "{output:?}");
+    assert!(!output.stderr.contains("gone with the pod"), "{output:?}");
+}
+
+#[test]
+fn what_is_gone_with_the_pod_is_told_at_the_end() {
+    let platform = Platform::new();
+    let work = platform.scratch().join("work");
+    std::fs::create_dir(&work).unwrap();
+    let script = "echo 1 > ../up.txt; echo 2 > kept.txt; mkdir /results; echo 3 > /results/a; echo 4 > ~/.hidden";
+    let flags = ["run", "--name", "loser", "--workdir", "work", "--", "sh", "-c", script];
+    let output = platform.jobctl(flags);
+    assert_eq!(output.code, 0, "{output:?}");
+    let up = platform.scratch().join("up.txt");
+    let wanted = "pod loser-main-0: 2 files are gone with the pod, written where nothing is kept: ";
+    let line = output.stderr.lines().find(|line| line.starts_with(wanted)).unwrap_or_else(|| panic!("{output:?}"));
+    for path in ["/results/a", up.to_str().unwrap()] {
+        assert!(line.contains(path), "{line}");
+    }
+    assert!(work.join("kept.txt").exists() && !up.exists());
+    let pod = platform.get("pod", "loser-main-0").unwrap();
+    let conditions = pod["status"]["conditions"].as_array().unwrap();
+    assert!(conditions.iter().any(|one| one["type"] == "pumice.sh/FilesDiscarded"), "{pod}");
+}
+
+#[test]
 fn submit_list_get_wait_cancel() {
     let platform = Platform::new();
     let name = platform.jobctl(["submit", "--name", "long", "-o", "name", "--", "sleep", "1000"]).ok();

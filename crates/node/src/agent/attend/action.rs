@@ -159,7 +159,7 @@ async fn execute(place: &Place<'_>, argv: &[String]) -> Result<(), String> {
     let said = String::from_utf8_lossy(&said).trim().to_owned();
     let said = if said.is_empty() { String::new() } else { format!(": {said}") };
     match report {
-        Report::Started | Report::Exited(0) => Ok(()),
+        Report::Started | Report::Exited(0) | Report::Discarded(_) => Ok(()),
         Report::Exited(code) => Err(format!("command terminated with exit code {code}{said}")),
         Report::Killed(signal) => Err(format!("command was killed by signal {signal}{said}")),
         Report::Failed(text) | Report::NoRoom(text) => Err(text),

@@ -197,7 +197,15 @@ mod tests {
     fn exit(reason: &str, second: i64) -> Exit {
         let at = Timestamp::from_second(second).unwrap();
         let message = Some("no such program".to_owned());
-        Exit { code: 128, signal: None, reason: reason.into(), message, started_at: at, finished_at: at }
+        Exit {
+            code: 128,
+            signal: None,
+            reason: reason.into(),
+            message,
+            started_at: at,
+            finished_at: at,
+            discarded: None,
+        }
     }
 
     /// A pod whose container is in a state.
