@@ -38,11 +38,13 @@ test: ## every test, through the real binaries too
 	./tests/python/run test $(BUILT)
 
 test-realkube: ## the tests on a real Kubernetes; the first time builds one from source, which takes minutes
+	./tests/prerequisites
 	./tests/realkube/build
 	$(CARGO) build --workspace --bin pumice --bin jobctl
-	$(CARGO) test --workspace --features pumice-realkube/lane $(REALKUBE:%=--test %) -- --test-threads=3
+	$(CARGO) test --workspace --no-fail-fast --features pumice-realkube/lane $(REALKUBE:%=--test %) -- --test-threads=3
 
 test-clients: ## clients and operators of others on `pumice up`; the first time builds them from source, which takes minutes
+	./tests/prerequisites
 	./tests/realkube/build clients
 	$(CARGO) build --workspace --bin pumice
 	$(CARGO) test --workspace --features pumice-realkube/lane --test clients -- --test-threads=1
