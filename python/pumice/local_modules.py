@@ -1,88 +1,236 @@
-"""Which imported modules are the user's own, and a zip of them."""
+"""Which modules are the user's own, and a zip of them.
+
+Local is what lies outside of the standard library and of the folders packages are installed to: modules under the working
+directory, beside the program, on `PYTHONPATH`, or installed to be edited. They go along when they are imported, and when
+an import inside of a function names them.
+"""
 
 from __future__ import annotations
 
+import functools
+import importlib.machinery
+import importlib.util
 import io
+import re
 import site
 import sys
 import sysconfig
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import ModuleType
 
 from .errors import PickleTooLarge
 
-__all__ = ["FILES_LIMIT", "LIMIT", "find", "is_local", "pack", "stamps"]
+__all__ = ["FILES_LIMIT", "LIMIT", "find", "is_local", "pack", "source_of", "stamps"]
 
 LIMIT = 64 << 20
 """Most bytes of local modules that go along with a job."""
 FILES_LIMIT = 20_000
 """Most files of them."""
+_BESIDE_LIMIT = 16 << 20
+_BESIDE_FILES_LIMIT = 1_000
+"""Most bytes and files beside one module that go along because it names them."""
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _SKIPPED = {"__pycache__", ".git", ".venv", "venv", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox"}
+_SUFFIXES = tuple(importlib.machinery.all_suffixes())
+_IMPORT = re.compile(
+    rb"\bfrom[ \t]+(\w+)|\bimport[ \t]+([\w.]+(?:[ \t]+as[ \t]+\w+)?(?:[ \t]*,[ \t]*[\w.]+(?:[ \t]+as[ \t]+\w+)?)*)"
+)
+_BY_NAME = re.compile(rb"(?:import_module|__import__)\(\s*[\"'](\w+)")
+_TEXT = re.compile(rb"[\"']([^\"'\n\\]{1,200})[\"']")
+_PROGRAMS = {"__main__", "__mp_main__"}
+"""Modules that go with the functions."""
 
 
+@functools.cache
 def _installed_folders() -> tuple[Path, ...]:
     """Folders whose modules are packages or the standard library, not the user's."""
     names = {*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages()}
     return tuple(Path(name).resolve() for name in names if name not in (sys.prefix, sys.base_prefix))
 
 
-def _roots(module: ModuleType, installed: tuple[Path, ...], library: Path) -> list[Path]:
-    """The file or the package's folders of a top-level module of the user's; empty for others."""
-    name = getattr(module, "__file__", None)
-    if name:
-        file = Path(name).resolve()
-        roots = [file.parent if file.name == "__init__.py" else file] if file.suffix == ".py" and file.is_file() else []
+@functools.cache
+def _library() -> Path:
+    return Path(__file__).resolve().parent
+
+
+def _is_users(path: Path) -> bool:
+    """Whether a file or folder is neither installed nor this library. A link counts where it lies, not where it leads."""
+    place = path.parent.resolve() / path.name
+    installed = any(place.is_relative_to(folder) for folder in _installed_folders())
+    return not installed and path.exists() and path.resolve() != _library()
+
+
+def _places(name: str) -> tuple[str | None, Iterable[str]]:
+    """The file and the folders of a top-level module, imported or not; nothing of it is run."""
+    module = sys.modules.get(name)
+    if module is not None:
+        return getattr(module, "__file__", None), getattr(module, "__path__", ())
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        spec = None
+    if spec is None:
+        return None, ()
+    return spec.origin if spec.has_location else None, spec.submodule_search_locations or ()
+
+
+def _roots(name: str) -> list[Path]:
+    """The file or the package's folders of a top-level module of the user's; empty for others. Links stay links."""
+    file, folders = _places(name)
+    if file is not None and isinstance(file, str):
+        path = Path(file)
+        roots = [path.parent if path.name.startswith("__init__.") else path] if path.name.endswith(_SUFFIXES) else []
+        roots = roots if path.is_file() else []
     else:  # a namespace package has folders only; built-in modules have neither
-        roots = [Path(folder).resolve() for folder in getattr(module, "__path__", ())]
-    return [
-        root
-        for root in roots
-        if root != library and root.exists() and not any(root.is_relative_to(folder) for folder in installed)
-    ]
-
-
-def find() -> dict[str, Path]:
-    """Files of all local modules that are imported, by their name in the zip; a package goes whole, with its data files.
-
-    Local is what lies outside of the standard library and of the folders packages are installed to: modules under the
-    working directory, on `PYTHONPATH`, or installed to be edited. `__main__` goes with the function.
-    """
-    installed, library = _installed_folders(), Path(__file__).resolve().parent
-    files: dict[str, Path] = {}
-    for name, module in list(sys.modules.items()):
-        if "." in name or name == "__main__":
-            continue
-        for root in _roots(module, installed, library):
-            if root.is_file():
-                files[root.name] = root
-            else:
-                _walk(root, root.name, files)
-    return dict(sorted(files.items()))
+        roots = [Path(folder) for folder in folders]
+    return [root for root in roots if _is_users(root)]
 
 
 def is_local(module: str) -> bool:
-    """Whether the module of that name is the user's own."""
-    top = sys.modules.get(module.partition(".")[0])
-    return top is not None and bool(_roots(top, _installed_folders(), Path(__file__).resolve().parent))
+    """Whether the module of that name is the user's own, imported or not."""
+    return bool(_roots(module.partition(".")[0]))
 
 
-def _walk(folder: Path, name: str, files: dict[str, Path]) -> None:
-    """Add the files below a folder; folders that are links are left out, they may lead anywhere."""
+def source_of(module: str) -> Path | None:
+    """The source file of a module of the user's; None for what has none."""
+    loaded = sys.modules.get(module)
+    if loaded is not None:
+        file = getattr(loaded, "__file__", None)
+    else:
+        try:
+            spec = importlib.util.find_spec(module) if "." not in module else None
+        except (ImportError, ValueError, AttributeError):
+            spec = None
+        file = spec.origin if spec is not None and spec.has_location else None
+    return Path(file) if file is not None and file.endswith(".py") and Path(file).is_file() else None
+
+
+def find(imports: Iterable[str] = ()) -> dict[str, Path]:
+    """Files of all local modules, by their name in the zip; a package goes whole, with its data files.
+
+    Those are modules that are imported, those of the names in `imports`, and what any of them imports later. A module of one
+    file that uses `__file__` brings the files beside it whose names it has as text.
+    """
+    files: dict[str, Path] = {}
+    beside: dict[str, set[Path]] = {}
+    left = [name for name in list(sys.modules) if "." not in name and name not in _PROGRAMS]
+    left += [name.partition(".")[0] for name in imports]
+    seen: set[str] = set()
+    while left:
+        name = left.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for root in _roots(name):
+            found: dict[str, Path] = {}
+            if root.is_file():
+                found[name + _suffix(root)] = root
+                _beside(root, beside)
+            else:
+                _walk(root, name, found, frozenset({root.resolve()}))
+            files |= found
+            _check_count(files, root)
+            left += (other for path in found.values() for other in _imported_by(path) if other not in sys.modules)
+    # All modules of one file lie in one folder there. Where two of them mean other files by one name, neither goes along.
+    files |= {name: places.pop() for name, places in beside.items() if len(places) == 1 and name not in files}
+    return dict(sorted(files.items()))
+
+
+def _suffix(file: Path) -> str:
+    """What makes a file a module: `.py`, `.cpython-311-x86_64-linux-gnu.so`."""
+    return next(suffix for suffix in sorted(_SUFFIXES, key=len, reverse=True) if file.name.endswith(suffix))
+
+
+def _walk(folder: Path, name: str, files: dict[str, Path], above: frozenset[Path]) -> None:
+    """Add the files below a folder. Of folders that are links only packages are followed: others may lead anywhere."""
     for path in folder.iterdir():
         if path.name in _SKIPPED or path.suffix == ".pyc":
             continue
         if path.is_dir():
             if not path.is_symlink():
-                _walk(path, f"{name}/{path.name}", files)
+                _walk(path, f"{name}/{path.name}", files, above)
+            elif (path / "__init__.py").is_file() and (real := path.resolve()) not in above:
+                _walk(path, f"{name}/{path.name}", files, above | {real})
         elif path.is_file():
             files[f"{name}/{path.name}"] = path
-            if len(files) > FILES_LIMIT:
-                raise PickleTooLarge(
-                    f"The local modules are more than {FILES_LIMIT} files, {folder} is among their folders. "
-                    "Keep data out of the folders of packages, and read it from a shared path."
-                )
+            _check_count(files, folder)
+
+
+def _check_count(files: dict[str, Path], folder: Path) -> None:
+    if len(files) > FILES_LIMIT:
+        raise PickleTooLarge(
+            f"The local modules are more than {FILES_LIMIT} files, {folder} is among their folders. "
+            "Keep data out of the folders of packages, and read it from a shared path."
+        )
+
+
+class _Source:
+    """What one version of a source file says: the modules it imports, and the texts in it where it uses `__file__`."""
+
+    def __init__(self, text: bytes) -> None:
+        named = set(_BY_NAME.findall(text))
+        for package, modules in _IMPORT.findall(text):
+            named |= (
+                {package}
+                if package
+                else {part.split()[0].partition(b".")[0] for part in modules.split(b",") if part.split()}
+            )
+        self.imports = frozenset(name.decode() for name in named if name.isascii())
+        texts = _TEXT.findall(text) if b"__file__" in text else ()
+        self.texts = frozenset(found.decode(errors="replace") for found in texts)
+
+
+@functools.lru_cache(FILES_LIMIT)
+def _read_source(path: Path, size: int, changed: int) -> _Source:
+    try:
+        return _Source(path.read_bytes() if size <= LIMIT else b"")
+    except OSError:
+        return _Source(b"")
+
+
+def _source(path: Path) -> _Source | None:
+    if path.suffix != ".py":
+        return None
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return _read_source(path, status.st_size, status.st_mtime_ns)
+
+
+def _imported_by(path: Path) -> frozenset[str]:
+    source = _source(path)
+    return source.imports if source is not None else frozenset()
+
+
+def _beside(module: Path, files: dict[str, set[Path]]) -> None:
+    """Add the files and folders beside a module of one file whose names it has as text, as far as they are few and small."""
+    source = _source(module)
+    for text in source.texts if source is not None else ():
+        place = Path(text)
+        if place.is_absolute() or ".." in place.parts or not place.parts or text.endswith(".py"):
+            continue
+        found: dict[str, Path] = {}
+        for path in _below(module.parent / place):
+            found[path.relative_to(module.parent).as_posix()] = path
+            if len(found) > _BESIDE_FILES_LIMIT:
+                break
+        if len(found) <= _BESIDE_FILES_LIMIT and sum(path.stat().st_size for path in found.values()) <= _BESIDE_LIMIT:
+            for name, path in found.items():
+                files.setdefault(name, set()).add(path)
+
+
+def _below(path: Path) -> Iterator[Path]:
+    """A file, or the files of a folder and the folders in it."""
+    try:
+        if path.is_file():
+            yield path
+        elif path.is_dir() and not path.is_symlink() and path.name not in _SKIPPED:
+            for part in path.iterdir():
+                yield from _below(part)
+    except OSError:
+        return
 
 
 def pack(files: dict[str, Path]) -> bytes:
