@@ -28,26 +28,22 @@ def record_variables(key: str, index: int, count: int, attempt: int, checkpoint:
     }
 
 
-def failure_from(error: BaseException, attempt: int, frames_to_drop: int = 1) -> Failure:
-    """A raised exception as a failure, without the frames of this library at its top."""
+def failure_from(error: BaseException, attempt: int) -> Failure:
+    """A raised exception as a failure."""
     import platform
-    import traceback
 
     from .pickling import dumps_value
+    from .shortened import shortened
+    from .traces import summary_of, text_of
 
-    trace = error.__traceback__
-    for _ in range(frames_to_drop):
-        trace = trace.tb_next if trace is not None and trace.tb_next is not None else trace
-    text = "".join(traceback.format_exception(type(error), error, trace))
     try:
         pickled: bytes | None = dumps_value(error)
     except Exception:  # noqa: BLE001 - a user's exception may hold anything; its text goes back all the same
         pickled = None
-    summary = "".join(traceback.format_exception_only(error)).strip()
     return Failure(
         "error",
-        f"raised {summary}",
-        traceback=text,
+        f"raised {shortened(summary_of(error))}",
+        traceback=text_of(error),
         exception=pickled,
         oom=isinstance(error, MemoryError),
         node=platform.node(),
@@ -68,9 +64,13 @@ def run(function: Callable[..., Any], args: bytes, attempt: int, log_lines: Call
     try:
         return outcome.of_value(value)
     except Exception as error:  # noqa: BLE001 - a user's __reduce__ may raise anything
+        from .shortened import shortened
+
         kind = type(value).__qualname__
-        refused = NotPicklable(f"The returned {kind} can't be sent back: {error}. Return plain values, arrays or tables.")
-        return outcome.of_failure(replace(failure_from(refused, attempt, 0), log_lines=log_lines()))
+        refused = NotPicklable(
+            f"The returned {kind} can't be sent back: {shortened(str(error))}. Return plain values, arrays or tables."
+        )
+        return outcome.of_failure(replace(failure_from(refused, attempt), log_lines=log_lines()))
 
 
 def set_variables(environ: Mapping[str, str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,13 +26,14 @@ class Archive:
 class Environment:
     """What this process has imported and installed, looked at when it is made; archives are built when asked for."""
 
-    def __init__(self, files: dict[str, Path] | None = None) -> None:
-        self._files = local_modules.find() if files is None else files
+    def __init__(self, files: dict[str, Path] | None = None, *, imports: Iterable[str] = ()) -> None:
+        """`imports` are names of modules that functions import when they run."""
+        self._files = local_modules.find(imports) if files is None else files
+        # Where the modules are looked for here; the folder for the empty name is that of this moment.
+        self.path = tuple(str(Path(entry).absolute()) for entry in sys.path)
 
-    @property
-    def python(self) -> str:
-        """Version of this Python, as "3.11.7"."""
-        return platform.python_version()
+    python = platform.python_version()
+    """Version of this Python, as "3.11.7"."""
 
     @property
     def executable(self) -> str:

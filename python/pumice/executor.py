@@ -7,6 +7,7 @@ import contextlib
 import functools
 import itertools
 import pickle
+import sys
 import threading
 import types
 import weakref
@@ -38,8 +39,8 @@ def _run_chunk(function: Callable[..., T], chunk: list[tuple[Any, ...]]) -> list
 class _Pickled:
     """A function that is pickled already, for all calls of a map."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.data = dumps_function(function)
+    def __init__(self, function: Callable[..., Any], imports: set[str]) -> None:
+        self.data = dumps_function(function, imports)
 
     def __call__(self, *args: Any) -> Any:
         return pickle.loads(self.data)(*args)
@@ -51,7 +52,10 @@ class _Calls:
     def __init__(self, backend: Backend, made: bool, options: Options, original: bool) -> None:
         self.backend = backend
         self.options = options
-        self.environment = Environment()
+        self.imports: set[str] = set()
+        """Modules that the functions import when they run."""
+        self._environment: Environment | None = None
+        self._known = (0, 0)
         self.group = f"executor-{next(_groups)}"
         self.lock = threading.Condition()
         self.futures: set[concurrent.futures.Future[Any]] = set()
@@ -63,7 +67,7 @@ class _Calls:
         self._original = original
         self._timer: threading.Timer | None = None
         if backend.python is not None:
-            check_python(self.environment.python, backend.python)
+            check_python(Environment.python, backend.python)
 
     def add(self, function: bytes, record: Record, future: Future[Any]) -> None:
         with self.lock:
@@ -103,7 +107,7 @@ class _Calls:
         tracker = Tracker(futures, self._original, self._over)
         for index, future in enumerate(futures):
             future._stop = functools.partial(self._stop, tracker, index)
-        spec = JobSpec(function, records, self.options, self.environment, group=self.group)
+        spec = JobSpec(function, records, self.options, self.environment(), group=self.group)
         with self.lock:
             self._jobs += 1
         try:
@@ -114,6 +118,13 @@ class _Calls:
         if tracker.over:
             with self.lock:
                 self._ended.append(tracker.job)
+
+    def environment(self) -> Environment:
+        """That of this moment; looked at anew where modules have been imported since, or functions name others."""
+        known = (len(sys.modules), len(self.imports))
+        if self._environment is None or known != self._known:
+            self._environment, self._known = Environment(imports=list(self.imports)), known
+        return self._environment
 
     def _stop(self, tracker: Tracker, index: int) -> bool:
         return tracker.job is not None and index in tracker.job.cancel([index], running=False)
@@ -195,7 +206,7 @@ class Executor(concurrent.futures.Executor):
         if interpreter_ends():
             raise RuntimeError("cannot schedule new futures after interpreter shutdown")
         key = str(next(self._numbers))
-        record = Record(key, dumps_args(args, kwargs, f"call {key}"))
+        record = Record(key, dumps_args(args, kwargs, f"call {key}", self._calls.imports))
         calls = self._calls
         future: Future[T] = Future(key, lambda: calls.unsubmitted(future))
         self._calls.add(self._function(fn), record, future)
@@ -206,10 +217,10 @@ class Executor(concurrent.futures.Executor):
         if isinstance(function, _Pickled):
             return function.data
         if not isinstance(function, types.FunctionType) or function.__module__ == "__main__":
-            return dumps_function(function)
+            return dumps_function(function, self._calls.imports)
         data = self._functions.get(function)
         if data is None:
-            data = dumps_function(function)
+            data = dumps_function(function, self._calls.imports)
             if len(data) < 512 and function.__closure__ is None and "<" not in function.__qualname__:
                 self._functions[function] = data
         return data
@@ -221,10 +232,12 @@ class Executor(concurrent.futures.Executor):
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
         if chunksize == 1:
-            return super().map(_Pickled(fn), *iterables, timeout=timeout, **more)
+            return super().map(_Pickled(fn, self._calls.imports), *iterables, timeout=timeout, **more)
         calls = iter(zip(*iterables, strict=False))
         chunks = iter(lambda: list(itertools.islice(calls, chunksize)), [])
-        return _chain(super().map(_Pickled(functools.partial(_run_chunk, fn)), chunks, timeout=timeout, **more))
+        return _chain(
+            super().map(_Pickled(functools.partial(_run_chunk, fn), self._calls.imports), chunks, timeout=timeout, **more)
+        )
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls; `wait` for those there are."""

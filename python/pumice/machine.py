@@ -30,7 +30,9 @@ class LocalJob:
         self.env = tuple(sorted(spec.options.env.items()))
         self.function = spec.function
         digest = hashlib.sha256(spec.function)
-        digest.update(repr(self.env).encode())
+        self.folder = _working_folder()
+        self.path = spec.environment.path
+        digest.update(repr((self.env, self.folder, self.path)).encode())
         self.program = digest.hexdigest()
         self.count = len(spec.records)
         self.chunk = spec.chunk
@@ -80,6 +82,14 @@ class LocalJob:
 
     def close(self) -> None:
         """Nothing watches it."""
+
+
+def _working_folder() -> str:
+    """That of the program at this moment; empty where it has been removed."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return ""
 
 
 class LocalBackend:

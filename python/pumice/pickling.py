@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import io
+import functools
 import pickle
 import types
 from collections.abc import Callable, Iterator
@@ -11,8 +11,9 @@ from typing import Any
 
 from .code_names import names_in
 from .errors import NotPicklable, PickleTooLarge
+from .shortened import short_repr, shortened
 
-__all__ = ["LIMIT", "dumps_args", "dumps_function", "dumps_value"]
+__all__ = ["LIMIT", "called_by", "dumps_args", "dumps_function", "dumps_value", "module_of", "name_of"]
 
 LIMIT = 64 << 20
 """Most bytes of one pickle that goes along with a job."""
@@ -20,11 +21,14 @@ LIMIT = 64 << 20
 _DEPTH = 4
 
 
-def dumps_function(function: Callable[..., Any]) -> bytes:
-    """The pickle of a function, by value where the other side can't import it."""
-    name = getattr(function, "__qualname__", repr(function))
+def dumps_function(function: Callable[..., Any], imports: set[str] | None = None) -> bytes:
+    """The pickle of a function, by value where the other side can't import it.
+
+    Names of modules that it imports when it runs are added to `imports`.
+    """
+    name = name_of(function)
     try:
-        data = _by_value(function)
+        data = _by_value(function, imports)
     except Exception as error:
         raise NotPicklable(_advice(f"The function {name}", function, error)) from error
     if len(data) > LIMIT:
@@ -32,12 +36,12 @@ def dumps_function(function: Callable[..., Any]) -> bytes:
     return data
 
 
-def dumps_args(args: tuple[Any, ...], kwargs: dict[str, Any], key: str) -> bytes:
-    """The pickle of a call's arguments."""
+def dumps_args(args: tuple[Any, ...], kwargs: dict[str, Any], key: str, imports: set[str] | None = None) -> bytes:
+    """The pickle of a call's arguments; `imports` as of `dumps_function`."""
     data = _plain(args, kwargs)
     if data is None:
         try:
-            data = _by_value((args, kwargs))
+            data = _by_value((args, kwargs), imports)
         except Exception as error:
             raise NotPicklable(_advice(f"The arguments of {key}", (args, kwargs), error)) from error
     if len(data) > LIMIT:
@@ -62,22 +66,39 @@ def dumps_value(value: Any) -> bytes:
     return _by_value(value)
 
 
-def _by_value(value: Any) -> bytes:
+def _by_value(value: Any, imports: set[str] | None = None) -> bytes:
     """What the other side can't import goes as what it is made of."""
-    import cloudpickle  # takes as long to import as all of a worker; where nothing needs it, nothing waits for it
+    from . import by_value  # which takes as long to import as all of a worker; where nothing needs it, nothing waits for it
 
-    data: bytes = cloudpickle.dumps(value, protocol=5)
-    return data
+    return by_value.dumps(value, imports)
 
 
 def _pickles(value: Any) -> bool:
-    import cloudpickle
-
     try:
-        cloudpickle.CloudPickler(io.BytesIO(), protocol=5).dump(value)
+        _by_value(value)
     except Exception:  # noqa: BLE001 - a user's __reduce__ may raise anything
         return False
     return True
+
+
+def called_by(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What a partial calls in the end; any other function itself."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """What people call a function: its name, that of what a partial calls, or that of a callable object's class."""
+    called = called_by(function)
+    name = getattr(called, "__qualname__", None) or getattr(called, "__name__", None)
+    return name if isinstance(name, str) else type(called).__qualname__
+
+
+def module_of(function: Callable[..., Any]) -> str:
+    """The module that a function, or what a partial calls, is from."""
+    name = getattr(called_by(function), "__module__", None)
+    return name if isinstance(name, str) else "builtins"
 
 
 def _parts_of_function(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
@@ -100,7 +121,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield "its object", value.__self__
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield f"the item {key!r}", item
+            yield f"the item {short_repr(key)}", item
     elif isinstance(value, (list, tuple, set, frozenset)):
         for number, item in enumerate(value):
             yield f"element {number}", item
@@ -127,7 +148,7 @@ def _advice(what: str, value: Any, error: Exception) -> str:
     kind = f"{type(culprit).__module__}.{type(culprit).__qualname__}".removeprefix("builtins.")
     through = f" because of {', in it '.join(path)}, a {kind}" if path else ""
     return (
-        f"{what} can't be sent to another process{through}: {error}. "
+        f"{what} can't be sent to another process{through}: {shortened(str(error))}. "
         "Make it inside of the function (open files, connections and locks there), or pass what it is made from."
     )
 

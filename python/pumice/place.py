@@ -90,7 +90,8 @@ class Place:
         if self.here:
             _tell_links(str(Path.cwd()))
         job = _core.render(
-            [python, "-m", "pumice.worker"],
+            # -P: what lies in the pod's folder isn't on the path before the packages.
+            [python, "-P", "-m", "pumice.worker"],
             image=options.image,
             replicas=pods,
             cpu=options.cpu,

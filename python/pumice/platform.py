@@ -312,6 +312,7 @@ class PlatformBackend:
                 spec.records,
                 python=spec.environment.python,
                 modules=modules.data if modules is not None else None,
+                path=spec.environment.path if spec.options.image is None else (),
             )
             try:
                 name = self._connection.submit(self._place.job(spec, bundle, chunk))

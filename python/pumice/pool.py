@@ -219,7 +219,7 @@ class Pool:
             job = unit.job
             if job.program not in worker.programs:
                 worker.programs.add(job.program)
-                worker.send(Program(job.program, job.function, job.env))
+                worker.send(Program(job.program, job.function, job.env, job.folder, job.path))
             record = job.record(unit.index)
             checkpoint = str(self._checkpoint(unit)) if job.retries else ""
             calls.append(

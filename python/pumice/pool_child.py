@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import pickle
@@ -33,7 +34,7 @@ _KIB = 1 if sys.platform == "darwin" else 1024
 
 
 class _Programs:
-    """Functions this worker has got, unpickled on first use, and the environment variables that are set for each."""
+    """Functions this worker has got, unpickled on first use, each with the variables, the folder and the path it needs."""
 
     def __init__(self) -> None:
         self._programs: dict[str, Program] = {}
@@ -45,13 +46,16 @@ class _Programs:
         self._programs[program.id] = program
 
     def function(self, name: str) -> Callable[..., Any]:
-        """The function, with the environment set to what it wants. Raises what unpickling it raises."""
+        """The function, with all set as it wants. Raises what unpickling it raises."""
         program = self._programs[name]
         if self._current != name:
             for variable in set(os.environ) - set(self._base):
                 del os.environ[variable]
             os.environ.update(self._base)
             os.environ.update(program.env)
+            sys.path[:] = program.path
+            with contextlib.suppress(OSError):  # it may have gone; who needs it will say so
+                os.chdir(program.folder)
             self._current = name
         if name not in self._functions:
             self._functions[name] = pickle.loads(program.function)

@@ -58,7 +58,7 @@ class WorkerProcess:
             self._status = mmap.mmap(file.fileno(), STATUS_SIZE, prot=mmap.PROT_READ)
         with self._theirs as theirs, (self.folder / "log-0").open("wb") as log:
             self.process = subprocess.Popen(
-                [self._python, "-c", COMMAND, json.dumps(sys.path), str(theirs.fileno()), str(self.folder)],
+                [self._python, "-P", "-c", COMMAND, json.dumps(sys.path), str(theirs.fileno()), str(self.folder)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

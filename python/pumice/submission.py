@@ -14,7 +14,7 @@ from .errors import BadOption, PickleTooLarge
 from .interpreter import check_python
 from .items import Item
 from .kept import KeptResults
-from .pickling import dumps_args, dumps_function
+from .pickling import dumps_args, dumps_function, module_of, name_of
 from .versions import version_of
 
 __all__ = ["Submission"]
@@ -41,21 +41,21 @@ class Submission(Generic[T]):
     ) -> None:
         if chunk != "auto" and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
             raise BadOption(f'chunk={chunk!r} can\'t be meant: it is "auto", or how many calls make a shard, from 1.')
-        self.name = options.name or getattr(function, "__name__", "map")
+        self.name = options.name or name_of(function)
         self.options = options
         self._backend = backend
         self._function = function
         self._chunk = None if isinstance(chunk, str) else chunk
-        self._environment = Environment()
         if backend.python is not None:
-            check_python(self._environment.python, backend.python)
-        self._pickle = dumps_function(function)
+            check_python(Environment.python, backend.python)
+        self._imports: set[str] = set()
+        self._pickle = dumps_function(function, self._imports)
         self.items = [Item(call, function) for call in parameters.calls(iterables, key)]
         self._own_keys = key is not None
         self._kept = None
         self._warned = False
         if store is not None:
-            full_name = f"{function.__module__}.{function.__qualname__}"
+            full_name = f"{module_of(function)}.{name_of(function)}"
             self._kept = KeptResults(os.fspath(store), full_name, version or version_of(function))
 
     def _kept_key(self, item: Item[T]) -> str:
@@ -90,7 +90,7 @@ class Submission(Generic[T]):
         """Run these records as one job."""
         records, size = [], 0
         for item in items:
-            record = Record(item.key, dumps_args(item.args, item.kwargs, item.key))
+            record = Record(item.key, dumps_args(item.args, item.kwargs, item.key, self._imports))
             size += len(record.args)
             if size > _ALL_ARGS_LIMIT:
                 raise PickleTooLarge(
@@ -98,7 +98,8 @@ class Submission(Generic[T]):
                     "write the data to a shared path, and map over names."
                 )
             records.append(record)
-        spec = JobSpec(self._pickle, records, self.options, self._environment, self._chunk)
+        environment = Environment(imports=self._imports)
+        spec = JobSpec(self._pickle, records, self.options, environment, self._chunk)
         job = watching.submit(self._backend, spec, on_change)
         for index, item in enumerate(items):
             item.job, item.index = job, index

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
+import operator
 import os
 import sys
+import types
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
-import cloudpickle
-
-from . import asking, watching
+from . import asking, by_value, watching
 from .asking import Asked
 from .backend import Backend, JobSpec, Options, Record
 from .choice import current
@@ -19,7 +19,7 @@ from .futures import Future, Tracker
 from .interpreter import check_python
 from .map_result import MapResult
 from .parameters import plain_key
-from .pickling import dumps_args, dumps_function
+from .pickling import called_by, dumps_args, dumps_function, module_of, name_of
 from .submission import Submission
 
 __all__ = ["Task", "task"]
@@ -34,12 +34,27 @@ class Task(Generic[P, R]):
     def __init__(
         self, function: Callable[P, R], options: Options, on: Backend | None = None, version: str | None = None
     ) -> None:
-        self.__name__ = getattr(function, "__name__", "task")
-        functools.update_wrapper(self, function)
+        # What isn't a function keeps what it has to itself: a class may well have an attribute `map`.
+        updated = functools.WRAPPER_UPDATES if isinstance(function, types.FunctionType) else ()
+        functools.update_wrapper(self, called_by(function), updated=updated)
+        self.__wrapped__ = function
+        self.__module__ = module_of(function)
+        self.__name__ = name_of(function).rpartition(".")[2]
         self._function = function
         self._options = options
         self._on = on
         self._version = version
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Task[..., R]:
+        """A decorated method that is asked of an object or a class: a task that is bound as the method would be."""
+        bind = getattr(type(self._function), "__get__", None)
+        bound = bind(self._function, instance, owner) if bind is not None else self._function
+        if bound is self._function:
+            return self
+        if isinstance(bound, types.MethodType) and bound.__func__ is self._function:
+            # Where the other side has this task by name, the function needn't go along.
+            bound = types.MethodType(self, bound.__self__)
+        return Task(bound, self._options, self._on, self._version)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function here."""
@@ -52,9 +67,8 @@ class Task(Generic[P, R]):
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Run one call elsewhere."""
         backend = self._on or current()
-        environment = Environment()
         if backend.python is not None:
-            check_python(environment.python, backend.python)
+            check_python(Environment.python, backend.python)
         key = plain_key(args, kwargs) or self.__name__
         tracker: Tracker
 
@@ -63,8 +77,10 @@ class Task(Generic[P, R]):
 
         future: Future[R] = Future(key, stop)
         tracker = Tracker([future], original=False, when_over=lambda _: None)
-        records = [Record(key, dumps_args(args, kwargs, key))]
-        spec = JobSpec(dumps_function(self._sent()), records, self._named(), environment)
+        imports: set[str] = set()
+        records = [Record(key, dumps_args(args, kwargs, key, imports))]
+        function = dumps_function(self._sent(), imports)
+        spec = JobSpec(function, records, self._named(), Environment(imports=imports))
         tracker.job = watching.submit(backend, spec, tracker.on_change)
         return future
 
@@ -103,19 +119,22 @@ class Task(Generic[P, R]):
         return self if self._importable() else self._function
 
     def _importable(self) -> bool:
-        name = self._function.__module__
-        module = sys.modules.get(name)
-        if module is None or name == "__main__" or name in cloudpickle.list_registry_pickle_by_value():
+        name, qualname = self.__module__, getattr(self._function, "__qualname__", None)
+        module = sys.modules.get(name or "")
+        if module is None or not isinstance(qualname, str) or by_value.goes_by_value(name):
             return False
-        return getattr(module, self._function.__qualname__, None) is self
+        try:
+            return operator.attrgetter(qualname)(module) is self
+        except AttributeError:
+            return False
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         if self._importable():
-            return self._function.__qualname__
+            return str(self._function.__qualname__)
         return Task, (self._function, self._options, None, self._version)
 
     def __repr__(self) -> str:
-        return f"<task {self._function.__module__}.{self.__name__}>"
+        return f"<task {self.__module__}.{self.__name__}>"
 
 
 @overload

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from . import outcome
+from . import outcome, traces
 from .backend import Backend, Change, Failure, Job, JobSpec, State
 
 __all__ = ["failure_in", "submit"]
@@ -64,4 +64,5 @@ def failure_in(change: Change) -> Failure:
     found = change.outcome
     if found is None or (isinstance(found, bytes) and outcome.is_success(found)):
         found = Failure("lost", "ended, and its outcome is nowhere to be found")
-    return outcome.with_attempt(outcome.failure_of(found), change.attempt, change.node)
+    failure = outcome.with_attempt(outcome.failure_of(found), change.attempt, change.node)
+    return failure if failure.traceback is None else replace(failure, traceback=traces.with_code(failure.traceback))

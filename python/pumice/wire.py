@@ -21,6 +21,10 @@ class Program(NamedTuple):
     id: str
     function: bytes
     env: tuple[tuple[str, str], ...]
+    folder: str
+    """In which its calls work."""
+    path: tuple[str, ...]
+    """Where its modules are looked for."""
 
 
 class Call(NamedTuple):

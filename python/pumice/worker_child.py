@@ -7,6 +7,7 @@ import pickle
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from . import node_cache, outcome
@@ -24,6 +25,10 @@ __all__ = ["run_all"]
 def _prepare(store: WorkStore) -> Callable[..., Any]:
     """Make the user's modules and packages importable, and read the function."""
     check_python(store.python, "{}.{}.{}".format(*sys.version_info))
+    # As where it was submitted: the program's folder and what else is on the path there, and no folder but those. The folder
+    # in which this process works comes last, where nothing in it can be taken for what somebody else has installed.
+    here = str(Path.cwd())
+    sys.path[:] = [*(store.path() or (entry for entry in sys.path if entry not in ("", here))), here]
     cache = node_cache.cache_folder() / node_cache.ARCHIVES
     if (packages := store.packages()) is not None:
         node_cache.add_to_path(node_cache.unpack(packages, cache), first=False)
@@ -65,4 +70,4 @@ def _sendable(result: bytes, attempt: int) -> bytes:
         f"The pickle of what {what} would be {len(result) >> 20} MiB; at most {LIMIT >> 20} MiB come back from a pod. "
         "Write it to a shared path, and return its name."
     )
-    return outcome.of_failure(replace(failure_from(error, attempt, 0), traceback=None))
+    return outcome.of_failure(replace(failure_from(error, attempt), traceback=None))

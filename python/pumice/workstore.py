@@ -7,11 +7,13 @@ the pickled arguments by key; beside them are attached:
     function        the pickled function
     modules.zip     the user's local modules, if there are any
     packages.zip    the user's packages, where they have to come along
+    path            where the client's Python looks for modules, as JSON, where pods have the same Python
     python          the version of the client's Python
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -31,9 +33,16 @@ def pack(
     python: str,
     modules: bytes | None = None,
     packages: bytes | None = None,
+    path: Sequence[str] = (),
 ) -> str:
     """Pack a job into a folder of bundles, which is made; the value of `PUMICE_BUNDLE`. Equal parts are kept once."""
-    attachments = {"function": function, "python": python.encode(), "modules.zip": modules, "packages.zip": packages}
+    attachments: dict[str, bytes | None] = {
+        "function": function,
+        "python": python.encode(),
+        "modules.zip": modules,
+        "packages.zip": packages,
+    }
+    attachments["path"] = json.dumps(path).encode() if path else None
     there = {name: content for name, content in attachments.items() if content is not None}
     return _core.write_bundle(folder, there, ((record.key, record.args) for record in records))
 
@@ -69,6 +78,13 @@ class WorkStore:
     def packages(self) -> bytes | None:
         """A zip of the user's packages, where they have to come along."""
         return self._slice.attachment("packages.zip")
+
+    def path(self) -> list[str]:
+        """Where the client's Python looks for modules; empty where pods have another one."""
+        path = json.loads(self._slice.attachment("path") or b"[]")
+        if not isinstance(path, list) or not all(isinstance(entry, str) for entry in path):
+            raise PumiceError("The bundle's 'path' is no list of folders. Submit the job again.")
+        return path
 
     @property
     def total(self) -> int:
