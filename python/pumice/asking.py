@@ -10,12 +10,19 @@ from typing import Any, TypedDict
 
 from .backend import OnOom, Options
 from .errors import BadOption
+from .shortened import short_repr
 
 __all__ = ["Asked", "grow", "merge"]
 
-_AMOUNT = re.compile(r"\d+(\.\d+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|m|h|d)")
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?")
+_PART_OF_A_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
+_WANTED_DURATION = 'seconds or text such as "90s", "15m", "1h30m" are wanted'
+_LEAST_MEMORY = 1 << 20
+_SURELY_MEBIBYTES = 256
+_FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15} | {
+    f"{prefix}i": 1 << 10 * (power + 1) for power, prefix in enumerate("KMGTP")
+}
 _ON_OOM_WORDS = {"factor", "step", "max", "ceiling", "tries"}
 
 
@@ -67,7 +74,7 @@ def merge(base: Options, asked: Mapping[str, Any]) -> Options:
 
 
 def _bad(name: str, value: object, wanted: str) -> BadOption:
-    return BadOption(f"{name}={value!r} can't be meant: {wanted}.")
+    return BadOption(f"{name}={short_repr(value)} can't be meant: {wanted}.")
 
 
 def _text(name: str, value: Any) -> str:
@@ -78,11 +85,24 @@ def _text(name: str, value: Any) -> str:
 
 def _amount(name: str, value: Any) -> str:
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    if isinstance(value, bool) or not _AMOUNT.fullmatch(text):
+    amount = _AMOUNT.fullmatch(text)
+    if isinstance(value, bool) or amount is None:
         raise _bad(name, value, 'write an amount as Kubernetes does, "500m", "2", "4Gi"')
-    if name == "memory" and text.endswith("m"):
-        raise _bad(name, value, 'that is thousandths of a byte; mebibytes are "Mi"')
+    if name == "memory":
+        _check_memory(value, amount[1], amount[2] or "")
     return text
+
+
+def _check_memory(value: Any, number: str, unit: str) -> None:
+    """Refuse what is less than any program needs: its unit was forgotten, or is another than was meant."""
+    if unit == "m":
+        raise _bad("memory", value, 'that is thousandths of a byte; mebibytes are "Mi"')
+    amount = float(number) * _FACTORS[unit]
+    if 0 < amount < _LEAST_MEMORY:
+        meant = "Gi" if not unit and amount < _SURELY_MEBIBYTES else "Mi"
+        raise _bad(
+            "memory", value, f'that is {amount:,.0f} bytes, less than any program needs; "{number}{meant}" may be meant'
+        )
 
 
 def _count(name: str, value: Any) -> int:
@@ -114,14 +134,14 @@ def _timeout(name: str, value: Any) -> float:
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
     elif isinstance(value, str):
-        match = _DURATION.fullmatch(value)
-        if match is None:
-            raise _bad(name, value, 'seconds or text such as "90s", "15m", "2h" are wanted')
-        seconds = float(match[1]) * _SECONDS[match[2]]
+        parts = _PART_OF_A_DURATION.findall(value)
+        if not parts or "".join(number + unit for number, unit in parts) != value:
+            raise _bad(name, value, _WANTED_DURATION)
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         seconds = float(value)
     else:
-        raise _bad(name, value, 'seconds or text such as "90s", "15m", "2h" are wanted')
+        raise _bad(name, value, _WANTED_DURATION)
     if not 0 < seconds < float("inf"):
         raise _bad(name, value, "it must be above 0")
     return seconds

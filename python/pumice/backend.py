@@ -118,11 +118,11 @@ class Failure:
     """`error`: the function raised; `killed`: its process ended under it; `lost`: nothing is known of it any more."""
     message: str
     """One sentence for people."""
-    traceback: str | None = None
+    traceback: str | None = field(default=None, repr=False)
     """The remote traceback as text."""
-    exception: bytes | None = None
+    exception: bytes | None = field(default=None, repr=False)
     """The pickled exception, where it could be pickled."""
-    log_lines: tuple[str, ...] = ()
+    log_lines: tuple[str, ...] = field(default=(), repr=False)
     """The last lines the record wrote, at most 50."""
     exit_code: int | None = None
     signal: int | None = None

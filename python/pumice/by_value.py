@@ -12,7 +12,7 @@ import pickle
 import sys
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import cloudpickle
@@ -42,7 +42,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def reducer_override(self, obj: Any) -> Any:
         """How an object is taken apart; asked by the C pickler for all but plain values and containers."""
-        kind = type(obj)
+        kind: Any = type(obj)
         if kind is types.CodeType:
             self.imports |= imports_in(obj)
             return _code(obj)
@@ -70,10 +70,10 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 @functools.lru_cache(4096)
-def _is_taken_apart(kind: Any) -> bool:
+def _is_taken_apart(kind: Hashable) -> bool:
     """Whether objects of a class pickle as their state, never as a name."""
-    own: list[Any] = [kind.__reduce__, kind.__reduce_ex__]
-    return own == [object.__reduce__, object.__reduce_ex__] and kind not in ByValuePickler.dispatch_table
+    plain = all(getattr(kind, name) is getattr(object, name) for name in ("__reduce__", "__reduce_ex__"))
+    return plain and kind not in ByValuePickler.dispatch_table
 
 
 def _can_be_imported(module: types.ModuleType) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from .errors import BadOption, MissingExtension
+from .shortened import short_repr
 
 __all__ = ["days"]
 
@@ -23,7 +24,7 @@ def _day(value: Day) -> datetime.date:
     try:
         return datetime.date.fromisoformat(value)
     except (TypeError, ValueError) as error:
-        raise BadOption(f"{value!r} is no day; days are written 2024-12-31.") from error
+        raise BadOption(f"{short_repr(value)} is no day; days are written 2024-12-31.") from error
 
 
 def days(first: Day, last: Day, calendar: str | Iterable[Day] = "weekdays") -> list[datetime.date]:

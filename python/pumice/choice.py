@@ -81,6 +81,11 @@ def current() -> Backend:
         return _Chosen.given
     if _Chosen.found is None:
         name = os.environ.get("PUMICE_BACKEND") or "platform"
+        if name == "platform" and "PUMICE_BUNDLE" in os.environ:
+            raise NoBackend(
+                "This call runs in a pod, from which no jobs are submitted: return what is to run next, and map over it in "
+                "the program. To use this pod's own processors, say so in the call: with pumice.use(pumice.local()): ..."
+            )
         if name == "platform" and importlib.util.find_spec("pumice.platform") is None:
             raise NoBackend(
                 "It isn't said where to run this, and the part that talks to the platform isn't installed. To run it on "

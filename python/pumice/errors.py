@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from .shortened import shortened
+
 if TYPE_CHECKING:
     from .backend import Failure
 
@@ -22,6 +24,7 @@ __all__ = [
 ]
 
 _SHOWN_LOG_LINES = 20
+_SHOWN_OF_A_LINE = 200
 _SHOWN_KEYS = 10
 
 
@@ -47,6 +50,9 @@ class MissingExtension(PumiceError, ImportError):
 
 class NotPicklable(PumiceError, TypeError):
     """A function, an argument or a result can't be sent to another process."""
+
+    failure: Failure | None = None
+    """Of a record that has come back and can't be read here: what is known of it."""
 
 
 class PickleTooLarge(PumiceError, ValueError):
@@ -105,19 +111,22 @@ class TaskFailed(PumiceError):
         """Which attempt it was; the first is 1."""
         return self.failure.attempt
 
+    def __repr__(self) -> str:
+        return f"TaskFailed({self.key!r}, {shortened(self.failure.message)!r})"
+
     def __str__(self) -> str:
         failure = self.failure
         where = f" on {failure.node}" if failure.node else ""
         again = f" in attempt {failure.attempt}" if failure.attempt > 1 else ""
-        parts = [f"{self.key}: {failure.message}{where}{again}"]
+        parts = [f"{self.key}: {shortened(failure.message)}{where}{again}"]
         if failure.why:
-            parts.append(f"why: {failure.why}")
+            parts.append(f"why: {shortened(failure.why)}")
         if failure.traceback:
             parts.append(failure.traceback.rstrip())
         if failure.log_lines:
             shown = failure.log_lines[-_SHOWN_LOG_LINES:]
             parts.append(f"the last {len(shown)} lines it wrote:")
-            parts.extend(f"  {line}" for line in shown)
+            parts.extend(f"  {shortened(line, _SHOWN_OF_A_LINE)}" for line in shown)
         if failure.oom:
             parts.append('It ran out of memory: ask for more, memory="..." or on_oom=pumice.grow(1.5, "64Gi").')
         return "\n".join(parts)
@@ -133,6 +142,9 @@ class BelowMinSuccess(PumiceError):
         self.total = total
         self.without = tuple(without)
         """Keys of the records without a value."""
+
+    def __repr__(self) -> str:
+        return f"BelowMinSuccess({self.succeeded} of {self.total} succeeded, {self.needed} were needed)"
 
     def __str__(self) -> str:
         names = ", ".join(self.without[:_SHOWN_KEYS])

@@ -96,7 +96,7 @@ class Tracker:
             try:
                 future.set_result(outcome.read_value(change.outcome))
             except Exception as error:  # noqa: BLE001 - a value which can't be read here is the call's failure
-                future.set_exception(error)
+                future.set_exception(watching.unreadable(error, attempt=change.attempt, node=change.node))
         else:
             future.set_exception(self._exception(future.key, change))
 

@@ -10,6 +10,7 @@ from . import outcome, watching
 from .backend import Change, State
 from .errors import TaskFailed
 from .parameters import Call
+from .shortened import shortened
 
 if TYPE_CHECKING:
     from .backend import Job
@@ -136,7 +137,7 @@ class Item(Generic[T]):
             self.state = State.SUCCEEDED
         except Exception as error:  # noqa: BLE001 - a value that can't be read here is a failure of the record
             self.state = State.FAILED
-            self._error = error
+            self._error = watching.unreadable(error, attempt=self.attempt, node=self.node)
 
     def reset(self) -> None:
         """Back to waiting, for another run."""
@@ -145,4 +146,4 @@ class Item(Generic[T]):
 
     def __repr__(self) -> str:
         failure = self._error.failure.message if isinstance(self._error, TaskFailed) else self._error
-        return f"<{self.key}: {self.state.value}{f', {failure}' if failure else ''}>"
+        return f"<{self.key}: {self.state.value}{f', {shortened(str(failure))}' if failure else ''}>"

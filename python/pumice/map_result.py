@@ -153,7 +153,10 @@ class MapResult(Generic[T]):
         self._check()
 
     def as_completed(self, timeout: float | None = None) -> AsCompleted[T]:
-        """Keys and values in the order in which they come; for `for` and `async for`."""
+        """Keys and values in the order in which they come; for `for` and `async for`.
+
+        `timeout` is of the whole, in seconds from the first step on; then TimeoutError is raised.
+        """
         return AsCompleted(self, timeout)
 
     def __await__(self) -> Generator[Any, None, list[T]]:
@@ -317,6 +320,12 @@ def needed(min_success: float | int | None, total: int) -> int:
     return min_success
 
 
+def _countdown(timeout: float | None) -> Callable[[], float | None]:
+    """What is left of so many seconds from now on."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    return lambda: None if deadline is None else deadline - time.monotonic()
+
+
 class AsCompleted(Generic[T]):
     """Iterates over a `MapResult` in the order of completion."""
 
@@ -325,18 +334,18 @@ class AsCompleted(Generic[T]):
         self._timeout = timeout
 
     def __iter__(self) -> Iterator[Done[T]]:
-        result, at = self._result, 0
+        result, at, left = self._result, 0, _countdown(self._timeout)
         while at < len(result):
-            result._wait_for(lambda: len(result._finished) > at, self._timeout)  # noqa: B023 - called before `at` changes
+            result._wait_for(lambda: len(result._finished) > at, left())  # noqa: B023 - called before `at` changes
             item, at = result._finished[at], at + 1
             if result._counts_for(item):
                 yield Done(item.key, item.value)
         result._check()
 
     async def __aiter__(self) -> AsyncIterator[Done[T]]:
-        result, at = self._result, 0
+        result, at, left = self._result, 0, _countdown(self._timeout)
         while at < len(result):
-            await result._wait_async(lambda: len(result._finished) > at, self._timeout)  # noqa: B023 - as above
+            await result._wait_async(lambda: len(result._finished) > at, left())  # noqa: B023 - as above
             item, at = result._finished[at], at + 1
             if result._counts_for(item):
                 yield Done(item.key, item.value)

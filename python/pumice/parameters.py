@@ -10,17 +10,23 @@ import itertools
 import math
 import pickle
 import re
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, NamedTuple
 
 from .errors import BadOption
+from .shortened import short_repr
 
 __all__ = ["Call", "Grid", "calls", "content_hash", "grid", "key_of", "plain_key"]
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,=:+-]{0,79}")
 _HASH_LENGTH = 16
 _LIMIT = 10_000_000
+_ENDLESS_LIMIT = 1_000_000
+"""Most calls where nothing says how many there are."""
+_TEXT_BITS = 1024
+"""Larger numbers have no text: the interpreter refuses to write very long ones."""
 _KEY_LIMIT = 256
 
 
@@ -72,22 +78,47 @@ def calls(iterables: Sequence[Iterable[Any]], key: Callable[..., str] | None) ->
     if len(iterables) == 1 and isinstance(iterables[0], Grid):
         rows = (((), dict(row)) for row in iterables[0])
     else:
-        rows = ((args, {}) for args in zip(*iterables, strict=False))
+        rows = ((args, {}) for args in _arguments(iterables))
     made: list[Call] = []
     seen: Counter[str] = Counter()
     for args, kwargs in itertools.islice(rows, _LIMIT + 1):
         name = key(*args, **kwargs) if key is not None else _key_or_place(args, kwargs, len(made))
-        if not isinstance(name, str) or not 0 < len(name.encode()) <= _KEY_LIMIT:
-            raise BadOption(f"key= must give a text of 1 to {_KEY_LIMIT} bytes for each call, it gave {name!r}.")
+        if (
+            not isinstance(name, str)
+            or not 0 < len(name.encode(errors="replace")) <= _KEY_LIMIT
+            or not _can_be_written(name)
+        ):
+            raise BadOption(
+                f"key= must give a text of 1 to {_KEY_LIMIT} bytes in UTF-8 for each call, it gave {short_repr(name)}."
+            )
         seen[name] += 1
         if seen[name] > 1:
             if key is not None:
-                raise BadOption(f"key= gave {name!r} for two calls; each needs one of its own.")
+                raise BadOption(f"key= gave {short_repr(name)} for two calls; each needs one of its own.")
             name = f"{name}#{seen[name]}"
         made.append(Call(name, args, kwargs))
     if len(made) > _LIMIT:
         raise BadOption(f"That is more than {_LIMIT:,} calls: make each do more, or map over parts.")
     return made
+
+
+def _can_be_written(text: str) -> bool:
+    """Whether it is text in every file and message: half of a pair of surrogates is not."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _arguments(iterables: Sequence[Iterable[Any]]) -> Iterable[tuple[Any, ...]]:
+    """The arguments of each call. Where nothing has a length they are read before any is looked at: they may have no end."""
+    arguments = zip(*iterables, strict=False)
+    if any(isinstance(values, Sized) for values in iterables):
+        return arguments
+    read = list(itertools.islice(arguments, _ENDLESS_LIMIT + 1))
+    if len(read) > _ENDLESS_LIMIT:
+        raise BadOption(
+            f"More than {_ENDLESS_LIMIT:,} calls came of something that may have no end, as it has no length. "
+            "If it has one, give a list of it; else take a part, itertools.islice(..., 1000)."
+        )
+    return read
 
 
 def _key_or_place(args: tuple[Any, ...], kwargs: Mapping[str, Any], place: int) -> str:
@@ -121,24 +152,38 @@ def content_hash(call: Call) -> str:
 
 def _text(value: Any) -> str | None:
     """The text of a simple value, such that different values have different texts as far as one map is concerned."""
-    if isinstance(value, datetime.datetime):
-        return value.isoformat()
-    if isinstance(value, datetime.date):
-        return value.isoformat()
-    if isinstance(value, enum.Enum):
-        return value.name
-    if isinstance(value, str):
-        return value
-    if isinstance(value, (bool, int, float)):
-        return repr(value)
-    return None
+    for kind, text in _TEXTS:
+        if isinstance(value, kind):
+            return text(value)
+    return _text(value.item()) if _is_numpy_scalar(value) else None
+
+
+def _text_of_int(value: int) -> str | None:
+    return int.__repr__(value) if value.bit_length() <= _TEXT_BITS else None
+
+
+_TEXTS: tuple[tuple[type, Callable[[Any], str | None]], ...] = (
+    (datetime.date, lambda value: value.isoformat()),
+    (enum.Enum, lambda value: value.name),
+    (str, str.__str__),
+    (bool, repr),
+    (int, _text_of_int),
+    (float, float.__repr__),
+)
+"""Kinds of simple values, of which some belong to others that come later, and the texts of them."""
+
+
+def _is_numpy_scalar(value: Any) -> bool:
+    """Whether it is one number, text or time of numpy's, which isn't imported for asking."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.generic) and not isinstance(value.item(), (numpy.generic, bytes))
 
 
 def _feed(update: Callable[[bytes], object], value: Any) -> None:
     """Put a value's content into a hash: the same in every process and in every order of sets and dicts."""
     kind = type(value).__qualname__.encode()
     if value is None or isinstance(value, (bool, int, float, str, bytes, datetime.date, datetime.time, datetime.timedelta)):
-        data = value if isinstance(value, bytes) else repr(value).encode()
+        data = value if isinstance(value, bytes) else _written(value)
         update(kind + b"%d:" % len(data) + data)
     elif isinstance(value, (list, tuple)):
         update(kind + b"%d[" % len(value))
@@ -162,6 +207,12 @@ def _feed(update: Callable[[bytes], object], value: Any) -> None:
                 f"A {type(value).__qualname__} has no content to make a stable key of ({error}): give key=lambda ...: text."
             ) from error
         update(kind + b"%d:" % len(data) + data)
+
+
+def _written(value: Any) -> bytes:
+    if isinstance(value, int) and value.bit_length() > _TEXT_BITS:
+        return int.__format__(value, "x").encode()
+    return repr(value).encode(errors="surrogatepass")
 
 
 def _digest(value: Any) -> bytes:

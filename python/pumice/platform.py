@@ -94,17 +94,20 @@ class PlatformJob:
             if not left or (indexes is not None and not left <= set(indexes)) or (begun and not running):
                 return frozenset()
             self._cancelled = True
-        self._connection.cancel(self._name, wait=False)
+        with _refusals():
+            self._connection.cancel(self._name, wait=False)
         return frozenset(left)
 
     def logs(self, index: int, *, tail: int | None = None) -> Iterator[str]:
         """The lines of the record's shard."""
-        for line in self._connection.logs(self._name, index=index // self._chunk, task=TASK, tail=tail):
-            yield line["text"]
+        with _refusals():
+            for line in self._connection.logs(self._name, index=index // self._chunk, task=TASK, tail=tail):
+                yield line["text"]
 
     def why(self) -> str | None:
         """Why the job waits."""
-        return self._connection.why(self._name)["text"] or None
+        with _refusals():
+            return self._connection.why(self._name)["text"] or None
 
     def close(self) -> None:
         """Watch it no more; what the run has left goes if all is over."""
@@ -201,7 +204,7 @@ class PlatformJob:
         """The failure of a record which its pod has ended under."""
         try:
             lines = tuple(self.logs(index, tail=LOG_LINES))
-        except _core.CoreError:
+        except Refused:
             lines = ()
         message = pod["message"] or "Its process was ended under it."
         if pod["oom"]:
@@ -328,6 +331,10 @@ class PlatformBackend:
         self._jobs.append(job)
         return job
 
+    def unfinished(self) -> list[tuple[str, int]]:
+        """Nothing ends with the program."""
+        return []
+
     def close(self) -> None:
         """End watching; the jobs run on."""
         for job in self._jobs:
@@ -353,6 +360,15 @@ def _with_memory(failure: Failure, pod: _core.PodBrief) -> Failure:
 
 def _seconds(time: str | None) -> float | None:
     return None if time is None else datetime.fromisoformat(time).timestamp()
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """What the platform says no to is an error of this library."""
+    try:
+        yield
+    except _core.CoreError as error:
+        raise Refused(_with_next(error)) from error
 
 
 def _with_next(error: _core.CoreError) -> str:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -50,6 +51,7 @@ class Pool:
         self._generation = 0
         self._stamps: dict[str, tuple[int, int]] = {}
         self._told: dict[LocalJob, list[Change]] = {}
+        self._jobs: weakref.WeakSet[LocalJob] = weakref.WeakSet()
         self._new: list[WorkerProcess] = []
         self._stillborn = 0
         self._watched = False
@@ -73,6 +75,7 @@ class Pool:
             if any(self._stamps.get(name, stamp) != stamp for name, stamp in stamps.items()):
                 self._generation += 1
             self._stamps.update(stamps)
+            self._jobs.add(job)
             self._watched = self._watched or job.timeout is not None
             for index in range(job.count):
                 job.units[index] = Unit(next(self._ids), job, index, lane)
@@ -114,6 +117,11 @@ class Pool:
                 if stamp is not None and worker.current is unit:
                     return worker.log_path(stamp.log), stamp.begin
         return None
+
+    def unfinished(self) -> list[tuple[str, int]]:
+        """The jobs that aren't over, each with how many of its calls aren't."""
+        with self._lock:
+            return sorted((job.id, len(job.units)) for job in self._jobs if job.units)
 
     def close(self) -> None:
         """Cancel what isn't over, end the workers, remove their folder."""

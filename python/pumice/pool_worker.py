@@ -63,6 +63,8 @@ class WorkerProcess:
                 stdout=log,
                 stderr=log,
                 pass_fds=[theirs.fileno()],
+                # What a call maps on its own runs here, too, and starts no platform.
+                env={"PUMICE_BACKEND": "local", **os.environ},
                 start_new_session=True,
             )
         if hasattr(os, "pidfd_open"):

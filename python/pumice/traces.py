@@ -14,7 +14,7 @@ from .shortened import shortened
 
 __all__ = ["summary_of", "text_of", "with_code"]
 
-_LIMIT = 16_000
+_LIMIT = 12_000
 """Most characters of a traceback."""
 _FRAME = re.compile(r'  File "([^"\n]+)", line (\d+)(, in .*)?')
 _CODE = "    "
@@ -63,7 +63,7 @@ def with_code(text: str) -> str:
         code = "" if followed else linecache.getline(file, at).strip()
         if code:
             whole.append(_CODE + shortened(code, 200))
-    return shortened("\n".join(whole), 2 * _LIMIT)
+    return shortened("\n".join(whole), _LIMIT * 5 // 4)
 
 
 def _cell(file: str) -> str | None:

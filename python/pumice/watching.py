@@ -8,8 +8,10 @@ from dataclasses import replace
 
 from . import outcome, traces
 from .backend import Backend, Change, Failure, Job, JobSpec, State
+from .errors import NotPicklable
+from .shortened import shortened
 
-__all__ = ["failure_in", "submit"]
+__all__ = ["failure_in", "submit", "unreadable"]
 
 
 class _Feed:
@@ -65,4 +67,12 @@ def failure_in(change: Change) -> Failure:
     if found is None or (isinstance(found, bytes) and outcome.is_success(found)):
         found = Failure("lost", "ended, and its outcome is nowhere to be found")
     failure = outcome.with_attempt(outcome.failure_of(found), change.attempt, change.node)
-    return failure if failure.traceback is None else replace(failure, traceback=traces.with_code(failure.traceback))
+    trace = None if failure.traceback is None else traces.with_code(failure.traceback)
+    return replace(failure, message=shortened(failure.message), traceback=trace)
+
+
+def unreadable(error: Exception, *, attempt: int, node: str | None) -> Exception:
+    """What reading a value has raised, with the failure that it is for its record."""
+    if isinstance(error, NotPicklable):
+        error.failure = Failure("error", shortened(str(error)), attempt=attempt, node=node)
+    return error

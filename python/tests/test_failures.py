@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
+import textwrap
 import threading
 
 import pytest
@@ -14,9 +16,9 @@ from pumice.backend import Failure, JobSpec
 from pumice.interpreter import check_python
 
 
-def failure_of(function, **options) -> pumice.TaskFailed:
+def failure_of(function, *args, **options) -> pumice.TaskFailed:
     with pytest.raises(pumice.TaskFailed) as caught:
-        pumice.task(**options)(function).submit().result(60)
+        pumice.task(**options)(function).submit(*args).result(60)
     return caught.value
 
 
@@ -50,6 +52,87 @@ def test_an_exception_tells_traceback_and_last_lines(here):
     assert isinstance(error.__cause__, LookupError)
     text = str(error)
     assert text.startswith("noisy: raised LookupError: lost on ") and "from a child" in text
+
+
+def test_what_is_said_of_a_failure_is_bounded(here):
+    def loud(x):
+        print("y" * 100_000)
+        raise ValueError(x * (1 << 20))
+
+    result = pumice.task(loud).map(["x"]).wait(60)
+    error = result.failed[0].error
+    assert len(repr(error)) < 2_000 and len(repr(result.failed)) < 2_000 and len(repr(error.failure)) < 2_000
+    assert len(str(error)) < 20_000 and "1,0" in str(error) and "raise ValueError(x * (1 << 20))" in error.traceback
+    assert len(str(error.__cause__)) == 1 << 20
+    with pytest.raises(pumice.BelowMinSuccess) as caught:
+        pumice.task(loud).map([str(number) for number in range(300)], min_success=1).results(60)
+    assert len(repr(caught.value)) < 2_000 and len(str(caught.value)) < 2_000
+
+
+def test_a_traceback_ends_and_begins_with_the_users_code(here):
+    def ping(x):
+        return pong(x + 1)
+
+    def pong(x):
+        return ping(x + 1)
+
+    error = failure_of(ping, 0)
+    assert error.traceback.startswith("Traceback") and error.traceback.rstrip().endswith("maximum recursion depth exceeded")
+    assert "pumice/" not in error.traceback and "return pong(x + 1)" in error.traceback and len(error.traceback) < 16_000
+
+
+class Unreadable:
+    def __reduce__(self):
+        return int, ("not a number",)
+
+
+class Untold(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+def test_a_value_that_cannot_be_read_here_is_a_failure_of_its_record(here):
+    result = pumice.task(lambda x: Unreadable()).map([1]).wait(60)
+    error = result.failed[0].error
+    assert isinstance(error, pumice.NotPicklable) and error.failure.kind == "error"
+    assert "can't be read here" in error.failure.message and error.failure.attempt == 1
+    with pytest.raises(pumice.NotPicklable) as caught:
+        pumice.task(Unreadable).submit().result(60)
+    assert caught.value.failure.node
+
+
+def test_an_exception_that_cannot_say_what_it_is_is_told_all_the_same(here):
+    def fails():
+        raise Untold
+
+    assert "Untold" in failure_of(fails).failure.message
+
+
+def test_a_program_that_does_not_wait_is_told_what_ended_with_it(tmp_path):
+    text = """
+        import pumice, time
+        with pumice.use(pumice.local(1)):
+            result = pumice.task(time.sleep).map([600, 601], name="left")
+            over = pumice.task(abs).map([1])
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=60, check=False
+    )
+    said = "3 calls that it didn't wait for have ended with it (local/abs-2, local/left-1): .results() or .wait() waits."
+    assert (done.returncode, done.stderr) == (0, f"pumice: the program is over, and {said}\n")
+
+
+def test_a_call_that_maps_on_its_own_does_so_here_and_not_in_a_pod(here, monkeypatch):
+    def outer(x):
+        return pumice.task(abs).map([-x, x]).results()
+
+    assert pumice.task(outer).map([2]).results(60) == [[2, 2]]
+    monkeypatch.setattr(pumice.choice._Chosen, "given", None)
+    monkeypatch.setattr(pumice.choice._Chosen, "found", None)
+    monkeypatch.setenv("PUMICE_BUNDLE", "folder:/x#r/1")
+    monkeypatch.delenv("PUMICE_BACKEND", raising=False)
+    with pytest.raises(pumice.NoBackend, match=r"runs in a pod.*map over it in the program.*pumice\.local"):
+        pumice.current()
 
 
 def test_an_exit_code_and_a_signal_are_told_with_the_last_lines(here):

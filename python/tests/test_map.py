@@ -179,6 +179,33 @@ def test_a_wait_that_takes_too_long_says_how_far_it_is(here):
         result.cancel()
 
 
+def test_the_timeout_of_as_completed_is_of_the_whole(here, tmp_path):
+    def waits(number):
+        while not (tmp_path / f"go-{number}").exists():
+            time.sleep(0.01)
+        return number
+
+    result = pumice.task(waits).map(range(4), chunk=1)
+    try:
+        (tmp_path / "go-0").touch()
+        began, seen = time.monotonic(), []
+        with pytest.raises(TimeoutError):
+            for done in result.as_completed(timeout=1.5):
+                seen.append(done.value)
+                time.sleep(0.8)
+                (tmp_path / f"go-{len(seen)}").touch()
+        assert seen and time.monotonic() - began < 5
+
+        async def in_an_event_loop():
+            async for _ in result.as_completed(timeout=0.1):
+                await asyncio.sleep(0.2)
+
+        with pytest.raises(TimeoutError):
+            asyncio.run(in_an_event_loop())
+    finally:
+        result.cancel()
+
+
 def test_a_record_may_take_so_long(here):
     result = pumice.task(time.sleep).map([0, 600], timeout=0.3).wait(60)
     assert [item.key for item in result.failed] == ["600"]

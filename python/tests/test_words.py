@@ -6,10 +6,13 @@ import dataclasses
 import datetime
 import enum
 import importlib
+import itertools
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import numpy
 import pytest
 
 import pumice
@@ -28,6 +31,8 @@ from pumice.versions import version_of
         ({"memory": "4Gi"}, "memory", "4Gi"),
         ({"memory": 1 << 20}, "memory", "1048576"),
         ({"timeout": "15m"}, "timeout", 900.0),
+        ({"timeout": "1h30m"}, "timeout", 5400.0),
+        ({"timeout": "1d2h3min4.5s"}, "timeout", 93784.5),
         ({"timeout": datetime.timedelta(minutes=1)}, "timeout", 60.0),
         ({"min_success": "99%"}, "min_success", 0.99),
         ({"min_success": 5}, "min_success", 5),
@@ -53,6 +58,9 @@ def test_options_are_read(asked, field, meant):
         {"retries": 1.5},
         {"max_parallel": 0},
         {"timeout": "soon"},
+        {"timeout": "1h 30m"},
+        {"timeout": "1h30"},
+        {"timeout": ""},
         {"timeout": 0},
         {"timeout": float("inf")},
         {"timeout": float("nan")},
@@ -73,6 +81,27 @@ def test_options_that_cannot_be_meant_are_refused_by_name(asked):
         pumice.task(**asked)(len)
 
 
+@pytest.mark.parametrize(
+    ("memory", "meant"),
+    [(4, "4Gi"), ("16", "16Gi"), (512, "512Mi"), (4000, "4000Mi"), ("100k", "100Mi"), ("512Ki", "512Mi")],
+)
+def test_memory_that_no_program_can_live_with_says_what_may_be_meant(memory, meant):
+    with pytest.raises(pumice.BadOption, match=rf'less than any program needs; "{meant}" may be meant'):
+        pumice.task(memory=memory)(len)
+    with pytest.raises(pumice.BadOption, match="may be meant"):
+        pumice.grow(1.5, str(memory))
+
+
+def test_what_has_no_end_is_refused_early(fake):
+    began = time.monotonic()
+    for endless in (itertools.count(), itertools.cycle("ab"), (0 for _ in iter(int, 1)), iter(int, 1)):
+        with pytest.raises(pumice.BadOption, match=r"1,000,000 calls .*no end.*itertools\.islice"):
+            pumice.task(len).map(endless)
+    assert time.monotonic() - began < 20 and fake.jobs == []
+    assert [call.args for call in calls([itertools.count(), "ab"], None)] == [(0, "a"), (1, "b")]
+    assert len(calls([(number for number in range(10))], None)) == 10
+
+
 def test_bad_maps_are_refused(fake):
     with pytest.raises(pumice.BadOption, match="chunk=0"):
         pumice.task(len).map([[]], chunk=0)
@@ -84,6 +113,11 @@ def test_bad_maps_are_refused(fake):
         pumice.task(len).map([[], []], key=lambda x: "same")
     with pytest.raises(pumice.BadOption, match="1 to 256 bytes"):
         pumice.task(len).map([[]], key=lambda x: "x" * 257)
+    with pytest.raises(pumice.BadOption, match="in UTF-8"):
+        pumice.task(len).map([[]], key=lambda x: "\ud800")
+    with pytest.raises(pumice.BadOption, match=r"it gave \[0, 1, 2.*\]") as caught:
+        pumice.task(len).map([[]], key=lambda x: list(range(10**6)))
+    assert len(str(caught.value)) < 1000
     with pytest.raises(ValueError, match="max_workers must be greater than 0"):
         pumice.Executor(0)
 
@@ -140,6 +174,13 @@ class Colour(enum.Enum):
     RED = 1
 
 
+class Named(str):
+    def __str__(self):
+        return "another"
+
+    __repr__ = __str__
+
+
 @pytest.mark.parametrize(
     ("value", "key"),
     [
@@ -149,6 +190,15 @@ class Colour(enum.Enum):
         (datetime.date(2024, 1, 2), "2024-01-02"),
         (datetime.datetime(2024, 1, 2, 3), "2024-01-02T03:00:00"),
         (Colour.RED, "RED"),
+        (numpy.int64(7), "7"),
+        (numpy.float64(0.5), "0.5"),
+        (numpy.float32(0.5), "0.5"),
+        (numpy.bool_(True), "True"),
+        (numpy.str_("a"), "a"),
+        (numpy.datetime64("2024-01-02"), "2024-01-02"),
+        (numpy.bytes_(b"a"), None),
+        (numpy.arange(2), None),
+        (Named("a"), "a"),
         ("a/b", None),
         ("", None),
         ("x" * 81, None),
@@ -160,6 +210,13 @@ def test_keys_are_the_text_where_it_is_plain_and_a_hash_where_not(value, key):
     made = key_of((value,), {})
     assert made == key if key is not None else len(made) == 16
     assert made == key_of((value,), {})
+
+
+def test_a_number_of_any_length_has_a_key(fake, tmp_path):
+    numbers = [10**5000, 10**5000 + 1, -(10**5000)]
+    result = pumice.task(lambda x: x % 7).map(numbers, store=tmp_path)
+    assert result.results() == [number % 7 for number in numbers]
+    assert len({item.key for item in result.items}) == 3 and all(len(item.key) == 16 for item in result.items)
 
 
 def test_content_tells_apart_what_keys_do_not():
