@@ -50,15 +50,12 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             return maker(obj)
         reduced = super().reducer_override(obj)
         if isinstance(obj, (type, types.FunctionType)):
-            if reduced is NotImplemented:
-                return self._by_name(obj)
-            return _dispatcher(obj) if getattr(obj, "__code__", None) is _DISPATCHER else reduced
-        if reduced is not NotImplemented or _is_taken_apart(kind):
-            return reduced
-        reduce = self.dispatch_table.get(kind)
-        reduced = reduce(obj) if reduce is not None else obj.__reduce_ex__(self.proto)
-        if isinstance(reduced, str):
-            _check_name(obj, reduced)
+            return self._by_name(obj) if reduced is NotImplemented else _made(obj, reduced)
+        if reduced is NotImplemented and not _is_taken_apart(kind):
+            reduce = self.dispatch_table.get(kind)
+            reduced = reduce(obj) if reduce is not None else obj.__reduce_ex__(self.proto)
+            if isinstance(reduced, str):
+                _check_name(obj, reduced)
         return reduced
 
     def _by_name(self, obj: Any) -> Any:
@@ -125,6 +122,22 @@ def _module(module: types.ModuleType) -> Any:
     if _can_be_imported(module) or module.__name__ in sys.builtin_module_names:
         return NotImplemented
     return reducers.dynamic_subimport, (module.__name__, {n: v for n, v in vars(module).items() if n != "__builtins__"})
+
+
+def _made(obj: Any, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+    """How a function or class goes as what it is made of, where cloudpickle's way loses something."""
+    if getattr(obj, "__code__", None) is _DISPATCHER:
+        return _dispatcher(obj)
+    if reduced[0] is reducers._make_skeleton_class and vars(obj).get("__slots__"):
+        return _with_slots(obj, reduced)
+    return reduced
+
+
+def _with_slots(kind: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+    """How a class is made, with its slots: cloudpickle makes one without, whose objects have another state than here."""
+    make, (meta, name, bases, namespace, *rest), (attributes, slots), *more = reduced
+    made = {name: item for name, item in attributes.items() if not isinstance(item, types.MemberDescriptorType)}
+    return make, (meta, name, bases, {**namespace, "__slots__": vars(kind)["__slots__"]}, *rest), (made, slots), *more
 
 
 # Caches.

@@ -14,6 +14,8 @@ __all__ = ["days"]
 Day: TypeAlias = datetime.date | str
 
 _LIMIT = 366 * 400
+_FIRST, _LAST = datetime.date(1970, 1, 1), datetime.date(2100, 12, 31)
+_WIDER = datetime.timedelta(days=31)
 
 
 def _day(value: Day) -> datetime.date:
@@ -53,4 +55,15 @@ def _of_exchange(start: datetime.date, end: datetime.date, calendar: str) -> lis
             f"The calendar {calendar!r} comes with the compiled part of pumice (pumice._core), which is missing here. "
             'Without it there are "weekdays", "all" and lists of days.'
         ) from error
-    return [_day(day) for day in _core.days(start.isoformat(), end.isoformat(), calendar)]
+    if not _FIRST <= start <= end <= _LAST:
+        raise BadOption(f"From {start} to {end}: the days of an exchange are known from {_FIRST.year} to {_LAST.year}.")
+    # Widened, as a range without a day of trade is an error there, and an empty list here.
+    first, last = max(start - _WIDER, _FIRST), min(end + _WIDER, _LAST)
+    try:
+        known = _core.days(first.isoformat(), last.isoformat(), calendar)
+    except _core.UsageError as error:
+        raise BadOption(
+            f'There is no calendar {short_repr(calendar)}: there are "weekdays", "all", the code of an exchange in capital '
+            'letters ("XNYS"), and lists of days.'
+        ) from error
+    return [day for day in map(_day, known) if start <= day <= end]

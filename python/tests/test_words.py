@@ -138,6 +138,10 @@ def test_grids_vary_the_last_name_fastest():
         ("2024-02-28", "2024-03-01", "all", ["2024-02-28", "2024-02-29", "2024-03-01"]),
         ("2024-01-01", "2024-12-31", ["2024-07-04", "2023-01-01", "2024-01-02", "2024-07-04"], ["2024-01-02", "2024-07-04"]),
         (datetime.date(2024, 1, 6), datetime.datetime(2024, 1, 7, 12), "weekdays", []),
+        ("2024-01-06", "2024-01-07", "XNYS", []),
+        ("2023-12-29", "2024-01-02", "XNYS", ["2023-12-29", "2024-01-02"]),
+        ("1970-01-01", "1970-01-02", "XNYS", ["1970-01-02"]),
+        ("2100-12-30", "2100-12-31", "XNYS", ["2100-12-30", "2100-12-31"]),
     ],
 )
 def test_days(first, last, calendar, expected):
@@ -151,11 +155,16 @@ def test_days(first, last, calendar, expected):
         ("2024-03-02", "2024-03-01", "all", "before the first"),
         ("0001-01-01", "9999-12-31", "all", "more than"),
         ("2024-01-01", "2024-01-02", ["never"], "never.* is no day"),
+        ("2024-01-01", "2024-01-02", "xnys", "There is no calendar 'xnys'.*XNYS.*lists of days"),
+        ("2024-01-01", "2024-01-02", "x" * 10**6, "There is no calendar 'xxx"),
+        ("1969-12-31", "2024-01-02", "XNYS", "known from 1970 to 2100"),
+        ("2024-01-01", "2101-01-01", "XNYS", "known from 1970 to 2100"),
     ],
 )
 def test_days_that_cannot_be_meant(first, last, calendar, said):
-    with pytest.raises(pumice.BadOption, match=said):
+    with pytest.raises(pumice.BadOption, match=said) as caught:
         pumice.days(first, last, calendar)
+    assert len(str(caught.value)) < 1000 and "--" not in str(caught.value)
 
 
 def test_an_exchanges_calendar_needs_the_compiled_part(monkeypatch):
