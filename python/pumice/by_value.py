@@ -6,8 +6,10 @@ process lacks all names: those of the standard library are taken apart here, the
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import io
+import operator
 import pickle
 import sys
 import types
@@ -124,7 +126,7 @@ def _module(module: types.ModuleType) -> Any:
     return reducers.dynamic_subimport, (module.__name__, {n: v for n, v in vars(module).items() if n != "__builtins__"})
 
 
-def _made(obj: Any, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+def _made(obj: Any, reduced: Any) -> Any:
     """How a function or class goes as what it is made of, where cloudpickle's way loses something."""
     if getattr(obj, "__code__", None) is _DISPATCHER:
         return _dispatcher(obj)
@@ -201,6 +203,19 @@ def _fill_dispatcher(dispatcher: Any, state: tuple[list[tuple[type, Any]], dict[
     vars(dispatcher).update(own)
 
 
+# Objects that are nothing but themselves.
+
+
+def _sentinel(obj: object) -> Any:
+    """An `object()` of a module goes as its name there: another one would not be it."""
+    for module in list(sys.modules.values()):
+        if isinstance(module, types.ModuleType) and _can_be_imported(module) and not goes_by_value(module.__name__):
+            for name, value in list(vars(module).items()):
+                if value is obj:
+                    return operator.attrgetter(name), (module,)
+    return NotImplemented
+
+
 # Types that are named by an assignment.
 
 
@@ -244,6 +259,8 @@ _MAKERS: dict[type, Callable[[Any], Any]] = {
     types.ModuleType: _module,
     functools._lru_cache_wrapper: _cached,
     functools.cached_property: _cached_property,
+    object: _sentinel,
+    type(dataclasses.MISSING): lambda _: "MISSING",
     typing.NewType: _new_type,
     typing.ParamSpec: _parameters,
     typing.TypeVarTuple: _type_tuple,

@@ -7,6 +7,7 @@ variables, defaults, and the globals they name; installed ones count by their na
 
 from __future__ import annotations
 
+import collections
 import copyreg
 import dataclasses
 import enum
@@ -27,7 +28,7 @@ from .shortened import short_repr
 
 __all__ = ["NoContent", "content_of"]
 
-_LIMIT = 20_000_000
+_LIMIT = 5_000_000
 """Most parts of a value that are looked at."""
 _SIZE = 16
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]{6,}")
@@ -267,7 +268,8 @@ class _Walk:
         else:
             parts.append(("its state", state))
         parts.append(("its elements", None if items is None else list(items)))
-        parts.append(("its items", None if pairs is None else dict(pairs)))
+        ordered = isinstance(value, collections.OrderedDict)
+        parts.append(("its items", None if pairs is None else list(pairs) if ordered else dict(pairs)))
         parts.append(("what sets its state", setter))
         return f"object {len(state) if isinstance(state, dict) else ''}", parts
 

@@ -30,7 +30,7 @@ class Environment:
         """`imports` are names of modules that functions import when they run."""
         self._files = local_modules.find(imports) if files is None else files
         # Where the modules are looked for here; the folder for the empty name is that of this moment.
-        self.path = tuple(str(Path(entry).absolute()) for entry in sys.path)
+        self.path = _module_path()
 
     python = platform.python_version()
     """Version of this Python, as "3.11.7"."""
@@ -67,3 +67,12 @@ class Environment:
     def stamps(self) -> dict[str, tuple[int, int]]:
         """Size and time of change of each local module's file: cheap, and only of meaning on this machine."""
         return local_modules.stamps(self._files)
+
+
+def _module_path() -> tuple[str, ...]:
+    """Where modules are looked for, by absolute folders; without those below a working folder that has been removed."""
+    try:
+        here = str(Path.cwd())
+    except OSError:
+        return tuple(str(entry) for entry in sys.path if Path(entry).is_absolute())
+    return tuple(str(Path(here, entry)) for entry in sys.path)

@@ -30,6 +30,7 @@ _BESIDE_LIMIT = 16 << 20
 _BESIDE_FILES_LIMIT = 1_000
 """Most bytes and files beside one module that go along because it names them."""
 
+_FOLDERS_REMEMBERED = 4096
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _SKIPPED = {"__pycache__", ".git", ".venv", "venv", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox"}
 _SUFFIXES = tuple(importlib.machinery.all_suffixes())
@@ -54,11 +55,16 @@ def _library() -> Path:
     return Path(__file__).resolve().parent
 
 
+@functools.lru_cache(_FOLDERS_REMEMBERED)
+def _is_installed(folder: Path) -> bool:
+    """Whether what lies in a folder is installed. It is looked at once: most modules lie in few of them."""
+    place = folder.resolve()
+    return any(place.is_relative_to(installed) for installed in _installed_folders())
+
+
 def _is_users(path: Path) -> bool:
     """Whether a file or folder is neither installed nor this library. A link counts where it lies, not where it leads."""
-    place = path.parent.resolve() / path.name
-    installed = any(place.is_relative_to(folder) for folder in _installed_folders())
-    return not installed and path.exists() and path.resolve() != _library()
+    return not _is_installed(path.parent) and path.exists() and path.resolve() != _library()
 
 
 def _places(name: str) -> tuple[str | None, Iterable[str]]:
@@ -80,8 +86,8 @@ def _roots(name: str) -> list[Path]:
     file, folders = _places(name)
     if file is not None and isinstance(file, str):
         path = Path(file)
-        roots = [path.parent if path.name.startswith("__init__.") else path] if path.name.endswith(_SUFFIXES) else []
-        roots = roots if path.is_file() else []
+        root = path.parent if path.name.startswith("__init__.") else path
+        roots = [root] if path.name.endswith(_SUFFIXES) and not _is_installed(root.parent) and path.is_file() else []
     else:  # a namespace package has folders only; built-in modules have neither
         roots = [Path(folder) for folder in folders]
     return [root for root in roots if _is_users(root)]

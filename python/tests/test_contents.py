@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import enum
 import functools
@@ -184,6 +185,7 @@ def test_values_of_another_kind_have_another_content():
         [],
         (),
     ]
+    values += [collections.OrderedDict(pairs) for pairs in ([("a", 1), ("b", 2)], [("b", 2), ("a", 1)])]
     values += [
         [1, 2],
         [12],

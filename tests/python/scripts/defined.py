@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import enum
 import functools
+import importlib
 import itertools
 import json
 import math
@@ -15,6 +16,7 @@ import sys
 import threading
 import types
 import typing
+from pathlib import Path
 
 import numpy
 
@@ -433,12 +435,29 @@ exec("def f(x): return g(x)\ndef g(x): return x + 1\nclass K: v = 5", vars(memor
 sys.modules["memory"] = memory
 from_memory, class_from_memory = memory.f, memory.K
 MISSING = object()
+Path(__file__).with_name("queue_of_mine.py").write_text("MISSING = object()\n")
+importlib.invalidate_caches()
+MISSING_OF_A_MODULE = importlib.import_module("queue_of_mine").MISSING
 
 
 def missing(x=MISSING):
     return x is MISSING
 
 
+def of_kind(x=MISSING_OF_A_MODULE):
+    return x is importlib.import_module("queue_of_mine").MISSING
+
+
+def extended():
+    @dataclasses.dataclass(frozen=True)
+    class More(Item):
+        more: int = 2
+
+    return repr(More("a"))
+
+
+there("a sentinel of a module", (True, False))(lambda: (of_kind(), of_kind(1)))
+there("a data class that another one extends there", "extended.<locals>.More(name='a', tags=[], more=2)")(extended)
 there("a module made in memory", 4)(lambda: memory.g(3))
 there("a function of a module made in memory", 4)(lambda: from_memory(3))
 there("a class of a module made in memory", 5)(lambda: class_from_memory.v)
