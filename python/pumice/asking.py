@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -18,6 +19,8 @@ _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?")
 _PART_OF_A_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
 _WANTED_DURATION = 'seconds or text such as "90s", "15m", "1h30m" are wanted'
+_ENDLESS_SECONDS = 1e12
+_MOST = (1 << 31) - 1
 _LEAST_MEMORY = 1 << 20
 _SURELY_MEBIBYTES = 256
 _FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15} | {
@@ -84,7 +87,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _amount(name: str, value: Any) -> str:
-    text = f"{value:g}" if isinstance(value, float) else str(value)
+    text = f"{value:g}" if isinstance(value, float) else short_repr(value) if isinstance(value, int) else str(value)
     amount = _AMOUNT.fullmatch(text)
     if isinstance(value, bool) or amount is None:
         raise _bad(name, value, 'write an amount as Kubernetes does, "500m", "2", "4Gi"')
@@ -106,14 +109,14 @@ def _check_memory(value: Any, number: str, unit: str) -> None:
 
 
 def _count(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise _bad(name, value, "a whole number from 0 is wanted")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
+        raise _bad(name, value, f"a whole number from 0 to {_MOST:,} is wanted")
     return value
 
 
 def _positive(name: str, value: Any) -> int:
     if _count(name, value) == 0:
-        raise _bad(name, value, "a whole number from 1 is wanted")
+        raise _bad(name, value, f"a whole number from 1 to {_MOST:,} is wanted")
     return int(value)
 
 
@@ -139,11 +142,11 @@ def _timeout(name: str, value: Any) -> float:
             raise _bad(name, value, _WANTED_DURATION)
         seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        seconds = float(value)
+        seconds = float(value) if value < _ENDLESS_SECONDS else math.inf
     else:
         raise _bad(name, value, _WANTED_DURATION)
     if not 0 < seconds < float("inf"):
-        raise _bad(name, value, "it must be above 0")
+        raise _bad(name, value, "it must be above 0, and have an end")
     return seconds
 
 

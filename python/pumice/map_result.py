@@ -14,6 +14,7 @@ from .errors import BadOption, BelowMinSuccess
 from .interrupt import asked_to_cancel
 from .items import Done, Item
 from .progress import Painter, painter
+from .shortened import short_repr
 
 if TYPE_CHECKING:
     import pandas
@@ -316,7 +317,7 @@ def needed(min_success: float | int | None, total: int) -> int:
     if isinstance(min_success, float):
         return math.ceil(round(min_success * total, 9))
     if min_success > total:
-        raise BadOption(f"min_success={min_success} is more than the {total} calls there are.")
+        raise BadOption(f"min_success={short_repr(min_success)} is more than the {total} calls there are.")
     return min_success
 
 

@@ -24,6 +24,13 @@ class _Repr(reprlib.Repr):
         super().__init__()
         self.maxstring = self.maxother = self.maxlong = limit
 
+    def repr_int(self, value: int, level: int) -> str:
+        """Also of a number that the interpreter refuses to write, as it has too many digits."""
+        try:
+            return super().repr_int(value, level)
+        except ValueError:
+            return f"<a number of {value.bit_length():,} bits>"
+
 
 def short_repr(value: object, limit: int = _REPR) -> str:
     """`repr` of a value, in few characters and in little time however large it is, whatever its own `__repr__` does."""

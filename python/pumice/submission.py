@@ -15,6 +15,7 @@ from .interpreter import check_python
 from .items import Item
 from .kept import KeptResults
 from .pickling import dumps_args, dumps_function, module_of, name_of
+from .shortened import short_repr
 from .versions import version_of
 
 __all__ = ["Submission"]
@@ -40,7 +41,9 @@ class Submission(Generic[T]):
         version: str | None = None,
     ) -> None:
         if chunk != "auto" and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
-            raise BadOption(f'chunk={chunk!r} can\'t be meant: it is "auto", or how many calls make a shard, from 1.')
+            raise BadOption(
+                f'chunk={short_repr(chunk)} can\'t be meant: it is "auto", or how many calls make a shard, from 1.'
+            )
         self.name = options.name or name_of(function)
         self.options = options
         self._backend = backend
@@ -51,6 +54,8 @@ class Submission(Generic[T]):
         self._imports: set[str] = set()
         self._pickle = dumps_function(function, self._imports)
         self.items = [Item(call, function) for call in parameters.calls(iterables, key)]
+        if self._chunk is not None:
+            self._chunk = min(self._chunk, max(1, len(self.items)))
         self._own_keys = key is not None
         self._kept = None
         self._warned = False

@@ -7,13 +7,13 @@ the pickled arguments by key; beside them are attached:
     function        the pickled function
     modules.zip     the user's local modules, if there are any
     packages.zip    the user's packages, where they have to come along
-    path            where the client's Python looks for modules, as JSON, where pods have the same Python
+    path            where the client looks for modules, a zero between two folders; where pods have the same Python
     python          the version of the client's Python
 """
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def pack(
         "modules.zip": modules,
         "packages.zip": packages,
     }
-    attachments["path"] = json.dumps(path).encode() if path else None
+    attachments["path"] = os.fsencode("\0".join(path)) if path else None
     there = {name: content for name, content in attachments.items() if content is not None}
     return _core.write_bundle(folder, there, ((record.key, record.args) for record in records))
 
@@ -81,10 +81,8 @@ class WorkStore:
 
     def path(self) -> list[str]:
         """Where the client's Python looks for modules; empty where pods have another one."""
-        path = json.loads(self._slice.attachment("path") or b"[]")
-        if not isinstance(path, list) or not all(isinstance(entry, str) for entry in path):
-            raise PumiceError("The bundle's 'path' is no list of folders. Submit the job again.")
-        return path
+        path = self._slice.attachment("path")
+        return os.fsdecode(path).split("\0") if path else []
 
     @property
     def total(self) -> int:

@@ -188,13 +188,14 @@ def test_the_timeout_of_as_completed_is_of_the_whole(here, tmp_path):
     result = pumice.task(waits).map(range(4), chunk=1)
     try:
         (tmp_path / "go-0").touch()
+        assert next(iter(result)) == 0
         began, seen = time.monotonic(), []
         with pytest.raises(TimeoutError):
             for done in result.as_completed(timeout=1.5):
                 seen.append(done.value)
                 time.sleep(0.8)
                 (tmp_path / f"go-{len(seen)}").touch()
-        assert seen and time.monotonic() - began < 5
+        assert seen and time.monotonic() - began < 10
 
         async def in_an_event_loop():
             async for _ in result.as_completed(timeout=0.1):

@@ -59,6 +59,10 @@ def test_options_are_read(asked, field, meant):
         {"max_parallel": 0},
         {"timeout": "soon"},
         {"timeout": "1h 30m"},
+        {"timeout": 1e400},
+        {"timeout": float(1 << 60)},
+        {"cpu": "9" * 5000 + "x"},
+        {"retries": 1 << 40},
         {"timeout": "1h30"},
         {"timeout": ""},
         {"timeout": 0},
@@ -226,6 +230,24 @@ def test_a_number_of_any_length_has_a_key(fake, tmp_path):
     result = pumice.task(lambda x: x % 7).map(numbers, store=tmp_path)
     assert result.results() == [number % 7 for number in numbers]
     assert len({item.key for item in result.items}) == 3 and all(len(item.key) == 16 for item in result.items)
+
+
+def test_options_of_any_length_are_refused_in_few_words(fake):
+    huge = 10**5000
+    for asked in (
+        {"cpu": huge},
+        {"memory": huge},
+        {"retries": huge},
+        {"timeout": huge},
+        {"max_parallel": huge},
+        {"name": huge},
+    ):
+        with pytest.raises(pumice.BadOption, match="a number of 16,610 bits") as caught:
+            pumice.task(**asked)(len)
+        assert len(str(caught.value)) < 500
+    with pytest.raises(pumice.BadOption, match="a number of 16,610 bits"):
+        pumice.task(len).map([[]], min_success=huge)
+    assert pumice.task(len).map([[]], chunk=huge).results() == [0] and fake.jobs[0].spec.chunk == 1
 
 
 def test_content_tells_apart_what_keys_do_not():

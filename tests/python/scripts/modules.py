@@ -41,6 +41,10 @@ FILES = {
     "tables/one.txt": "a table",
     "beside.txt": "beside",
     "statistics_of_mine.py": "VALUE = 'mine'\n",
+    "by_value.py": (
+        "import functools, typing\nId = typing.NewType('Id', int)\n@functools.cache\ndef f(x: Id): return x * 2\n"
+        "@functools.singledispatch\ndef g(x): return f(x), __name__ in __import__('sys').modules\n"
+    ),
     "decorated.py": (
         "import functools, pumice\n@pumice.task(cpu=1, memory='256Mi')\ndef task(x): return helper(x) * 2\n"
         "@functools.cache\ndef helper(x): return x + 1\n"
@@ -76,6 +80,8 @@ for name, target in LINKS.items():
         (BESIDE / name).symlink_to(target)
 importlib.invalidate_caches()
 
+import by_value  # noqa: E402
+import cloudpickle  # noqa: E402
 import decorated  # noqa: E402
 import imported  # noqa: E402
 import linked  # noqa: E402
@@ -113,6 +119,11 @@ def _():
     import package.linked_inside
 
     return package.linked_inside.inner.VALUE
+
+
+cloudpickle.register_pickle_by_value(by_value)
+function_by_value = by_value.g
+there("a module that goes by value", (6, False))(lambda: function_by_value(3))
 
 
 class Importer:
