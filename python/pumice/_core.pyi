@@ -305,8 +305,10 @@ class Connection:
     @property
     def namespace(self) -> str: ...
     def describe(self) -> Description: ...
-    def submit(self, job: Mapping[str, Any] | str) -> str:
+    def submit(self, job: Mapping[str, Any] | str, run_key: str | None = None) -> str:
         """Create a Job, given as a dictionary or as YAML (there with what it needs beside it); its name.
+
+        Pods with a bundle get `run_key`, which marks their results, out of a Secret of the job; in a fleet by their specs.
 
         After Ctrl-C or UnreachableError it may or may not be there.
         """
@@ -403,7 +405,9 @@ def write_bundle(folder: str | PathLike[str], attachments: Mapping[str, bytes], 
 class BundleSlice:
     """The records of one shard, and the log of their results, in a worker."""
 
-    def __init__(self, bundle: str, shard: int, chunk: int, attempt: int) -> None: ...
+    def __init__(self, bundle: str, shard: int, chunk: int, attempt: int, key: str | None = None) -> None:
+        """`key` marks what is recorded; what it does not mark counts as not recorded."""
+
     @property
     def total(self) -> int:
         """How many records the job has."""
@@ -430,7 +434,7 @@ class BundleSlice:
 class BundleResults:
     """The results of one run of `total` records, `chunk` a shard."""
 
-    def __init__(self, bundle: str, total: int, chunk: int) -> None: ...
+    def __init__(self, bundle: str, total: int, chunk: int, key: str | None = None) -> None: ...
     def shard(self, shard: int) -> BundleRows:
         """What stands in the log of a shard: successes, and last failures."""
 
@@ -442,10 +446,13 @@ class BundleResults:
 
 @final
 class BundleRows:
-    """Number, key, attempt, whether it succeeded, and content of each record of which something was told."""
+    """Number, key, attempt, whether it succeeded, and content of each record of which something was told.
+
+    At last where a result is from that the run's key does not mark: its file, and what is wrong with its mark.
+    """
 
     def __iter__(self) -> Self: ...
-    def __next__(self) -> tuple[int, str, int, bool, bytes]: ...
+    def __next__(self) -> tuple[int, str, int, bool, bytes, tuple[str, Literal["missing", "wrong", "unchecked"]] | None]: ...
 
 def days(first: str, last: str, calendar: str = "weekdays") -> list[str]:
     """The days from `first` to `last`, both included, that count by a calendar: "all", "weekdays" or "XNYS"."""

@@ -44,6 +44,7 @@ class Asked(TypedDict, total=False):
     min_success: float | int | str
     max_parallel: int
     timeout: float | str | timedelta
+    allow_pickle: bool
     env: Mapping[str, str]
     name: str
 
@@ -64,6 +65,7 @@ def merge(base: Options, asked: Mapping[str, Any]) -> Options:
         "on_oom": _on_oom,
         "min_success": _min_success,
         "timeout": _timeout,
+        "allow_pickle": _flag,
         "env": _env,
     }
     read: Callable[[str, Any], Any]
@@ -72,7 +74,7 @@ def merge(base: Options, asked: Mapping[str, Any]) -> Options:
         if name not in Asked.__annotations__:
             raise BadOption(f"There is no option {name!r}; there are: {', '.join(sorted(Asked.__annotations__))}.")
         read = readers.get(name, _text)
-        changes[name] = None if value is None and name not in ("env", "retries") else read(name, value)
+        changes[name] = None if value is None and name not in ("env", "retries", "allow_pickle") else read(name, value)
     return dataclasses.replace(base, **changes)
 
 
@@ -106,6 +108,12 @@ def _check_memory(value: Any, number: str, unit: str) -> None:
         raise _bad(
             "memory", value, f'that is {amount:,.0f} bytes, less than any program needs; "{number}{meant}" may be meant'
         )
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _bad(name, value, "True or False is wanted")
+    return value
 
 
 def _count(name: str, value: Any) -> int:

@@ -5,7 +5,8 @@ one process (in the platform: one pod) runs. The library makes records and reads
 this machine (`pumice.local()`), a script for tests (`pumice.fake()`), the platform (`pumice.platform`).
 
 Outcomes are written by `pumice.outcome` in the process that ran the record and read by the library; to a back end they
-are bytes, of which only `pumice.outcome.is_success` is of interest.
+are bytes, of which only `pumice.outcome.is_success` is of interest. They are pickles, and run code when the library reads
+them: a back end that finds them where others can write must know its own, as the platform does by marks (`pumice.run_key`).
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ class Options:
     """How many shards run at a time."""
     timeout: float | None = None
     """Seconds that one attempt at a record may take."""
+    allow_pickle: bool = False
+    """Whether results are read which the run's key, or for kept ones the user's, does not mark."""
     env: Mapping[str, str] = field(default_factory=dict)
     name: str | None = None
 
@@ -114,8 +117,9 @@ class State(enum.Enum):
 class Failure:
     """Why a record has no value, as far as the back end knows it."""
 
-    kind: Literal["error", "killed", "timeout", "lost"]
-    """`error`: the function raised; `killed`: its process ended under it; `lost`: nothing is known of it any more."""
+    kind: Literal["error", "killed", "timeout", "lost", "unmarked"]
+    """`error`: the function raised; `killed`: its process ended under it; `lost`: nothing is known of it any more;
+    `unmarked`: its result may be somebody else's, and wasn't read."""
     message: str
     """One sentence for people."""
     traceback: str | None = field(default=None, repr=False)

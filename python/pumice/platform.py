@@ -2,6 +2,8 @@
 
 The work lies in a bundle (`pumice.workstore`) in a folder which the pods see too (`pumice.place`); `pumice.worker` runs it
 there. How records went is read from the run's log when their pod ends; where the pod ended under them, the pod says how.
+The log lies where others may write. So the pods mark what is theirs with a key (`pumice.run_key`), and nothing else is
+unpickled.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from . import _core, node_cache, outcome, workstore
+from . import _core, node_cache, outcome, run_key, workstore
 from .backend import Change, Failure, JobSpec, OnChange, Outcome, State, register
 from .calls import LOG_LINES
 from .errors import NoBackend, Refused
@@ -48,6 +50,7 @@ class PlatformJob:
         bundle: str,
         spec: JobSpec,
         *,
+        key: str | None,
         chunk: int,
         is_fleet: bool,
         on_change: OnChange,
@@ -58,7 +61,7 @@ class PlatformJob:
         self._on_change = on_change
         self._options = spec.options
         self._is_fleet = is_fleet
-        self._results = _core.BundleResults(bundle, len(spec.records), chunk)
+        self._results = _core.BundleResults(bundle, len(spec.records), chunk, key)
         self._lock = threading.Lock()
         self._states = [State.WAITING] * len(spec.records)
         self._attempts = [1] * len(spec.records)
@@ -82,7 +85,7 @@ class PlatformJob:
         for index in wanted & self._failures.keys():
             yield index, self._failures[index]
         for shard in sorted({index // self._chunk for index in wanted - self._failures.keys()}):
-            for index, _, _, success, told in self._results.shard(shard):
+            for index, _, success, told in self._rows(shard):
                 if success and index in wanted:
                     yield index, told
 
@@ -173,13 +176,13 @@ class PlatformJob:
         started, finished = _seconds(pod["started"]), _seconds(pod["finished"])
         seconds = finished - started if started is not None and finished is not None else None
         rest = set(self._records(shard))
-        failures: dict[int, tuple[int, bytes]] = {}
-        for index, _, of, success, told in self._results.shard(shard):
+        failures: dict[int, tuple[int, Outcome]] = {}
+        for index, of, success, told in self._rows(shard):
             if success:
                 rest.discard(index)
                 yield Change(index, State.SUCCEEDED, of, node=node, outcome=told, started=started, seconds=seconds)
             else:
-                failures[index] = of, told
+                failures[index] = attempt if isinstance(told, Failure) else of, told
         if not last:
             for index in sorted(rest):
                 yield Change(index, State.WAITING, attempt + 1, why="the attempt before failed")
@@ -199,6 +202,21 @@ class PlatformJob:
                 failure = Failure("lost", "Its process ended before it began.", attempt=attempt)
             self._failures[index] = failure
             yield Change(index, State.FAILED, failure.attempt, node=node, outcome=failure, started=started, seconds=seconds)
+
+    def _rows(self, shard: int) -> Iterator[tuple[int, int, bool, Outcome]]:
+        """What stands in the log of a shard: number, attempt, whether it succeeded, and the outcome.
+
+        In place of what may be somebody else's comes a failure that says so.
+        """
+        try:
+            for index, _, attempt, success, told, unmarked in self._results.shard(shard):
+                if unmarked is None or self._options.allow_pickle:
+                    yield index, attempt, success, told
+                else:
+                    yield index, attempt, False, run_key.refusal(*unmarked, attempt)
+        except _core.CoreError as error:
+            for index in self._records(shard):
+                yield index, 1, False, Failure("lost", f"its result can't be read: {error}")
 
     def _of_pod(self, pod: _core.PodBrief, index: int) -> Failure:
         """The failure of a record which its pod has ended under."""
@@ -232,7 +250,7 @@ class PlatformJob:
         self._tell(
             Change(index, State.SUCCEEDED if success else State.FAILED, attempt, outcome=told)
             for shard in sorted({index // self._chunk for index in left})
-            for index, _, attempt, success, told in self._results.shard(shard)
+            for index, attempt, success, told in self._rows(shard)
             if success or not self._cancelled
         )
         self._end_rest(Failure("lost", f"The job {ending['end']}: {reason}."))
@@ -305,6 +323,7 @@ class PlatformBackend:
     def submit(self, spec: JobSpec, on_change: OnChange) -> PlatformJob:
         """Pack the bundle and create the job."""
         count, chunk = len(spec.records), self._place.chunk(spec)
+        key = None if spec.options.allow_pickle else run_key.fresh()
         node_cache.prune(self._place.archives, _ARCHIVES_KEPT_DAYS)
         try:
             self._place.make()
@@ -318,7 +337,7 @@ class PlatformBackend:
                 path=spec.environment.path if spec.options.image is None else (),
             )
             try:
-                name = self._connection.submit(self._place.job(spec, bundle, chunk))
+                name = self._connection.submit(self._place.job(spec, bundle, chunk), key)
             except BaseException:
                 _core.BundleResults(bundle, count, chunk).remove()
                 raise
@@ -327,7 +346,7 @@ class PlatformBackend:
         except OSError as error:
             raise Refused(f"The work can't be put into {self._place.folder}: {error}") from error
         is_fleet = self._place.fleet
-        job = PlatformJob(self._connection, name, bundle, spec, chunk=chunk, is_fleet=is_fleet, on_change=on_change)
+        job = PlatformJob(self._connection, name, bundle, spec, key=key, chunk=chunk, is_fleet=is_fleet, on_change=on_change)
         self._jobs.append(job)
         return job
 

@@ -1,8 +1,9 @@
 """A job's work in a bundle (docs/bundles.md): packed by the client, read and told of by a worker.
 
 A worker finds it by its environment: `PUMICE_BUNDLE` names the bundle and the run, `PUMICE_WORK_CHUNK` says how many records
-a shard has, `VC_TASK_INDEX` which shard is its own, `PUMICE_ATTEMPT` the how manieth run of it this is. The records are
-the pickled arguments by key; beside them are attached:
+a shard has, `VC_TASK_INDEX` which shard is its own, `PUMICE_ATTEMPT` the how manieth run of it this is. `PUMICE_RUN_KEY`
+marks what it records, and is taken out of the environment. The records are the pickled arguments by key; beside them are
+attached:
 
     function        the pickled function
     modules.zip     the user's local modules, if there are any
@@ -14,10 +15,10 @@ the pickled arguments by key; beside them are attached:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 
-from . import _core
+from . import _core, run_key
 from .backend import Record
 from .errors import PumiceError
 from .wire import Result
@@ -54,13 +55,14 @@ class WorkStore:
         self._slice = slice_
 
     @classmethod
-    def open(cls, environ: Mapping[str, str]) -> WorkStore:
+    def open(cls, environ: MutableMapping[str, str]) -> WorkStore:
         """The work this process's environment names."""
+        key = run_key.take(environ)
         bundle = environ.get("PUMICE_BUNDLE")
         if not bundle:
             raise PumiceError("PUMICE_BUNDLE isn't set: this runs inside a job's pod, not by hand.")
         shard, chunk = _number(environ, "VC_TASK_INDEX", 0), _number(environ, "PUMICE_WORK_CHUNK", 1)
-        return cls(_core.BundleSlice(bundle, shard, chunk, _number(environ, "PUMICE_ATTEMPT", 1)))
+        return cls(_core.BundleSlice(bundle, shard, chunk, _number(environ, "PUMICE_ATTEMPT", 1), key))
 
     @property
     def python(self) -> str:

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use futures::executor::block_on;
 use futures::stream::{BoxStream, StreamExt};
 use pumice_jobs::bundle::{
-    Bundle, BundleError, BundleWriter, Folder, Location, LocationError, Outcome, PlaceError, Reader, Recorder, Row,
-    RunId, Slice, Spot, Status, collect_shard,
+    Bundle, BundleError, BundleWriter, EntryName, Folder, Location, LocationError, Mark, Name, Outcome, PlaceError,
+    Reader, Recorder, Row, RunId, RunKey, RunKeyError, Slice, Spot, Status, collect_shard,
 };
 use pumice_jobs::{Error, error};
 use pyo3::prelude::*;
@@ -29,8 +29,9 @@ const BATCH_BYTES: usize = 1 << 20;
 /// What errors name where the folder of bundles has to be another one.
 const CACHE_VARIABLE: &str = "PUMICE_CACHE";
 
-/// A record's result, as Python has it: its number, key, attempt, whether it succeeded, and its bytes.
-type Told<'py> = (u64, String, u32, bool, Bound<'py, PyBytes>);
+/// A record's result, as Python has it: its number, key, attempt, whether it succeeded, its bytes, and where it is from if the
+/// run's key does not mark it.
+type Told<'py> = (u64, String, u32, bool, Bound<'py, PyBytes>, Option<(String, &'static str)>);
 
 /// Packs a job into a folder of bundles, which is made, under a fresh run; what its workers find it by.
 #[pyfunction]
@@ -91,14 +92,16 @@ pub struct BundleSlice {
 
 #[pymethods]
 impl BundleSlice {
-    /// The slice of the shard of that index, of `chunk` records each.
+    /// The slice of the shard of that index, of `chunk` records each; results are marked with the key.
     #[new]
-    fn open(py: Python<'_>, bundle: &str, shard: u32, chunk: u64, attempt: u32) -> PyResult<Self> {
+    #[pyo3(signature = (bundle, shard, chunk, attempt, key=None))]
+    fn open(py: Python<'_>, bundle: &str, shard: u32, chunk: u64, attempt: u32, key: Option<&str>) -> PyResult<Self> {
+        let key = read_key(py, key)?;
         let (folder, location, run) = found(py, bundle)?;
         let place = Arc::new(folder.clone());
         let bundle = done(py, Bundle::open(place.clone(), location.root))?;
         let slice = Slice { run, shard, records: records_of(shard, chunk, bundle.records()) };
-        let recorder = done(py, Recorder::open(place, slice.clone(), attempt))?;
+        let recorder = done(py, Recorder::with_key(place, slice.clone(), attempt, key))?;
         let reader = Mutex::new(bundle.reader());
         Ok(BundleSlice { folder, bundle, slice, attempt, reader, recorder: Mutex::new(recorder) })
     }
@@ -176,20 +179,24 @@ pub struct BundleResults {
     run: RunId,
     total: u64,
     chunk: u64,
+    key: Option<RunKey>,
 }
 
 #[pymethods]
 impl BundleResults {
     #[new]
-    fn open(py: Python<'_>, bundle: &str, total: u64, chunk: u64) -> PyResult<Self> {
+    #[pyo3(signature = (bundle, total, chunk, key=None))]
+    fn open(py: Python<'_>, bundle: &str, total: u64, chunk: u64, key: Option<&str>) -> PyResult<Self> {
+        let key = read_key(py, key)?;
         let (folder, _, run) = found(py, bundle)?;
-        Ok(BundleResults { folder, run, total, chunk })
+        Ok(BundleResults { folder, run, total, chunk, key })
     }
 
     /// What stands in the log of a shard: successes, and last failures.
     fn shard(&self, shard: u32) -> BundleRows {
         let slice = Slice { run: self.run.clone(), shard, records: records_of(shard, self.chunk, self.total) };
-        BundleRows { rows: Mutex::new(collect_shard(Arc::new(self.folder.clone()), slice).boxed()) }
+        let rows = collect_shard(Arc::new(self.folder.clone()), slice, self.key.clone()).boxed();
+        BundleRows { folder: self.folder.clone(), run: self.run.clone(), rows: Mutex::new(rows) }
     }
 
     /// Whether a record was begun, and has not succeeded.
@@ -205,6 +212,8 @@ impl BundleResults {
 /// Results as they are read.
 #[pyclass(frozen, module = "pumice._core")]
 pub struct BundleRows {
+    folder: Folder,
+    run: RunId,
     rows: Mutex<BoxStream<'static, Result<Row, BundleError>>>,
 }
 
@@ -221,15 +230,36 @@ impl BundleRows {
             loop {
                 match block_on(rows.next())? {
                     Ok(Row { outcome: None, .. }) => {}
-                    row => break row.map(|row| row.outcome).transpose(),
+                    row => break Some(row),
                 }
             }
         });
-        let outcome = next.transpose().map_err(|error| failed(py, error))?;
-        Ok(outcome.map(|Outcome { record, key, attempt, status, value }| {
-            (record, key, attempt, status == Status::Succeeded, PyBytes::new(py, &value))
+        let Some(row) = next.transpose().map_err(|error| failed(py, error))? else { return Ok(None) };
+        let unmarked = self.unmarked(&row);
+        Ok(row.outcome.map(|Outcome { record, key, attempt, status, value }| {
+            (record, key, attempt, status == Status::Succeeded, PyBytes::new(py, &value), unmarked)
         }))
     }
+}
+
+impl BundleRows {
+    /// The file of a result that the run's key does not mark, and what its mark is.
+    fn unmarked(&self, row: &Row) -> Option<(String, &'static str)> {
+        let origin = row.origin?;
+        let mark = match origin.mark {
+            Mark::Right => return None,
+            Mark::Missing => "missing",
+            Mark::Wrong => "wrong",
+            Mark::Unchecked => "unchecked",
+        };
+        let entry = EntryName { run: self.run.clone(), shard: row.shard, number: origin.number };
+        Some((self.folder.path_of(&Name::Entry(entry)).display().to_string(), mark))
+    }
+}
+
+/// The key of a run, if one is given.
+fn read_key(py: Python<'_>, text: Option<&str>) -> PyResult<Option<RunKey>> {
+    text.map(str::parse).transpose().map_err(|error: RunKeyError| misuse(py, &error.to_string()))
 }
 
 /// The folder, the location and the run that a text names.

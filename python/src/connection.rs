@@ -19,7 +19,7 @@ use pumice_jobs::pods::{self, Selection};
 use pumice_jobs::select::{self, JobRef};
 use pumice_jobs::target::{Environment, Flags, Target};
 use pumice_jobs::why::About;
-use pumice_jobs::{Error, Exit, context, events, submit, why};
+use pumice_jobs::{Error, Exit, context, events, marked, submit, why};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use serde_json::{Value, json};
@@ -134,7 +134,8 @@ impl Connection {
         json::to_python(py, &described)
     }
 
-    fn submit(&self, py: Python<'_>, job: &Bound<'_, PyAny>) -> PyResult<String> {
+    #[pyo3(signature = (job, run_key=None))]
+    fn submit(&self, py: Python<'_>, job: &Bound<'_, PyAny>, run_key: Option<&str>) -> PyResult<String> {
         let objects = match job.cast::<PyString>() {
             Ok(text) => {
                 let text: String = text.extract()?;
@@ -145,9 +146,16 @@ impl Connection {
         if objects.iter().filter(|object| submit::is_job(&object.body)).count() != 1 {
             return Err(misuse(py, "give one Job of batch.volcano.sh, with what it needs beside it"));
         }
+        if run_key.is_some() && objects.len() > 1 {
+            return Err(misuse(py, "a job whose results are marked is submitted alone: leave out what is beside it"));
+        }
         submit::check(&objects, Some(&self.namespace)).map_err(|error| self.exception(py, error))?;
-        let submitted =
-            self.ask(py, |connection| async move { Ok(submit::submit(&connection, &objects, |_| ()).await?) })?;
+        let submitted = self.ask(py, |connection| async move {
+            match (run_key, objects.as_slice()) {
+                (Some(key), [job]) => Ok(vec![marked::submit(&connection, job, key).await?]),
+                _ => Ok(submit::submit(&connection, &objects, |_| ()).await?),
+            }
+        })?;
         Ok(submitted.iter().find_map(submit::Submitted::job).map(|job| job.name).unwrap_or_default())
     }
 

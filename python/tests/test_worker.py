@@ -68,7 +68,8 @@ class Work:
         rows = [row for shard in shards for row in self.results.shard(shard)]
         assert all(number in range(self.count) for number, *_ in rows)
         return {
-            number: outcome.read_value(data) if success else outcome.failure_of(data) for number, _, _, success, data in rows
+            number: outcome.read_value(data) if success else outcome.failure_of(data)
+            for number, _, _, success, data, _ in rows
         }
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import itertools
+import json
 import os
+import pickle
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -292,3 +297,133 @@ def test_a_cluster_by_its_kubeconfig_needs_a_folder_that_its_pods_see(platform, 
         result = pumice.task(flaky, retries=1).map([0, 1], chunk=1)
         assert result.results(DEADLINE) == [1, 2]
     assert (tmp_path / "shared" / "bundles" / "FORMAT").exists()
+
+
+class Trap:
+    """What nobody may unpickle: a file tells that it was."""
+
+    def __init__(self, sprung: Path) -> None:
+        self.sprung = sprung
+
+    def __reduce__(self):
+        return Path.touch, (self.sprung,)
+
+
+def wait_for(go: Path) -> None:
+    """Until a file of the bundles' folder is there, whose changes pods see; what ends the test ends this."""
+    while not go.exists():
+        time.sleep(0.02)
+
+
+def entry_of(bundles: Path, run: str, shard: int) -> Path:
+    """The first entry of a shard, which may not be there yet."""
+    return bundles / "runs" / run / "0" / f"{shard}.0"
+
+
+def run_of(job: dict[str, Any]) -> str:
+    """The run of a map, as its pods are told."""
+    env = job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["env"]
+    return next(variable["value"] for variable in env if variable["name"] == "PUMICE_BUNDLE").rpartition("/")[2]
+
+
+def name_of(result: pumice.MapResult[Any]) -> str:
+    return result.name.partition("/")[2]
+
+
+def test_what_another_process_writes_among_the_results_is_not_unpickled(backend, platform, tmp_path):
+    """It comes first, with the name of the run's own first entry, and says that all is done."""
+    bundles, sprung = tmp_path / "bundles", tmp_path / "sprung"
+    go = bundles / "go"
+    goes_on = pumice.task(lambda x: wait_for(go) or x)
+    result = goes_on.map(range(4), chunk=2)
+    job = platform.connect().get(name_of(result))
+    forged = b"+" + pickle.dumps(Trap(sprung))
+    env = {v["name"]: v.get("value", "") for v in job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["env"]}
+    for shard in range(2):
+        numbers = (2 * shard, 2 * shard + 1)
+        written = [(number, str(number), True, forged) for number in numbers]
+        _core.BundleSlice(env["PUMICE_BUNDLE"], shard, 2, 1).write(written)
+    go.touch()
+    assert result.results(DEADLINE) == [0, 1, 2, 3] and not sprung.exists()
+    assert not (bundles / "runs" / run_of(job)).exists()
+
+
+def test_a_result_that_only_others_wrote_is_refused_by_name(backend, platform, tmp_path):
+    """Each of its pods ends without a word of its own, as one does that has an older library."""
+    go, sprung = tmp_path / "bundles" / "go", tmp_path / "sprung"
+    silent = pumice.task(lambda _: (wait_for(go), os.kill(os.getppid(), signal.SIGKILL)))
+    result = silent.map(range(2), chunk=1, min_success=0)
+    job = platform.connect().get(name_of(result))
+    env = {v["name"]: v.get("value", "") for v in job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["env"]}
+    for number, success in ((0, True), (1, False)):
+        forged = (b"+" if success else b"-") + pickle.dumps(Trap(sprung))
+        _core.BundleSlice(env["PUMICE_BUNDLE"], number, 1, 1).write([(number, str(number), success, forged)])
+    go.touch()
+    result.wait(DEADLINE)
+    for shard, item in enumerate(result.items):
+        assert item.error.failure.kind == "unmarked", item.error
+        file = entry_of((tmp_path / "bundles").resolve(), run_of(job), shard)
+        assert f"{file}, which belongs to " in str(item.error) and "allow_pickle=True" in str(item.error)
+    assert not sprung.exists()
+
+
+def keys_here(_: int) -> list[str]:
+    """Keys of runs that this pod can find: in its environment, in that of any process it sees, and by its account."""
+    found = [os.environ["PUMICE_RUN_KEY"]] if "PUMICE_RUN_KEY" in os.environ else []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            for variable in (process / "environ").read_bytes().split(b"\0"):
+                if variable.startswith(b"PUMICE_RUN_KEY="):
+                    found.append(variable.partition(b"=")[2].decode())
+    return found
+
+
+def test_the_key_of_a_run_is_its_pods_alone(backend, platform, tmp_path):
+    go = tmp_path / "bundles" / "go"
+    waits = pumice.task(lambda x: wait_for(go) or x)
+    waiting = waits.map(range(2), chunk=1)
+    until(lambda: all(item.state is State.RUNNING for item in waiting.items))
+    connection = platform.connect()
+    job = connection.get(name_of(waiting))
+    kubectl = ["kubectl", "--kubeconfig", str(platform.data_dir / "kubeconfig")]
+
+    def ask(*words: str) -> str:
+        return subprocess.run([*kubectl, *words], check=True, capture_output=True, text=True, timeout=60).stdout
+
+    env = job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["env"]
+    (variable,) = [variable for variable in env if variable["name"] == "PUMICE_RUN_KEY"]
+    name = variable["valueFrom"]["secretKeyRef"]["name"]
+    secret = json.loads(ask("get", "secret", name, "-o", "json"))
+    key = base64.b64decode(secret["data"]["key"]).decode()
+    assert len(key) == 64 and [owner["uid"] for owner in secret["metadata"]["ownerReferences"]] == [job["metadata"]["uid"]]
+    shown = [ask("get", kind, "-A", "-o", "yaml") for kind in ("jobs.batch.volcano.sh", "pods", "podgroups", "events")]
+    assert name in shown[0] and name in shown[1] and not any(key in text for text in shown)
+    # Another job's pods find no key but their own run's.
+    other = pumice.task(keys_here).submit(0).result(DEADLINE)
+    assert key not in other and len(set(other)) <= 1
+    words = [path.read_bytes().split(b"\0") for path in Path("/proc").glob("[0-9]*/cmdline") if not gone(path)]
+    assert not any(key.encode() in word for line in words for word in line)
+    # The node has it for its pods, in files that nobody else can read.
+    files = [path for path in platform.data_dir.rglob("*") if path.is_file() and not path.is_symlink()]
+    having = [path for path in files if not gone(path) and key.encode() in path.read_bytes()]
+    assert [path for path in having if path.stat().st_mode & 0o077 or "log" in path.name] == []
+    go.touch()
+    assert waiting.results(DEADLINE) == [0, 1]
+    connection.cancel(name_of(waiting))
+    ask("delete", "jobs.batch.volcano.sh", name_of(waiting))
+    until(lambda: name not in ask("get", "secrets", "-o", "name"))
+
+
+def gone(path: Path) -> bool:
+    """Whether a process has ended that was there."""
+    try:
+        path.read_bytes()
+    except OSError:
+        return True
+    return False
+
+
+def test_who_allows_pickles_needs_no_key(backend, platform):
+    result = pumice.task(abs, allow_pickle=True).map([-1, -2])
+    assert result.results(DEADLINE) == [1, 2]
+    assert "PUMICE_RUN_KEY" not in str(platform.connect().get(name_of(result)))

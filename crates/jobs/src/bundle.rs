@@ -1,12 +1,13 @@
 //! Parameters and pickles of a job, and what came out of them, as small content-addressed objects.
 //!
 //! A *bundle* is a tree of chunks, each named by its SHA-256: numbered records (parameters) and named attachments (a
-//! function, a zip of modules). Its root's name stands for all of it. *Results* are an append-only log for each shard.
+//! function, a zip of modules). Its root's name stands for all of it. *Results* are an append-only log for each shard, whose
+//! entries a run with a key marks.
 //! Both live in a [`Place`]: a folder that the pods see too, or ConfigMaps.
 //!
 //! Invariants: equal content has equal roots; nothing is held in memory beyond a few chunks and the one record at hand;
 //! every read is checked against its hash; a record's first success is never replaced. The format (docs/bundles.md) is
-//! pure ([`chunk`], [`tree`], [`pack`], [`entry`]); only the places have I/O. Called by `jobctl` and Python.
+//! pure ([`chunk`], [`tree`], [`pack`], [`entry`], [`mark`]); only the places have I/O. Called by `jobctl` and Python.
 
 pub mod chunk;
 pub mod collect;
@@ -14,6 +15,7 @@ pub mod entry;
 pub mod error;
 pub mod folder;
 pub mod location;
+pub mod mark;
 pub mod objects;
 pub mod pack;
 pub mod place;
@@ -24,11 +26,12 @@ mod wire;
 pub mod write;
 
 pub use chunk::{Chunk, ChunkId};
-pub use collect::{Missing, Row, collect, collect_if, collect_shard, history, missing, statuses};
+pub use collect::{Missing, Origin, Row, collect, collect_if, collect_shard, history, missing, statuses};
 pub use entry::{Outcome, Status};
 pub use error::{BundleError, FormatError};
 pub use folder::Folder;
 pub use location::{Location, LocationError, Spot};
+pub use mark::{Mark, RunKey, RunKeyError};
 pub use objects::Objects;
 pub use place::{EntryName, Made, Memory, Name, Nowhere, Place, PlaceError, RunId, random_name};
 pub use read::{Bundle, Reader, Record};

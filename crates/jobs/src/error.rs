@@ -12,6 +12,7 @@ use crate::context::ContextError;
 use crate::fleet::{FleetError, NOT_HERE};
 use crate::interactive::InteractiveError;
 use crate::manifest::ManifestError;
+use crate::marked::MarkedError;
 use crate::names::NameError;
 use crate::outcome::Exit;
 use crate::render::RenderError;
@@ -55,6 +56,9 @@ pub enum Error {
     /// An object can't be submitted as it is.
     #[error(transparent)]
     Submit(#[from] SubmitError),
+    /// The pods of a job can't be given the key of its results.
+    #[error(transparent)]
+    Marked(#[from] MarkedError),
     /// A name is none.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -203,6 +207,7 @@ impl Error {
             Error::Call(error) => exit_of_class(error.class()),
             Error::Interactive(error) => error.exit(),
             Error::Submit(SubmitError::Call { source, .. }) => exit_of_class(source.class()),
+            Error::Marked(MarkedError::Rights { .. }) => Exit::Denied,
             Error::Place(PlaceError::Call(error) | PlaceError::Rights { source: error, .. })
             | Error::Bundle(BundleError::Place(PlaceError::Call(error))) => exit_of_class(error.class()),
             Error::NoJob { .. } | Error::NoJobs { .. } | Error::NoMatch { .. } | Error::NoPod { .. } => Exit::NotFound,
@@ -226,6 +231,7 @@ impl Error {
                 Exit::Usage
             }
             Error::WhichTask { .. } | Error::Results(ResultsError::Rule { .. }) => Exit::Usage,
+            Error::Marked(MarkedError::Key(_)) => Exit::Usage,
         }
     }
 
@@ -280,6 +286,8 @@ impl Error {
                 | PlaceError::Rights { .. } => Some(format!("jobctl run {FOLDER_FLAG} ...")),
                 _ => None,
             },
+            // Its sentence says what to do.
+            Error::Marked(_) => None,
             Error::Bundle(_) | Error::Record(_) => None,
             Error::Results(error) => error.next_command(),
             Error::Interactive(error) => Some(error.next_command()),

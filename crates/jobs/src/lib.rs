@@ -32,6 +32,7 @@ pub mod live;
 pub mod load;
 pub mod logs;
 pub mod manifest;
+pub mod marked;
 pub mod memory_news;
 pub mod names;
 pub mod node;

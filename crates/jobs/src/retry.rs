@@ -1,8 +1,8 @@
 //! A job anew: the same spec under a new name that says of which job it is a retry.
 //!
 //! Invariant: what the platform wrote on the old job (status, uid, who made it, what was learned) does not go along, and the
-//! new name is one that no job has. What the old job brought along in ConfigMaps, a script or a bundle, belongs to both, so either may
-//! be deleted.
+//! new name is one that no job has. What the old job brought along, a script or a bundle in ConfigMaps or a key in a Secret, belongs to
+//! both, so either may be deleted.
 //! [`again`] is pure. Called by `jobctl retry`.
 
 use std::collections::BTreeSet;
@@ -15,6 +15,7 @@ use crate::call::{self, CallError, FailureClass};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::idempotency;
+use crate::marked;
 use crate::outcome::end_of;
 use crate::select::{self, JobRef};
 use crate::submit;
@@ -97,9 +98,9 @@ pub async fn retry(connection: &Connection, job: &JobRef) -> Result<JobRef, Erro
 /// Lets what the old job brought along, and the new one uses too, belong to both.
 async fn share(connection: &Connection, old: &Value, made: &Value) -> Result<(), CallError> {
     let [namespace, uid] = ["/metadata/namespace", "/metadata/uid"].map(|pointer| call::text_at(old, pointer));
-    for name in used(&old["spec"]) {
-        let path = format!("/api/v1/namespaces/{namespace}/configmaps/{}", call::query_value(&name));
-        let found = match call::get(connection, &path, &format!("read ConfigMap {name}")).await {
+    for (plural, name) in used(&old["spec"]) {
+        let path = format!("/api/v1/namespaces/{namespace}/{plural}/{}", call::query_value(&name));
+        let found = match call::get(connection, &path, &format!("read {plural} {name}")).await {
             Ok(found) => found,
             // One that is not there belongs to nobody; pods say that they wait for it.
             Err(error) if error.class() == FailureClass::NotFound => continue,
@@ -112,26 +113,30 @@ async fn share(connection: &Connection, old: &Value, made: &Value) -> Result<(),
         owners.push(submit::owner("Job", made));
         let version = &found["metadata"]["resourceVersion"];
         let patch = json!({"metadata": {"resourceVersion": version, "ownerReferences": owners}});
-        call::merge(connection, &path, &patch, &format!("share ConfigMap {name}")).await?;
+        call::merge(connection, &path, &patch, &format!("share {plural} {name}")).await?;
     }
     Ok(())
 }
 
-/// The ConfigMaps that the pods of a job mount, and the one that owns all others of their bundle.
-fn used(spec: &Value) -> BTreeSet<String> {
+/// The ConfigMaps that the pods of a job mount, the one that owns all others of their bundle, and the Secret with the key of
+/// their results; each after the name of its kind in paths.
+fn used(spec: &Value) -> BTreeSet<(&'static str, String)> {
     let tasks = spec["tasks"].as_array().into_iter().flatten();
     let pods = || tasks.clone().map(|task| &task["template"]["spec"]);
     let volumes = pods().flat_map(|pod| pod["volumes"].as_array().into_iter().flatten());
     let mounted = volumes.map(|volume| call::text_at(volume, "/configMap/name").to_owned());
     let containers = pods().flat_map(|pod| pod["containers"].as_array().into_iter().flatten());
     let variables = containers.flat_map(|container| container["env"].as_array().into_iter().flatten());
-    let variables = variables.filter(|variable| variable["name"] == location::VARIABLE);
-    let spots = variables.filter_map(|variable| Some(call::text_at(variable, "/value").parse::<Location>().ok()?.spot));
+    let named = |name: &'static str| variables.clone().filter(move |variable| variable["name"] == name);
+    let located = named(location::VARIABLE);
+    let spots = located.filter_map(|variable| Some(call::text_at(variable, "/value").parse::<Location>().ok()?.spot));
     let bundles = spots.filter_map(|spot| match spot {
         Spot::Objects { name, .. } => Some(name),
         Spot::Folder(_) => None,
     });
-    mounted.chain(bundles).filter(|name| !name.is_empty()).collect()
+    let secrets = named(marked::VARIABLE).map(|key| call::text_at(key, "/valueFrom/secretKeyRef/name").to_owned());
+    let maps = mounted.chain(bundles).map(|name| ("configmaps", name));
+    maps.chain(secrets.map(|name| ("secrets", name))).filter(|(_, name)| !name.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -139,14 +144,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_retry_uses_the_config_maps_of_the_job_before() {
+    fn a_retry_uses_what_the_job_before_brought_along() {
         let bundle = |spot: &str| format!("{spot}#{}/r", crate::bundle::ChunkId::of(b""));
-        let container = |value: String| json!({"env": [{"name": "A"}, {"name": "PUMICE_BUNDLE", "value": value}]});
+        let container = |value: String| {
+            json!({"env": [
+                {"name": "A", "valueFrom": {"secretKeyRef": {"name": "not-ours"}}},
+                {"name": "PUMICE_BUNDLE", "value": value},
+                {"name": "PUMICE_RUN_KEY", "valueFrom": {"secretKeyRef": {"name": "run-key-x"}}},
+            ]})
+        };
         let spec = json!({"tasks": [{"template": {"spec": {
             "volumes": [{"configMap": {"name": "script"}}, {"emptyDir": {}}],
             "containers": [container(bundle("objects:n/bundle-x")), container(bundle("folder:/b"))],
         }}}]});
-        assert_eq!(used(&spec).into_iter().collect::<Vec<_>>(), ["bundle-x", "script"]);
+        let used_here = used(&spec);
+        let names: Vec<_> = used_here.iter().map(|(plural, name)| (*plural, name.as_str())).collect();
+        assert_eq!(names, [("configmaps", "bundle-x"), ("configmaps", "script"), ("secrets", "run-key-x")]);
         assert!(used(&json!({})).is_empty());
     }
 

@@ -219,6 +219,11 @@ pub async fn submit_with_belongings(
     Ok(submitted)
 }
 
+/// Submits a job alone.
+pub(crate) async fn submit_one_job(connection: &Connection, job: &Object) -> Result<Submitted, SubmitError> {
+    submit_one(connection, job, &mut HashMap::new()).await
+}
+
 /// A fleet takes nothing but jobs, which is to be known before any of them is there.
 fn only_jobs(connection: &Connection, objects: &[Object]) -> Result<(), SubmitError> {
     match objects.iter().find(|object| connection.is_fleet() && !is_job(&object.body)) {

@@ -1,7 +1,8 @@
 //! Results of a whole run, in the order of the records.
 //!
 //! Invariant: each record of the slices gives exactly one row, also one that nobody recorded; the memory needed is that of
-//! the results of a few shards. Reading needs no list of the place, so nobody has to be allowed one.
+//! the results of a few shards. Reading needs no list of the place, so nobody has to be allowed one. To who reads with the
+//! run's key, what others wrote never stands instead of what the run itself recorded.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,6 +14,7 @@ use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 
 use super::entry::{Outcome, Status};
 use super::error::BundleError;
+use super::mark::{Mark, RunKey};
 use super::place::{Place, RunId};
 use super::read::{Bundle, read_value};
 use super::record::{Slice, read_entry};
@@ -30,6 +32,17 @@ pub struct Row<V = Bytes> {
     pub record: u64,
     /// Its success, else its last failure, else nothing: it was never told.
     pub outcome: Option<Outcome<V>>,
+    /// Where the outcome stands.
+    pub origin: Option<Origin>,
+}
+
+/// The entry that an outcome was read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// Its place in the log of the shard.
+    pub number: u32,
+    /// What its mark is worth.
+    pub mark: Mark,
 }
 
 impl<V> Row<V> {
@@ -78,10 +91,15 @@ where
     with_values(Arc::clone(&place), rows(place, run, slices).try_filter(wanted))
 }
 
-/// The rows of one shard.
-pub fn collect_shard(place: Arc<dyn Place>, slice: Slice) -> impl Stream<Item = Result<Row, BundleError>> + Send {
+/// The rows of one shard. With a key, an outcome whose mark is not right stands only where there is no other, and its
+/// [`Origin`] says so: it may be anybody's.
+pub fn collect_shard(
+    place: Arc<dyn Place>,
+    slice: Slice,
+    key: Option<RunKey>,
+) -> impl Stream<Item = Result<Row, BundleError>> + Send {
     let log = Arc::clone(&place);
-    let rows = stream::once(async move { shard_rows(&*log, &slice).await });
+    let rows = stream::once(async move { shard_rows(&*log, &slice, key.as_ref()).await });
     with_values(place, rows.map_ok(|rows| stream::iter(rows.into_iter().map(Ok))).try_flatten())
 }
 
@@ -93,7 +111,7 @@ where
     rows.and_then(move |row| {
         let place = Arc::clone(&place);
         async move {
-            let Row { shard, record, outcome } = row;
+            let Row { shard, record, outcome, origin } = row;
             let outcome = match outcome {
                 Some(outcome) => Some({
                     let value = read_value(&*place, &outcome.value).await?;
@@ -101,7 +119,7 @@ where
                 }),
                 None => None,
             };
-            Ok(Row { shard, record, outcome })
+            Ok(Row { shard, record, outcome, origin })
         }
     })
 }
@@ -116,10 +134,11 @@ where
     I: IntoIterator<Item = Range<u64>>,
     I::IntoIter: Send,
 {
-    rows(place, run, slices).map_ok(|Row { shard, record, outcome }| Row {
+    rows(place, run, slices).map_ok(|Row { shard, record, outcome, origin }| Row {
         shard,
         record,
         outcome: outcome.map(|outcome| outcome.with(())),
+        origin,
     })
 }
 
@@ -147,8 +166,8 @@ where
 pub async fn history(place: &dyn Place, slice: &Slice) -> Result<Vec<Outcome<()>>, BundleError> {
     let mut all = Vec::new();
     let mut number = 0;
-    while let Some(entry) = read_entry(place, slice, number).await? {
-        all.extend(entry.into_iter().map(|outcome| outcome.with(())));
+    while let Some(entry) = read_entry(place, slice, number, None).await? {
+        all.extend(entry.outcomes.into_iter().map(|outcome| outcome.with(())));
         number += 1;
     }
     Ok(all)
@@ -165,28 +184,35 @@ where
 {
     let shards = (0_u32..).zip(slices).map(move |(shard, records)| {
         let (place, slice) = (Arc::clone(&place), Slice { run: run.clone(), shard, records });
-        async move { shard_rows(&*place, &slice).await }
+        async move { shard_rows(&*place, &slice, None).await }
     });
     stream::iter(shards).buffered(SHARDS_AT_ONCE).map_ok(|rows| stream::iter(rows.into_iter().map(Ok))).try_flatten()
 }
 
-async fn shard_rows(place: &dyn Place, slice: &Slice) -> Result<Vec<Row<Value>>, BundleError> {
-    let mut standing: BTreeMap<u64, Outcome<Value>> = BTreeMap::new();
+async fn shard_rows(place: &dyn Place, slice: &Slice, key: Option<&RunKey>) -> Result<Vec<Row<Value>>, BundleError> {
+    let mut standing: BTreeMap<u64, (Outcome<Value>, Origin)> = BTreeMap::new();
     let mut left = slice.records.end.saturating_sub(slice.records.start);
     let mut number = 0;
     // Once all are done nothing later counts, so the end of the log need not be looked for.
     while left > 0
-        && let Some(entry) = read_entry(place, slice, number).await?
+        && let Some(entry) = read_entry(place, slice, number, key).await?
     {
+        let origin = Origin { number, mark: entry.mark };
         number += 1;
-        for outcome in entry {
-            if standing.get(&outcome.record).is_none_or(Outcome::is_open) {
-                left -= u64::from(!outcome.is_open());
-                standing.insert(outcome.record, outcome);
+        for outcome in entry.outcomes {
+            let replaced = standing.get(&outcome.record).is_none_or(|(before, found)| {
+                if found.mark.counts() == origin.mark.counts() { before.is_open() } else { origin.mark.counts() }
+            });
+            if replaced {
+                left -= u64::from(origin.mark.counts() && !outcome.is_open());
+                standing.insert(outcome.record, (outcome, origin));
             }
         }
     }
     let shard = slice.shard;
-    let row = |record| Row { shard, record, outcome: standing.remove(&record) };
+    let row = |record| {
+        let (outcome, origin) = standing.remove(&record).unzip();
+        Row { shard, record, outcome, origin }
+    };
     Ok(slice.records.clone().map(row).collect())
 }

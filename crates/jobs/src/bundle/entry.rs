@@ -1,14 +1,17 @@
 //! Results: what came of records, as an entry in the log of their shard, and what the log says in the end.
 //!
 //! Invariant: read in order, a record's first success stands and nothing after it counts; before that the last failure
-//! stands. An entry ends with the hash of all before, since its name does not tell what it holds. Pure.
+//! stands. An entry ends with the hash of all before, since its name does not tell what it holds, and where its run has a
+//! key, with the [`mark`](super::mark) of it. Pure.
 
 use bytes::Bytes;
 
 use super::chunk::ChunkId;
 use super::error::FormatError;
+use super::mark::{MARK_BYTES, Mark, RunKey};
+use super::place::EntryName;
 use super::tree::{INLINE_BYTES_MAX, KEY_BYTES_MAX, RECORDS_MAX, Value};
-use super::wire::{Cursor, Kind, begin, check, put_bytes, put_number};
+use super::wire::{Cursor, FIRST_VERSION, Kind, MARKED_VERSION, begin_in, check, put_bytes, put_number};
 
 /// Most results of one entry.
 pub const OUTCOMES_MAX: u64 = 4096;
@@ -76,10 +79,23 @@ impl Outcome<Value> {
     }
 }
 
-/// An entry as it is stored.
-pub(super) fn write<'o>(shard: u32, outcomes: impl ExactSizeIterator<Item = &'o Outcome<Value>>) -> Bytes {
-    let mut out = begin(Kind::Entry);
-    put_number(&mut out, u64::from(shard));
+/// An entry that was read.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// Its results.
+    pub(super) outcomes: Vec<Outcome<Value>>,
+    /// What its mark is worth.
+    pub(super) mark: Mark,
+}
+
+/// An entry as it is stored: marked where there is a key, else as programs wrote it that knew no marks.
+pub(super) fn write<'o>(
+    name: &EntryName,
+    outcomes: impl ExactSizeIterator<Item = &'o Outcome<Value>>,
+    key: Option<&RunKey>,
+) -> Bytes {
+    let mut out = begin_in(if key.is_some() { MARKED_VERSION } else { FIRST_VERSION }, Kind::Entry);
+    put_number(&mut out, u64::from(name.shard));
     put_number(&mut out, outcomes.len() as u64);
     for outcome in outcomes {
         put_number(&mut out, outcome.record);
@@ -90,18 +106,23 @@ pub(super) fn write<'o>(shard: u32, outcomes: impl ExactSizeIterator<Item = &'o 
     }
     let sum = ChunkId::of(&out);
     out.extend_from_slice(sum.as_bytes());
+    if let Some(key) = key {
+        out.extend_from_slice(&key.mark(name, sum));
+    }
     out.into()
 }
 
-/// The results of an entry that must be of this shard.
-pub(super) fn read(bytes: &Bytes, shard: u32) -> Result<Vec<Outcome<Value>>, FormatError> {
-    let body = bytes.len().checked_sub(ChunkId::LENGTH).ok_or(FormatError::Cut)?;
-    let (body, sum) = (bytes.slice(..body), &bytes[body..]);
-    let mut cursor = Cursor::open(&body, Kind::Entry)?;
-    if ChunkId::of(&body).as_bytes() != sum {
+/// The entry of this name.
+pub(super) fn read(bytes: &Bytes, name: &EntryName, key: Option<&RunKey>) -> Result<Entry, FormatError> {
+    let (version, mut cursor) = Cursor::versioned(bytes, Kind::Entry)?;
+    let mark = if version >= MARKED_VERSION { Some(cursor.take_last(MARK_BYTES)?) } else { None };
+    let stored_sum = cursor.take_last(ChunkId::LENGTH)?;
+    let tail = ChunkId::LENGTH + mark.as_ref().map_or(0, Bytes::len);
+    let sum = ChunkId::of(&bytes[..bytes.len() - tail]);
+    if sum.as_bytes() != stored_sum {
         return Err(FormatError::Hash);
     }
-    if cursor.number()? != u64::from(shard) {
+    if cursor.number()? != u64::from(name.shard) {
         return Err(FormatError::Sum { what: "the shards of an entry and of its name" });
     }
     let count = cursor.count("results of an entry", OUTCOMES_MAX)?;
@@ -119,27 +140,83 @@ pub(super) fn read(bytes: &Bytes, shard: u32) -> Result<Vec<Outcome<Value>>, For
         outcomes.push(Outcome { record, key, attempt, status, value });
     }
     cursor.end()?;
-    Ok(outcomes)
+    Ok(Entry { outcomes, mark: Mark::check(key, name, sum, mark.as_deref()) })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::RunId;
     use super::*;
 
-    #[test]
-    fn an_entry_is_read_back_or_refused() {
+    fn name(shard: u32, number: u32) -> EntryName {
+        EntryName { run: RunId::new("run").unwrap(), shard, number }
+    }
+
+    fn outcomes() -> [Outcome<Value>; 2] {
         let value = Value::Inline(Bytes::from_static(b"42"));
         let one = Outcome { record: 300, key: "300".to_owned(), attempt: 2, status: Status::Failed, value };
         let two = Outcome { record: 301, status: Status::Succeeded, ..one.clone() };
-        let all = [one, two];
-        let bytes = write(7, all.iter());
-        assert_eq!(read(&bytes, 7).unwrap(), all);
-        assert!(matches!(read(&bytes, 8), Err(FormatError::Sum { .. })));
-        for at in 0..bytes.len() {
-            let mut damaged = bytes.to_vec();
-            damaged[at] ^= 1;
-            assert!(read(&damaged.into(), 7).is_err(), "byte {at}");
-            assert!(read(&bytes.slice(..at), 7).is_err(), "cut at {at}");
+        [one, two]
+    }
+
+    #[test]
+    fn an_entry_is_read_back_or_refused() {
+        let (name, all) = (name(7, 0), outcomes());
+        let key: RunKey = ChunkId::of(b"key").to_string().parse().unwrap();
+        for key in [None, Some(&key)] {
+            let bytes = write(&name, all.iter(), key);
+            assert_eq!(read(&bytes, &name, key).unwrap().outcomes, all);
+            let other_shard = EntryName { shard: 8, ..name.clone() };
+            assert!(matches!(read(&bytes, &other_shard, key), Err(FormatError::Sum { .. })));
+            for at in 0..bytes.len() {
+                let mut damaged = bytes.to_vec();
+                damaged[at] ^= 1;
+                // A mark that was changed is a wrong one; the rest is whole, and read by who has no key.
+                match read(&damaged.into(), &name, key) {
+                    Ok(entry) => {
+                        assert_eq!((entry.mark, at + MARK_BYTES >= bytes.len()), (Mark::Wrong, true), "byte {at}")
+                    }
+                    Err(_) => assert!(key.is_none() || at + MARK_BYTES < bytes.len(), "byte {at}"),
+                }
+                assert!(read(&bytes.slice(..at), &name, key).is_err(), "cut at {at}");
+            }
         }
+    }
+
+    #[test]
+    fn what_a_mark_is_worth_depends_on_key_and_name() {
+        let key: RunKey = ChunkId::of(b"key").to_string().parse().unwrap();
+        let other: RunKey = ChunkId::of(b"another run's").to_string().parse().unwrap();
+        let (here, all) = (name(7, 1), outcomes());
+        let marked = write(&here, all.iter(), Some(&key));
+        let unmarked = write(&here, all.iter(), None);
+        let elsewhere = EntryName { run: RunId::new("another").unwrap(), ..here.clone() };
+        for (bytes, name, key, wanted) in [
+            (&marked, &here, Some(&key), Mark::Right),
+            (&marked, &here, Some(&other), Mark::Wrong),
+            (&marked, &name(7, 2), Some(&key), Mark::Wrong),
+            (&marked, &elsewhere, Some(&key), Mark::Wrong),
+            (&marked, &here, None, Mark::Unchecked),
+            (&unmarked, &here, Some(&key), Mark::Missing),
+            (&unmarked, &here, None, Mark::Unchecked),
+        ] {
+            let entry = read(bytes, name, key).unwrap();
+            assert_eq!((entry.mark, entry.outcomes.as_slice()), (wanted, all.as_slice()), "{name:?}");
+        }
+    }
+
+    /// The mark of one entry under the content of another, in either direction.
+    #[test]
+    fn a_mark_is_not_taken_along() {
+        let key: RunKey = ChunkId::of(b"key").to_string().parse().unwrap();
+        let (here, [one, two]) = (name(7, 0), outcomes());
+        let [first, second] = [one, two].map(|outcome| write(&here, [outcome].iter(), Some(&key)));
+        let cut = |bytes: &Bytes| bytes.len() - MARK_BYTES;
+        let forged = [&first[..cut(&first)], &second[cut(&second)..]].concat();
+        assert_eq!(read(&forged.into(), &here, Some(&key)).unwrap().mark, Mark::Wrong);
+        // As if it were of the version before: there is no mark then, and more than there should be.
+        let mut older = first.to_vec();
+        older[4] = FIRST_VERSION;
+        assert_eq!(read(&older.into(), &here, Some(&key)).unwrap_err(), FormatError::Hash);
     }
 }

@@ -4,7 +4,6 @@
 
 use super::chunk::ChunkId;
 use super::place::{Name, PlaceError};
-use super::wire::VERSION;
 
 /// Bytes or values that the format does not allow. Pure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -13,10 +12,12 @@ pub enum FormatError {
     #[error("it is no part of a bundle")]
     Foreign,
     /// It was written by a later version.
-    #[error("it is in version {version} of the format and this program reads up to {VERSION}; use a newer pumice")]
+    #[error("it is in version {version} of the format and this program reads up to {known}; use a newer pumice")]
     Newer {
         /// Its version.
         version: u8,
+        /// The newest that this program reads.
+        known: u8,
     },
     /// It is something else than was expected at this point.
     #[error("it is {found} where {wanted} belongs")]

@@ -2,7 +2,8 @@
 //!
 //! Invariant: a record's success stands in the log at most once, however many attempts race and wherever they are killed.
 //! An entry is created only when no other has its number; whoever loses that race reads the winner's entry, drops what is
-//! done already, and takes the next number.
+//! done already, and takes the next number. Where the run has a key, entries without its mark do not count: what they say
+//! of a record keeps nobody from doing it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,8 +11,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::entry::Entry;
 use super::entry::{self, ENTRIES_MAX, ENTRY_BYTES_FULL, OUTCOMES_MAX, Outcome, Status};
 use super::error::{BundleError, FormatError};
+use super::mark::{Mark, RunKey};
 use super::place::{EntryName, Made, Name, Place, RunId};
 use super::tree::Value;
 use super::write::Saver;
@@ -41,6 +44,8 @@ pub struct Flushed {
 pub struct Recorder {
     slice: Slice,
     attempt: u32,
+    /// What marks its entries.
+    key: Option<RunKey>,
     saver: Saver,
     /// The number of the next entry.
     next: u32,
@@ -56,9 +61,20 @@ pub struct Recorder {
 impl Recorder {
     /// Reads what stands in the log of this shard already. `attempt` counts from 1.
     pub async fn open(place: Arc<dyn Place>, slice: Slice, attempt: u32) -> Result<Self, BundleError> {
+        Self::with_key(place, slice, attempt, None).await
+    }
+
+    /// The same for a run whose results are marked.
+    pub async fn with_key(
+        place: Arc<dyn Place>,
+        slice: Slice,
+        attempt: u32,
+        key: Option<RunKey>,
+    ) -> Result<Self, BundleError> {
         let mut recorder = Recorder {
             slice,
             attempt,
+            key,
             saver: Saver::new(place),
             next: 0,
             standing: BTreeMap::new(),
@@ -66,8 +82,8 @@ impl Recorder {
             open_weight: 0,
             flushed: Flushed::default(),
         };
-        while let Some(entry) = read_entry(&**recorder.saver.place(), &recorder.slice, recorder.next).await? {
-            recorder.stand(entry.iter());
+        while let Some(entry) = recorder.read_next().await? {
+            recorder.stand(&entry);
             recorder.next += 1;
         }
         Ok(recorder)
@@ -142,23 +158,22 @@ impl Recorder {
                 let Slice { run, shard, .. } = &self.slice;
                 return Err(BundleError::TooManyEntries { run: run.to_string(), shard: *shard, entries: self.next });
             }
-            let bytes = entry::write(self.slice.shard, self.open.iter());
+            let name = self.slice.entry(self.next);
+            let bytes = entry::write(&name, self.open.iter(), self.key.as_ref());
             let place = Arc::clone(self.saver.place());
-            let made = place.create(self.slice.entry(self.next), bytes).await?;
+            let made = place.create(Name::Entry(name), bytes).await?;
             let there = match made {
-                Made::New => std::mem::take(&mut self.open),
-                Made::Existing => read_entry(&*place, &self.slice, self.next)
-                    .await?
-                    .ok_or_else(|| self.slice.vanished(self.next, &*place))?,
+                Made::New => Entry { outcomes: std::mem::take(&mut self.open), mark: Mark::Right },
+                Made::Existing => self.read_next().await?.ok_or_else(|| self.slice.vanished(self.next, &*place))?,
             };
             // One that is just ours is ours: the answer to an earlier try was lost.
-            let mine = made == Made::New || there == self.open;
+            let mine = made == Made::New || (there.mark.counts() && there.outcomes == self.open);
             self.next += 1;
-            self.stand(there.iter());
+            self.stand(&there);
             if mine {
                 self.open.clear();
                 self.open_weight = 0;
-                self.flushed.recorded.extend(there.iter().map(|outcome| outcome.record));
+                self.flushed.recorded.extend(there.outcomes.iter().map(|outcome| outcome.record));
             }
         }
     }
@@ -177,8 +192,15 @@ impl Recorder {
         self.open_weight = self.open.iter().map(Outcome::weight).sum();
     }
 
-    fn stand<'o>(&mut self, entry: impl Iterator<Item = &'o Outcome<Value>>) {
-        for outcome in entry {
+    async fn read_next(&mut self) -> Result<Option<Entry>, BundleError> {
+        read_entry(&**self.saver.place(), &self.slice, self.next, self.key.as_ref()).await
+    }
+
+    fn stand(&mut self, entry: &Entry) {
+        if !entry.mark.counts() {
+            return;
+        }
+        for outcome in &entry.outcomes {
             if self.standing(outcome.record).is_none_or(Outcome::is_open) {
                 self.standing.insert(outcome.record, outcome.clone().with(()));
             }
@@ -188,29 +210,30 @@ impl Recorder {
 
 impl Slice {
     /// The name of an entry in the log of this shard.
-    fn entry(&self, number: u32) -> Name {
-        Name::Entry(EntryName { run: self.run.clone(), shard: self.shard, number })
+    pub(super) fn entry(&self, number: u32) -> EntryName {
+        EntryName { run: self.run.clone(), shard: self.shard, number }
     }
 
     fn vanished(&self, number: u32, place: &dyn Place) -> BundleError {
-        BundleError::Missing { name: self.entry(number), place: place.to_string() }
+        BundleError::Missing { name: Name::Entry(self.entry(number)), place: place.to_string() }
     }
 }
 
-/// The results of an entry; `None` where the log ends.
+/// An entry; `None` where the log ends.
 pub(super) async fn read_entry(
     place: &dyn Place,
     slice: &Slice,
     number: u32,
-) -> Result<Option<Vec<Outcome<Value>>>, BundleError> {
+    key: Option<&RunKey>,
+) -> Result<Option<Entry>, BundleError> {
     if number >= ENTRIES_MAX {
         return Ok(None);
     }
     let name = slice.entry(number);
-    let Some(bytes) = place.get(name.clone()).await? else { return Ok(None) };
-    let outcomes = entry::read(&bytes, slice.shard).and_then(|outcomes| {
-        let foreign = outcomes.iter().any(|outcome| !slice.records.contains(&outcome.record));
-        if foreign { Err(FormatError::Sum { what: "the records of an entry and of its shard" }) } else { Ok(outcomes) }
+    let Some(bytes) = place.get(Name::Entry(name.clone())).await? else { return Ok(None) };
+    let entry = entry::read(&bytes, &name, key).and_then(|entry| {
+        let foreign = entry.outcomes.iter().any(|outcome| !slice.records.contains(&outcome.record));
+        if foreign { Err(FormatError::Sum { what: "the records of an entry and of its shard" }) } else { Ok(entry) }
     });
-    outcomes.map(Some).map_err(|source| BundleError::unreadable(&name, place, source))
+    entry.map(Some).map_err(|source| BundleError::unreadable(&Name::Entry(name), place, source))
 }

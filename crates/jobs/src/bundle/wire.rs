@@ -8,8 +8,10 @@ use super::error::FormatError;
 
 /// How every stored object begins.
 const MAGIC: &[u8; 4] = b"PMCB";
-/// The version of the format this code writes, and the newest it reads.
-pub(super) const VERSION: u8 = 1;
+/// The version that all objects began with, and that those have which did not change since.
+pub(super) const FIRST_VERSION: u8 = 1;
+/// The version of an entry that ends with a mark.
+pub(super) const MARKED_VERSION: u8 = 2;
 
 /// What a stored object is; its number is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +32,14 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// The newest version of its objects that this code reads.
+    fn newest(self) -> u8 {
+        match self {
+            Kind::Entry => MARKED_VERSION,
+            Kind::Piece | Kind::Pieces | Kind::Leaf | Kind::Index | Kind::Root => FIRST_VERSION,
+        }
+    }
+
     fn name(number: u8) -> &'static str {
         match number {
             1 => "a piece",
@@ -43,10 +53,15 @@ impl Kind {
     }
 }
 
-/// Begins an object.
+/// Begins an object of the first version.
 pub(super) fn begin(kind: Kind) -> Vec<u8> {
+    begin_in(FIRST_VERSION, kind)
+}
+
+/// Begins an object of this version.
+pub(super) fn begin_in(version: u8, kind: Kind) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
-    out.extend([VERSION, kind as u8]);
+    out.extend([version, kind as u8]);
     out
 }
 
@@ -74,19 +89,24 @@ pub(super) struct Cursor {
 impl Cursor {
     /// Checks the header.
     pub(super) fn open(bytes: &Bytes, wanted: Kind) -> Result<Self, FormatError> {
+        Self::versioned(bytes, wanted).map(|(_, cursor)| cursor)
+    }
+
+    /// Checks the header; the version, and what follows.
+    pub(super) fn versioned(bytes: &Bytes, wanted: Kind) -> Result<(u8, Self), FormatError> {
         let mut cursor = Cursor { rest: bytes.clone() };
         if cursor.take(MAGIC.len())? != MAGIC.as_slice() {
             return Err(FormatError::Foreign);
         }
         let version = cursor.byte()?;
-        if version > VERSION {
-            return Err(FormatError::Newer { version });
+        if version > wanted.newest() {
+            return Err(FormatError::Newer { version, known: wanted.newest() });
         }
         if version == 0 {
             return Err(FormatError::Foreign);
         }
         match cursor.byte()? {
-            kind if kind == wanted as u8 => Ok(cursor),
+            kind if kind == wanted as u8 => Ok((version, cursor)),
             kind => Err(FormatError::Kind { found: Kind::name(kind), wanted: Kind::name(wanted as u8) }),
         }
     }
@@ -138,6 +158,12 @@ impl Cursor {
         std::str::from_utf8(&bytes).map(str::to_owned).map_err(|_| FormatError::Text { what })
     }
 
+    /// Takes so many bytes from the end.
+    pub(super) fn take_last(&mut self, length: usize) -> Result<Bytes, FormatError> {
+        let left = self.rest.len().checked_sub(length).ok_or(FormatError::Cut)?;
+        Ok(self.rest.split_off(left))
+    }
+
     /// All that is left.
     pub(super) fn rest(self) -> Bytes {
         self.rest
@@ -182,5 +208,8 @@ mod tests {
             open(b"PMCB\x02\x03"),
             "it is in version 2 of the format and this program reads up to 1; use a newer pumice"
         );
+        let entry = |bytes| Cursor::versioned(&Bytes::from_static(bytes), Kind::Entry).map(|(version, _)| version);
+        assert_eq!((entry(b"PMCB\x01\x06"), entry(b"PMCB\x02\x06")), (Ok(1), Ok(2)));
+        assert_eq!(entry(b"PMCB\x03\x06"), Err(FormatError::Newer { version: 3, known: 2 }));
     }
 }

@@ -13,7 +13,7 @@ use pumice_jobs::bundle::tree::{
 };
 use pumice_jobs::bundle::{Bundle, BundleError, BundleWriter, ChunkId, Memory, Name, Place, Recorder, Status};
 
-use crate::support::{entry, memory, pack, rows, slice, told};
+use crate::support::{dump, entry, memory, pack, rows, slice, told};
 
 /// Sizes around every bound, and small ones.
 fn size() -> impl Strategy<Value = usize> {
@@ -120,19 +120,6 @@ fn a_hundred_megabytes_have_two_levels_of_index() {
     });
 }
 
-/// What is stored, in hexadecimal, by name.
-fn dump(place: &Memory) -> String {
-    let mut text = String::new();
-    for (name, bytes) in place.objects() {
-        let _ = writeln!(text, "{name}");
-        for line in bytes.chunks(32) {
-            let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
-            let _ = writeln!(text, "  {}", hex.join(" "));
-        }
-    }
-    text
-}
-
 #[test]
 fn format_1_is_what_it_was() {
     block_on(async {
@@ -226,10 +213,10 @@ fn a_newer_version_is_refused_as_such() {
         recorder.record(0, "0", Status::Succeeded, Bytes::new()).await.unwrap();
         recorder.flush().await.unwrap();
         let mut bytes = place.objects()[&entry(0)].to_vec();
-        bytes[4] = 2;
+        bytes[4] = 3;
         place.damage(entry(0), Some(bytes.into()));
         let text = told(Recorder::open(place, slice(1), 2).await.unwrap_err());
-        assert!(text.contains("version 2 of the format"), "{text}");
+        assert!(text.contains("version 3 of the format"), "{text}");
     });
 }
 

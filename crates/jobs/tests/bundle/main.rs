@@ -6,6 +6,7 @@ mod folder;
 mod format;
 mod full_disk;
 mod kills;
+mod marks;
 mod objects;
 mod results;
 mod support;

@@ -68,7 +68,7 @@ async fn a_second_attempt_does_only_what_is_left() {
     let mut recorder = Recorder::open(place.clone(), other.clone(), 1).await.unwrap();
     recorder.record(3, "day-3", Status::Succeeded, Bytes::from_static(b"d")).await.unwrap();
     recorder.flush().await.unwrap();
-    let of_other = collect_shard(place.clone(), Slice { records: 2..4, ..other });
+    let of_other = collect_shard(place.clone(), Slice { records: 2..4, ..other }, None);
     assert_eq!(short(&of_other.try_collect::<Vec<_>>().await.unwrap()), ["2 missing", "3 day-3 Succeeded 1 d"]);
     let all = history(&*place, &slice(4)).await.unwrap();
     let all: Vec<_> = all.iter().map(|outcome| (outcome.record, outcome.attempt, outcome.status)).collect();

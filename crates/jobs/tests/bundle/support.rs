@@ -1,6 +1,7 @@
 //! Short ways to pack, to read, and to look at what is stored.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -87,4 +88,17 @@ pub async fn race(place: Arc<dyn Place>, attempts: u32, records: u64) {
         assert_eq!(outcome.attempt, recorders[&row.record], "who was told to have recorded it has");
         assert_eq!(outcome.value, format!("{} by {}", row.record, outcome.attempt));
     }
+}
+
+/// What is stored, in hexadecimal, by name.
+pub fn dump(place: &Memory) -> String {
+    let mut text = String::new();
+    for (name, bytes) in place.objects() {
+        let _ = writeln!(text, "{name}");
+        for line in bytes.chunks(32) {
+            let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+            let _ = writeln!(text, "  {}", hex.join(" "));
+        }
+    }
+    text
 }

@@ -122,7 +122,10 @@ async fn a_retry_takes_the_first_free_name() {
 async fn a_retry_shares_what_its_pods_mount_and_the_old_job_brought_along() {
     let volumes = json!([{"configMap": {"name": "script"}}, {"configMap": {"name": "settings"}}, {"emptyDir": {}}]);
     let mut old = job(4, "Failed", 0);
-    old["spec"]["tasks"] = json!([{"replicas": 1, "template": {"spec": {"volumes": volumes}}}]);
+    let key = json!({"name": "PUMICE_RUN_KEY", "valueFrom": {"secretKeyRef": {"name": "run-key-1", "key": "key"}}});
+    let containers = json!([{"env": [key]}]);
+    old["spec"]["tasks"] =
+        json!([{"replicas": 1, "template": {"spec": {"volumes": volumes, "containers": containers}}}]);
     let owner = |uid: &str| json!({"kind": "Job", "uid": uid});
     let map = |owner: Value| json!({"metadata": {"resourceVersion": "5", "ownerReferences": [owner]}});
     let made = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "metadata": {"name": "j-r2", "uid": "new"}});
@@ -132,16 +135,19 @@ async fn a_retry_shares_what_its_pods_mount_and_the_old_job_brought_along() {
             .on("POST", [Answer::Json(201, made.clone())])
             .on("GET /api/v1/namespaces/default/configmaps/script", [Answer::Json(200, map(owner("u")))])
             .on("GET /api/v1/namespaces/default/configmaps/settings", [Answer::Json(200, map(owner("other")))])
+            .on("GET /api/v1/namespaces/default/secrets/run-key-1", [Answer::Json(200, map(owner("u")))])
     };
-    let told = script().on("PATCH", [Answer::Json(200, json!({}))]);
+    let told = script().on("PATCH", [Answer::Json(200, json!({})), Answer::Json(200, json!({}))]);
     retry(&told.connection(), &job_ref()).await.unwrap();
     let bodies = told.bodies.lock().unwrap().clone();
-    assert_eq!(bodies.len(), 2, "the settings of somebody else are left alone: {bodies:?}");
-    let owners = &bodies[1]["metadata"]["ownerReferences"];
-    assert_eq!(
-        (&owners[0]["uid"], &owners[1]["uid"], &owners[1]["name"]),
-        (&"u".into(), &"new".into(), &"j-r2".into())
-    );
+    assert_eq!(bodies.len(), 3, "the settings of somebody else are left alone: {bodies:?}");
+    for body in &bodies[1..] {
+        let owners = &body["metadata"]["ownerReferences"];
+        assert_eq!(
+            (&owners[0]["uid"], &owners[1]["uid"], &owners[1]["name"]),
+            (&"u".into(), &"new".into(), &"j-r2".into())
+        );
+    }
 
     let refused = script().on("PATCH", [status(403, "Forbidden")]).on("DELETE", [Answer::Json(200, json!({}))]);
     assert!(retry(&refused.connection(), &job_ref()).await.is_err());
