@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .errors import EnvironmentMismatch as EnvironmentMismatch
     from .errors import MissingExtension as MissingExtension
     from .errors import NoBackend as NoBackend
+    from .errors import NotMarked as NotMarked
     from .errors import NotPicklable as NotPicklable
     from .errors import PickleTooLarge as PickleTooLarge
     from .errors import PumiceError as PumiceError
@@ -64,6 +65,7 @@ _HOMES = {
         "EnvironmentMismatch",
         "MissingExtension",
         "NoBackend",
+        "NotMarked",
         "NotPicklable",
         "PickleTooLarge",
         "PumiceError",

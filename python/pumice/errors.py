@@ -16,6 +16,7 @@ __all__ = [
     "EnvironmentMismatch",
     "MissingExtension",
     "NoBackend",
+    "NotMarked",
     "NotPicklable",
     "PickleTooLarge",
     "PumiceError",
@@ -46,6 +47,10 @@ class Refused(PumiceError):
 
 class MissingExtension(PumiceError, ImportError):
     """Something needs the compiled part (`pumice._core`) or an optional package that isn't installed."""
+
+
+class NotMarked(PumiceError):
+    """A result that is kept in a folder may be somebody else's, and `allow_pickle=True` wasn't said."""
 
 
 class NotPicklable(PumiceError, TypeError):

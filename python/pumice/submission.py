@@ -15,6 +15,7 @@ from .interpreter import check_python
 from .items import Item
 from .kept import KeptResults
 from .pickling import dumps_args, dumps_function, module_of, name_of
+from .results_key import user_key
 from .shortened import short_repr
 from .versions import version_of
 
@@ -61,7 +62,9 @@ class Submission(Generic[T]):
         self._warned = False
         if store is not None:
             full_name = f"{module_of(function)}.{name_of(function)}"
-            self._kept = KeptResults(os.fspath(store), full_name, version or version_of(function))
+            version = version or version_of(function)
+            allowed = options.allow_pickle
+            self._kept = KeptResults(os.fspath(store), full_name, version, user_key(), allow_pickle=allowed)
 
     def _kept_key(self, item: Item[T]) -> str:
         if self._own_keys:

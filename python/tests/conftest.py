@@ -16,6 +16,14 @@ os.environ["PYTHONPATH"] = str(Path(pumice.__file__).parent.parent)
 """For the programs tests start."""
 
 
+@pytest.fixture(scope="session", autouse=True)
+def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A folder for what is the user's own, such as the key of kept results."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def pool() -> Iterator[LocalBackend]:
     """Real processes, which live as long as the tests."""
