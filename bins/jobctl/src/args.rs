@@ -157,6 +157,18 @@ pub enum Command {
     Shard(ShardArgs),
 }
 
+impl Command {
+    /// The verb whose help tells of the flags of a job.
+    pub fn taking_flags(&self) -> &'static str {
+        match self {
+            Command::Submit(_) => "submit",
+            Command::Shell(_) => "shell",
+            Command::Notebook(_) => "notebook",
+            _ => "run",
+        }
+    }
+}
+
 /// Flags of `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {

@@ -33,3 +33,13 @@ pub fn read() -> Surroundings {
 pub fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
+
+/// The name of this machine.
+pub fn host() -> Option<String> {
+    nix::unistd::gethostname().ok()?.into_string().ok().filter(|name| !name.is_empty())
+}
+
+/// The name of the user on this machine.
+pub fn user() -> Option<String> {
+    Some(nix::unistd::User::from_uid(nix::unistd::getuid()).ok()??.name)
+}

@@ -16,7 +16,19 @@ pub enum Failure {
         /// What was talked to, once known.
         target: Option<Target>,
     },
-    /// Flags that don't fit together.
+    /// Flags that make no job.
+    Flags {
+        /// What is wrong.
+        message: String,
+    },
+    /// A command that is taken for a script.
+    Command {
+        /// What is wrong.
+        message: String,
+        /// The command.
+        words: String,
+    },
+    /// Wrong use, for which there is something better to type.
     Usage {
         /// What is wrong.
         message: String,
@@ -48,18 +60,22 @@ impl Failure {
     pub fn exit(&self) -> Exit {
         match self {
             Failure::Jobs { error, .. } => error.exit(),
-            Failure::Usage { .. } => Exit::Usage,
+            Failure::Usage { .. } | Failure::Flags { .. } | Failure::Command { .. } => Exit::Usage,
             // Whoever closed the pipe (`| head`) has what it wanted.
             Failure::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Success,
             Failure::Output(_) | Failure::Machine(_) => Exit::JobFailed,
         }
     }
 
-    /// Says it on standard error.
-    pub fn print(&self) {
+    /// Says it on standard error, for a command line of this verb.
+    pub fn print(&self, verb: &str) {
+        let flags = || Some(format!("jobctl {verb} --help"));
         let (text, next) = match self {
             Failure::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return,
             Failure::Output(error) => (format!("cannot write to standard output: {error}"), None),
+            Failure::Flags { message } => (message.clone(), flags()),
+            Failure::Command { message, words } => (message.clone(), Some(format!("jobctl {verb} -- {words}"))),
+            Failure::Jobs { error, .. } if matches!(**error, Error::Render(_)) => (sentence(error.as_ref()), flags()),
             Failure::Usage { message, next } => (message.clone(), Some(next.clone())),
             Failure::Machine(error) => (format!("{error:#}"), None),
             Failure::Jobs { error, target } => (sentence(error.as_ref()), error.next_command(target.as_ref())),

@@ -25,10 +25,11 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let args = args::Cli::parse();
+    let verb = args.command.taking_flags();
     let exit = match commands::run(args) {
         Ok(exit) => exit,
         Err(failure) => {
-            failure.print();
+            failure.print(verb);
             failure.exit()
         }
     };

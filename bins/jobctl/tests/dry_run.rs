@@ -17,9 +17,20 @@ fn jobctl(home: &Path, args: &[&str]) -> (String, String, i32) {
     let text = |bytes: Vec<u8>| {
         let text = String::from_utf8(bytes).unwrap();
         let text: String = text.split_inclusive('\n').map(without_hash).collect();
-        text.replace(home.to_str().unwrap(), "/home/ann").replace(env!("CARGO_BIN_EXE_jobctl"), "/usr/bin/jobctl")
+        let text =
+            text.replace(home.to_str().unwrap(), "/home/ann").replace(env!("CARGO_BIN_EXE_jobctl"), "/usr/bin/jobctl");
+        let told = |name: &str| format!("name: {name}\n              value: ");
+        let host = told("SLURM_SUBMIT_HOST");
+        let user = told("SLURM_JOB_USER");
+        text.replace(&format!("{host}{}\n", said_by("hostname", &[])), &format!("{host}login1\n"))
+            .replace(&format!("{user}{}\n", said_by("id", &["-un"])), &format!("{user}ann\n"))
     };
     (text(output.stdout), text(output.stderr), output.status.code().unwrap())
+}
+
+fn said_by(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 /// The hash is of all that was asked for, with this machine's paths; a run is made up.
@@ -28,7 +39,7 @@ fn without_hash(line: &str) -> String {
         return format!("{front}/{} digits\n", run.trim().len());
     }
     match line.split_once("idempotency-spec: ") {
-        Some((front, hash)) => format!("{front}idempotency-spec: {} digits\n", hash.trim().len()),
+        Some((front, hash)) => format!("{front}idempotency-spec: {} digits\n", hash.trim().trim_matches('"').len()),
         None => line.to_owned(),
     }
 }
@@ -78,8 +89,17 @@ fn scripts_and_the_jobs_they_make() {
         "slurm.sh",
         "#!/bin/sh\n#SBATCH -J Backtest -c 2 --mem-per-cpu=1G\n#SBATCH -t 10 -p research -o out.txt\necho\n",
     );
+    file(
+        "array.sh",
+        "#!/bin/bash\n#SBATCH --job-name=My_Sweep --array=1-9:2%2\n#SBATCH -n 2 -c 4 --mem=8G --gres=gpu:a100:1 --export=HOME,NIX\n\
+         cd $SLURM_SUBMIT_DIR\nsrun ./x $SLURM_ARRAY_TASK_ID $SLURM_JOB_ID $SLURM_JOB_QOS ${SLURM_RESTART_COUNT:-0}\n",
+    );
+    // Options of Slurm may be on the command line instead.
+    file("bare.sh", "#!/bin/sh\necho $SLURM_JOB_ID $SLURM_ARRAY_TASK_ID\n");
     let mut text = String::new();
     for line in [
+        "submit --dry-run --idempotency-key k array.sh",
+        "submit --dry-run --idempotency-key k --image python:3.13 --mem 4000 --env PYTHONUNBUFFERED=0 --env SLURM_JOB_ID=7 bare.sh",
         "submit --dry-run --idempotency-key k train.sh --epochs 3 -- {key}",
         "submit --dry-run --idempotency-key k --cpu 8 --replicas 2 --env GREETING=bye train.sh",
         "run --dry-run --idempotency-key k slurm.sh",
@@ -119,6 +139,11 @@ fn wrong_flags_are_named_with_a_next_command() {
     file("quote.sh", b"#!/bin/sh\n#PUMICE --env 'A\n");
     file("calendar.txt", b"2024-01-02\nsomeday\n");
     file("big.sh", &[b'x'; (512 << 10) + 1]);
+    file("zone.sh", b"#!/bin/sh\n#PUMICE --cpu 2\n#PUMICE --zone EU\n");
+    file("memory.sh", b"#!/bin/sh\n#PUMICE --memory 4000\n");
+    file("variable.sh", b"#!/bin/sh\n\n#PUMICE --env NOT_SET_HERE\n");
+    file("array.sh", b"#!/bin/sh\n#SBATCH --array=9-0\n");
+    file("dos.sh", b"#!/bin/sh\r\n#SBATCH -c 2\r\n");
     let mut text = String::new();
     for line in [
         "submit --array 9-0 -- true",
@@ -157,6 +182,19 @@ fn wrong_flags_are_named_with_a_next_command() {
         "submit bad.sh",
         "submit quote.sh",
         "submit big.sh",
+        "submit zone.sh",
+        "run memory.sh",
+        "submit variable.sh",
+        "submit array.sh",
+        "submit dos.sh",
+        "run --memory 4000 -- true",
+        "run --memory 100m -- true",
+        "run --memory lots -- true",
+        "run --memory 1Gi --on-oom max=64 -- true",
+        "run --name My_Job -- true",
+        "run --name 123 -- true",
+        "shell --name a.b",
+        "notebook --name last",
         "shard list",
     ] {
         let (stdout, stderr, code) = jobctl(home.path(), &words(line));

@@ -65,6 +65,15 @@ fn each_record_runs_once_in_order_with_its_variables() {
 }
 
 #[test]
+fn a_run_of_an_array_of_slurm_has_a_number_of_its_own() {
+    let words = sh("echo $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_JOB_ID $SLURM_JOBID", &[]);
+    let mut command = command(&array("5-9:2", 3), "0", &words);
+    let output = command.env("SLURM_ARRAY_JOB_ID", "100000007").env("SLURM_JOB_ID", "100000007").output().unwrap();
+    let numbers = "100000007 5 100000007 100000007\n100000007 7 100000008 100000008\n100000007 9 100000009 100000009\n";
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), numbers);
+}
+
+#[test]
 fn a_record_that_fails_stops_no_other_and_the_first_code_counts() {
     let (stdout, stderr, code) =
         run(&array("0-4", 5), "0", &sh("echo $0; test $0 -ne 1 || exit 7; test $0 -ne 3 || kill -KILL $$", &["{key}"]));

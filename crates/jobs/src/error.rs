@@ -223,7 +223,7 @@ impl Error {
             Error::Several { .. } | Error::NoUsers { .. } => Exit::Usage,
             Error::Submit(SubmitError::NotServed { .. } | SubmitError::NoQueue { .. }) => Exit::NotFound,
             Error::Bundle(BundleError::Missing { .. }) => Exit::NotFound,
-            Error::Submit(SubmitError::OtherJob { .. }) => Exit::Conflict,
+            Error::Submit(SubmitError::OtherJob { .. } | SubmitError::NameTaken { .. }) => Exit::Conflict,
             Error::Connect(_) | Error::Manifest(_) | Error::Render(_) | Error::Submit(_) | Error::Name(_) => {
                 Exit::Usage
             }
@@ -269,13 +269,9 @@ impl Error {
                 Some(CORRECT.to_owned())
             }
             Error::Submit(SubmitError::NoQueue { .. }) => Some("jobctl queue list".to_owned()),
-            Error::Submit(SubmitError::OtherJob { name, namespace, .. }) => {
-                Some(format!("jobctl get {name} --namespace {namespace}"))
-            }
-            Error::Submit(SubmitError::Call { source, name, kind, .. }) if kind == "Job" => match source.class() {
-                FailureClass::Conflict => Some(format!("jobctl get {name}")),
-                _ => next_after_call(source, target),
-            },
+            Error::Submit(
+                SubmitError::OtherJob { name, namespace, .. } | SubmitError::NameTaken { name, namespace, .. },
+            ) => Some(format!("jobctl get {name} --namespace {namespace}")),
             Error::Submit(SubmitError::Call { source, .. }) => next_after_call(source, target),
             Error::Call(error) => next_after_call(error, target),
             Error::Place(error) | Error::Bundle(BundleError::Place(error)) => match error {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::bundle::{Location, Spot, location};
 use crate::call::text_at;
 use crate::names;
+use crate::render::{is_default, slurm};
 
 /// The key that a Job was submitted with; annotation.
 pub const KEY: &str = "pumice.sh/idempotency-key";
@@ -53,15 +54,18 @@ pub fn sealed(mut job: Value, belongings: &[Value]) -> Value {
     job
 }
 
-/// The Job without what is another whenever it is submitted: ids of runs and names of ConfigMaps, which are made up, and the
-/// PATH of a shell.
+/// The Job without what is another whenever it is submitted: ids of runs and names of ConfigMaps, which are made up, the PATH of a
+/// shell, and who submitted from where.
 fn without_surroundings(mut job: Value) -> Value {
     let tasks = job.pointer_mut("/spec/tasks").and_then(Value::as_array_mut).into_iter().flatten();
     for pod in tasks.filter_map(|task| task.pointer_mut("/template/spec")?.as_object_mut()) {
         let containers = pod.get_mut("containers").and_then(Value::as_array_mut).into_iter().flatten();
         let mut made_up = None;
-        for variables in containers.filter_map(|container| container.get_mut("env")?.as_array_mut()) {
-            variables.retain(|variable| variable["name"] != "PATH");
+        for variables in containers.filter_map(without_defaults) {
+            variables.retain(|variable| {
+                let name = text_at(variable, "/name");
+                name != "PATH" && !slurm::SUBMITTER.contains(&name)
+            });
             for variable in variables.iter_mut().filter(|variable| variable["name"] == location::VARIABLE) {
                 let Ok(Location { spot, root, .. }) = text_at(variable, "/value").parse() else { continue };
                 variable["value"] = match spot {
@@ -79,6 +83,17 @@ fn without_surroundings(mut job: Value) -> Value {
         }
     }
     job
+}
+
+/// The variables of a container but for what every pod has. Without any there are none, as before there was a default.
+fn without_defaults(container: &mut Value) -> Option<&mut Vec<Value>> {
+    let variables = container.get_mut("env")?.as_array_mut()?;
+    variables.retain(|variable| !is_default(variable));
+    if variables.is_empty() {
+        container.as_object_mut()?.remove("env");
+        return None;
+    }
+    container.get_mut("env")?.as_array_mut()
 }
 
 /// Whether `found` was submitted with the same key and asks for the same as `wanted`.

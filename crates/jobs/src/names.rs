@@ -5,6 +5,10 @@
 
 /// The most characters of a DNS-1123 label.
 const LABEL_CHARACTERS_MAX: usize = 63;
+/// The most characters of a queue's name.
+pub const QUEUE_CHARACTERS_MAX: usize = 253;
+/// The most characters of a name of a job that somebody else made.
+pub const JOB_CHARACTERS_MAX: usize = 63;
 
 /// A name that Kubernetes would refuse.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,9 +78,71 @@ pub fn from_text(text: &str, max: usize) -> String {
     if name.is_empty() { "job".to_owned() } else { name.to_owned() }
 }
 
+/// The word for the newest job, wherever a job is named.
+pub const NEWEST: &str = "last";
+
+/// A name that no job can have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name:?} can't be the name of a job: {problem}; try {suggestion}")]
+pub struct JobNameError {
+    /// The name as given, cut to 80 characters.
+    pub name: String,
+    /// Why not.
+    pub problem: String,
+    /// A name like it that a job can have.
+    pub suggestion: String,
+}
+
+/// Checks the name of a job that is to be made, by all rules: its pods find each other by a Service of that name, and append to it.
+///
+/// # Errors
+/// All rules in one sentence, and a name that keeps them.
+pub fn check_job_name(name: &str, max: usize) -> Result<(), JobNameError> {
+    let problem = if name == NEWEST {
+        format!("{NEWEST} means the newest job")
+    } else if name.len() <= max && is_service_name(name) && check("", name, max).is_ok() {
+        return Ok(());
+    } else {
+        format!(
+            "a name has lower case letters, digits and '-', begins with a letter, ends with a letter or digit, and has at most {max} characters"
+        )
+    };
+    Err(JobNameError { name: name.chars().take(80).collect(), problem, suggestion: job_name(name, max) })
+}
+
+/// A name for a job made of any text. At most `max` characters.
+pub fn job_name(text: &str, max: usize) -> String {
+    let name = from_text(text, max.saturating_sub(4));
+    match name.as_str() {
+        NEWEST => format!("{name}-job"),
+        _ if is_service_name(&name) => name,
+        _ => format!("job-{name}"),
+    }
+}
+
+/// Of names that are valid for an object: whether a Service can have it, which is one label that begins with a letter.
+fn is_service_name(name: &str) -> bool {
+    !name.contains('.') && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{check, check_label, from_text};
+    use super::{check, check_job_name, check_label, from_text, job_name};
+
+    #[test]
+    fn a_job_s_name_is_refused_once_with_one_that_is_valid() {
+        let mut table = String::new();
+        let long = "a".repeat(46);
+        for name in [
+            "train", "a", "My_Job", "123", "a.b", "a-", "-a", "", "last", "last-1", "a b", "日本", "Größe", "job/x",
+            &long,
+        ] {
+            let told = check_job_name(name, 45).map_or_else(|error| error.to_string(), |()| "ok".to_owned());
+            table.push_str(&format!("{name:?} -> {told}\n"));
+            assert_eq!(check_job_name(&job_name(name, 45), 45), Ok(()), "{name}: what is suggested is valid");
+        }
+        insta::assert_snapshot!(table);
+    }
 
     #[test]
     fn names_are_dns_subdomains() {

@@ -13,6 +13,7 @@ use crate::names;
 use crate::script::Script;
 use counts::{Counts, in_range};
 
+mod amounts;
 mod counts;
 mod error;
 mod metadata;
@@ -20,9 +21,11 @@ mod pod;
 mod rules;
 mod script;
 mod shards;
+pub mod slurm;
 mod volumes;
 
 pub use error::RenderError;
+pub(crate) use pod::is_default;
 pub(crate) use rules::OFF;
 pub use script::{SCRIPT, config_map};
 pub use shards::{RULE_VARIABLE, ShardRun};
@@ -104,6 +107,8 @@ pub struct JobFlags {
     pub linked: Vec<Link>,
     /// A script that travels with the job; `command` is its arguments then. Its [`config_map`] must be submitted, too, if it has one.
     pub script: Option<Script>,
+    /// What the script finds of Slurm, if it was written for it.
+    pub slurm: Option<slurm::SlurmRun>,
     /// The program and its arguments.
     pub command: Vec<String>,
 }

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::idempotency;
 use crate::marked;
 use crate::outcome::end_of;
+use crate::render::slurm;
 use crate::select::{self, JobRef};
 use crate::submit;
 
@@ -55,7 +56,9 @@ pub fn again(job: &Value, number: u32) -> Value {
     if !annotations.is_empty() {
         fresh["annotations"] = annotations.into();
     }
-    json!({"apiVersion": job["apiVersion"], "kind": job["kind"], "metadata": fresh, "spec": job["spec"]})
+    let mut spec = job["spec"].clone();
+    slurm::renumber(&mut spec, call::text_at(&fresh, "/name"));
+    json!({"apiVersion": job["apiVersion"], "kind": job["kind"], "metadata": fresh, "spec": spec})
 }
 
 /// The first job of a chain of retries.

@@ -3,7 +3,12 @@
 //! Invariant: what a line asks for is either a flag that comes out, with the line's number, or a warning that names it;
 //! nothing is dropped in silence. As with Slurm only lines before the first command count. Pure; called by `jobctl`.
 
+pub mod amounts;
+mod options;
 mod sbatch;
+mod variables;
+
+pub use variables::SlurmUse;
 
 /// The most bytes of a script: it travels in an object of Kubernetes.
 pub const SCRIPT_BYTES_MAX: usize = 512 << 10;
@@ -48,6 +53,8 @@ impl Carrier {
 pub struct Script {
     /// Its file's name, of letters, digits, '-', '_' and '.'.
     pub file_name: String,
+    /// Its path as it was given, for messages.
+    pub path: String,
     /// All of it.
     pub text: String,
     /// The words of its first line, without `#!`.
@@ -85,6 +92,14 @@ pub enum ScriptError {
         /// The file.
         name: String,
     },
+    /// Lines as DOS ends them.
+    #[error(
+        "{name} has DOS line breaks (\\r\\n), which shells take for a part of each command: `sed -i 's/\\r$//' {name}` removes them"
+    )]
+    DosLineBreaks {
+        /// The file.
+        name: String,
+    },
     /// A line that can't be read.
     #[error("{name}:{line}: {problem}")]
     Line {
@@ -111,8 +126,35 @@ pub struct Line {
 pub struct Header {
     /// Flags, in the order of their lines.
     pub lines: Vec<Line>,
-    /// What is not done, each with its line.
-    pub warnings: Vec<String>,
+    /// What is not done, in the order of lines.
+    pub warnings: Vec<Warning>,
+    /// What `#SBATCH` lines say that is no flag; `None` without such a line.
+    pub slurm: Option<SlurmHeader>,
+}
+
+/// What is not done of what a line asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// From 1.
+    pub line: usize,
+    /// A sentence.
+    pub text: String,
+}
+
+/// What `#SBATCH` lines say of a job beside its flags.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlurmHeader {
+    /// The name of the job as it is written, which may be none for Kubernetes.
+    pub job_name: Option<String>,
+    /// Tasks that the script may start in its pod.
+    pub tasks: u64,
+}
+
+/// A word of an `#SBATCH` line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct WordAt {
+    line: usize,
+    text: String,
 }
 
 impl Script {
@@ -124,44 +166,91 @@ impl Script {
         }
         let text = std::str::from_utf8(bytes)
             .map_err(|error| ScriptError::Encoding { name: name(), byte: error.valid_up_to() })?;
-        let first = text.lines().next().unwrap_or_default();
+        let first = text.split('\n').next().unwrap_or_default();
+        if first.ends_with('\r') {
+            return Err(ScriptError::DosLineBreaks { name: name() });
+        }
         let interpreter = first.strip_prefix("#!").map(interpreter).filter(|words| !words.is_empty());
         let interpreter = interpreter.ok_or_else(|| ScriptError::NoInterpreter { name: name() })?;
-        Ok(Script { file_name: file_name(path), text: text.to_owned(), interpreter, tag, carrier })
+        Ok(Script { file_name: file_name(path), path: name(), text: text.to_owned(), interpreter, tag, carrier })
     }
 
-    /// The flags in its first lines.
-    pub fn header(&self) -> Result<Header, ScriptError> {
+    /// The flags in its first lines. `variable` tells the value of a variable of this process.
+    ///
+    /// # Errors
+    /// A line that can't be read, or that Slurm refuses, too.
+    pub fn header(&self, variable: &dyn Fn(&str) -> Option<String>) -> Result<Header, ScriptError> {
+        let refused = |line, problem| ScriptError::Line { name: self.path.clone(), line, problem };
         let mut header = Header::default();
-        let mut slurm = sbatch::Translator::default();
+        let mut slurm = None;
+        let mut only_first_part = false;
         let mut commands_began = false;
-        for (number, line) in self.text.lines().enumerate().map(|(index, line)| (index + 1, line.trim())) {
-            commands_began |= !line.is_empty() && !line.starts_with('#');
+        for (number, line) in self.text.lines().enumerate().map(|(index, line)| (index + 1, line)) {
+            commands_began |= !line.trim().is_empty() && !line.trim_start().starts_with('#');
             let Some((kind, rest)) = directive(line) else { continue };
-            if commands_began {
-                header.warnings.push(format!("line {number}: {kind} after the first command is not read"));
-                continue;
-            }
-            let words = words(rest).map_err(|problem| ScriptError::Line {
-                name: self.file_name.clone(),
-                line: number,
-                problem,
-            })?;
+            let mut warn =
+                |text: &str| header.warnings.push(Warning { line: number, text: format!("{} {text}", kind.word()) });
             match kind {
-                "#PUMICE" => header.lines.push(Line { number, words }),
-                _ => slurm.line(number, &words, &mut header),
+                _ if commands_began => warn("after the first command is not read"),
+                Directive::Pumice => {
+                    let words = words(rest).map_err(|problem| refused(number, problem))?;
+                    header.lines.push(Line { number, words });
+                }
+                Directive::Sbatch if line.starts_with([' ', '\t']) => {
+                    warn("is not read, as sbatch doesn't read it: it does not begin the line");
+                }
+                Directive::Sbatch if only_first_part => warn("is not read: it belongs to another part of the job"),
+                Directive::Sbatch if begins_a_part(rest) => {
+                    only_first_part = true;
+                    warn("hetjob is not used: a job has one part here, which is the first");
+                }
+                Directive::Sbatch => {
+                    let words = sbatch_words(rest).map_err(|problem| refused(number, problem))?;
+                    let words = words.into_iter().map(|text| WordAt { line: number, text });
+                    slurm.get_or_insert_with(Vec::new).extend(words);
+                }
             }
         }
-        slurm.finish(&mut header);
+        if let Some(words) = slurm {
+            let translated = sbatch::translate(&words, variable, &mut header);
+            translated.map_err(|sbatch::Refused { line, problem }| refused(line, problem))?;
+        }
+        header.lines.sort_by_key(|line| line.number);
+        header.warnings.sort_by_key(|warning| warning.line);
         Ok(header)
     }
 }
 
-fn directive(line: &str) -> Option<(&'static str, &str)> {
-    ["#PUMICE", "#SBATCH"].into_iter().find_map(|kind| {
-        let rest = line.strip_prefix(kind)?;
-        rest.is_empty().then_some((kind, rest)).or_else(|| rest.starts_with([' ', '\t']).then_some((kind, rest)))
-    })
+/// Whose flags a line has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Directive {
+    Pumice,
+    Sbatch,
+}
+
+impl Directive {
+    fn word(self) -> &'static str {
+        match self {
+            Directive::Pumice => "#PUMICE",
+            Directive::Sbatch => "#SBATCH",
+        }
+    }
+}
+
+fn directive(line: &str) -> Option<(Directive, &str)> {
+    let line = line.trim();
+    // sbatch asks for no space after it.
+    if let Some(rest) = line.strip_prefix(Directive::Sbatch.word()) {
+        return Some((Directive::Sbatch, rest));
+    }
+    let rest = line.strip_prefix(Directive::Pumice.word())?;
+    (rest.is_empty() || rest.starts_with([' ', '\t'])).then_some((Directive::Pumice, rest))
+}
+
+/// Whether a line begins another part of a heterogeneous job of Slurm.
+fn begins_a_part(rest: &str) -> bool {
+    let first = rest.split_whitespace().next().unwrap_or_default();
+    ["hetjob", "packjob"].iter().any(|word| first.eq_ignore_ascii_case(word))
 }
 
 /// As the kernel reads it: a program and at most one argument.
@@ -208,6 +297,29 @@ fn words(line: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
+/// Splits a line into words as sbatch does: quotes, backslashes also within them, and a comment from any other `#`.
+fn sbatch_words(line: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote: Option<char> = None;
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        match (quote, character) {
+            (_, '\\') => word.get_or_insert_default().extend(characters.next()),
+            (Some(open), close) if open == close => quote = None,
+            (None, '\'' | '"') => quote = Some(character),
+            (None, '#') => break,
+            (None, space) if space.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(character),
+        }
+    }
+    if let Some(quote) = quote {
+        return Err(format!("a {quote} that is never closed"));
+    }
+    words.extend(word);
+    Ok(words)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,10 +329,13 @@ mod tests {
             Ok(script) => script,
             Err(error) => return format!("error: {error}\n"),
         };
-        match script.header() {
+        let variable = |name: &str| (name == "HERE").then(|| "its value".to_owned());
+        match script.header(&variable) {
             Ok(header) => {
                 let lines = header.lines.iter().map(|line| format!("{}: {}\n", line.number, line.words.join(" | ")));
-                lines.chain(header.warnings.iter().map(|warning| format!("warning: {warning}\n"))).collect()
+                let warnings =
+                    header.warnings.iter().map(|Warning { line, text }| format!("warning: {line}: {text}\n"));
+                lines.chain(warnings).collect()
             }
             Err(error) => format!("error: {error}\n"),
         }
@@ -233,8 +348,27 @@ mod tests {
             "#!/bin/sh\n#PUMICE --cpu 2 --memory 4Gi\n\n# a comment\n#PUMICE --env 'A=1 2' --label \"a=b\\\"c\"\necho\n#PUMICE --cpu 4\n",
             "#!/bin/bash -l\n#SBATCH -J My_Job\n#SBATCH --ntasks=4 -c 2\n#SBATCH --mem=4G\n#SBATCH -t 1-12:30:00\n#SBATCH -p gpu\n#SBATCH -a 0-99%10\n",
             "#!/bin/sh\n#SBATCH --mem-per-cpu=500\n#SBATCH --cpus-per-task 4\n#SBATCH --gres=gpu:a100:2\n#SBATCH -d afterok:a:b,afterany:c\n#SBATCH -o out-%j.txt -e err.txt\n",
-            "#!/bin/sh\n#SBATCH --mail-type END --mail-user=a@b\n#SBATCH --exclusive\n#SBATCH -N 2\n#SBATCH --nodes=1\n#SBATCH -n1\n#SBATCH --signal=B:TERM@120 --requeue\n#SBATCH words\n",
-            "#!/bin/sh\n#SBATCH --time=90\n#SBATCH --time=10:30\n#SBATCH --time=UNLIMITED\n#SBATCH --time=soon\n#SBATCH --time=2-\n#SBATCH --mem=0\n#SBATCH --mem=lots\n#SBATCH -c many\n#SBATCH -c\n#SBATCH --gres=license:1\n#SBATCH -d singleton\n#SBATCH -p a,b\n",
+            "#!/bin/sh\n#SBATCH --mail-type END --mail-user=a@b\n#SBATCH --exclusive\n#SBATCH -N 2\n#SBATCH -n1\n#SBATCH --signal=B:TERM@120 --requeue\n#SBATCH words\n",
+            "#!/bin/sh\n#SBATCH --time=90\n#SBATCH --time=10:30\n#SBATCH --time=UNLIMITED\n#SBATCH --time=soon\n#SBATCH --time=2-\n#SBATCH --mem=0\n#SBATCH --mem=lots\n#SBATCH -c many\n#SBATCH --gres=license:1\n#SBATCH -d singleton\n#SBATCH -p a,b\n#SBATCH -p gpu_long\n#SBATCH -c",
+            // Options as sbatch reads them: shortened, joined, on the next line, with comments and quotes.
+            "#!/bin/sh\n#SBATCH --cpus-per-t=2 # two\n#SBATCH --job-name=\"My job\"#x\n##SBATCH -c 4\n# SBATCH -c 4\n#SBATCH-HQ\n#SBATCH --time\n#SBATCH 30\n#SBATCH --gpu 1 --mpi=pmix\n  #SBATCH -c 8\n#SBATCH -D 'a b'\\ c",
+            // The pod gets what the first node was to give.
+            "#!/bin/sh\n#SBATCH -N 2\n#SBATCH -n 16\n#SBATCH -G 8\n#SBATCH --mem-per-gpu=10G\n",
+            "#!/bin/sh\n#SBATCH --nodes=2-4 --ntasks-per-node=4 -c 3\n#SBATCH --gpus-per-task=1 --mem-per-cpu 1G\n",
+            "#!/bin/sh\n#SBATCH -n 80 --tasks-per-node=40\n#SBATCH --gpus-per-node=v100:2 --cpus-per-gpu=6\n",
+            "#!/bin/sh\n#SBATCH --gpus=2 --ntasks-per-gpu=2\n#SBATCH --gres=none --mem=100\n",
+            "#!/bin/sh\n#SBATCH --gpus=0 --cpus-per-gpu=6 --mem-per-gpu=1G --gpus=x\n",
+            // The signal comes before the time that Slurm ends a job at.
+            "#!/bin/sh\n#SBATCH --signal=B:USR1@60 -t 10\n",
+            "#!/bin/sh\n#SBATCH --signal=SIGTERM -t 1\n#SBATCH --signal=@x\n",
+            "#!/bin/sh\n#SBATCH --signal=R:15@99999999\n",
+            "#!/bin/sh\n#SBATCH --export=ALL,A=1,HERE,GONE,a.b,NONE\n#SBATCH -d afterok:12345\n#SBATCH --dependency=afterok:My_Job\n",
+            "#!/bin/sh\n#SBATCH -c 2\n#SBATCH hetjob\n#SBATCH -c 4\n",
+            "#!/bin/sh\n#PUMICE --cpu 8\n#SBATCH -c 2\n#PUMICE --memory 1Gi\n#SBATCH --mem=2G\n",
+            // Slurm refuses these, too.
+            "#!/bin/sh\n#SBATCH --array=9-0\n",
+            "#!/bin/sh\n#SBATCH -J 'a\n",
+            "#!/bin/sh\r\n#SBATCH -c 2\r\n",
             "#!/bin/sh\n#PUMICE --env 'A\n",
             "#!/bin/sh\n#PUMICE \\",
             "#!/bin/sh\n#PUMICEX --cpu 2\n#PUMICE\n",
@@ -273,10 +407,23 @@ mod tests {
         assert_eq!(interpreter("/usr/bin/env python3 -u "), ["/usr/bin/env", "python3 -u"]);
     }
 
+    #[test]
+    fn each_option_of_sbatch_is_taken_or_told() {
+        for option in options::OPTIONS {
+            let told = told(&format!("#!/bin/sh\n#SBATCH --{}=2 -G 1\n", option.long));
+            let by_name = told.contains(option.long) && !told.contains("belongs to");
+            let by_flag = told.lines().any(|line| !line.contains("--gpu=1") && line.starts_with("2: "));
+            // GPUs are asked for in any case; two nodes are told of by their number.
+            let by_number = option.long.starts_with("gpus") || told.contains("2 nodes");
+            assert!(by_name || by_flag || by_number, "{}: {told}", option.long);
+        }
+    }
+
     proptest::proptest! {
         #[test]
         fn no_text_breaks_it(text in "(#PUMICE|#SBATCH|[ \\n'\"\\\\a-z=:%0-9-])*") {
             let _ = told(&format!("#!/bin/sh\n{text}"));
+            let _ = SlurmUse::of(&text).missing(&[], 1);
         }
 
         #[test]

@@ -54,7 +54,7 @@ pub enum Selector {
 impl std::fmt::Display for Selector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Selector::Last => f.write_str("last"),
+            Selector::Last => f.write_str(names::NEWEST),
             Selector::Name(name) => f.write_str(name),
             Selector::Glob(glob) => glob.fmt(f),
         }
@@ -65,7 +65,7 @@ impl std::str::FromStr for Selector {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
-        if text == "last" {
+        if text == names::NEWEST {
             return Ok(Selector::Last);
         }
         let name = match text.split_once('/') {

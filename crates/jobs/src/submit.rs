@@ -24,7 +24,7 @@ const QUEUES_NAMED_MAX: usize = 8;
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError {
     /// It lacks what every server would ask for.
-    #[error("{origin}: {detail}")]
+    #[error("{}{detail}", front(.origin))]
     Check {
         /// Where it comes from.
         origin: String,
@@ -32,7 +32,7 @@ pub enum SubmitError {
         detail: String,
     },
     /// The server has no such kind.
-    #[error("{origin}: the server does not know {kind} of {api_version}")]
+    #[error("{}the server does not know {kind} of {api_version}", front(.origin))]
     NotServed {
         /// Where it comes from.
         origin: String,
@@ -42,7 +42,7 @@ pub enum SubmitError {
         api_version: String,
     },
     /// The server refused it or did not answer.
-    #[error("{origin}")]
+    #[error("{}{source}", front(.origin))]
     Call {
         /// Where it comes from.
         origin: String,
@@ -55,7 +55,7 @@ pub enum SubmitError {
         source: Box<CallError>,
     },
     /// The job is for a queue that nobody made.
-    #[error("{origin}: there is no queue {queue}{}", known_queues(.known))]
+    #[error("{}there is no queue {queue}{}", front(.origin), known_queues(.known))]
     NoQueue {
         /// Where the job comes from.
         origin: String,
@@ -63,6 +63,20 @@ pub enum SubmitError {
         queue: String,
         /// Those that there are; empty if they can't be listed.
         known: Vec<String>,
+    },
+    /// There is a job of that name.
+    #[error(
+        "{}there is a job {name} in namespace {namespace} already: choose another name, or none for one that is made up; \
+         `jobctl delete {name}` removes the one that is there",
+        front(.origin)
+    )]
+    NameTaken {
+        /// Where the job comes from.
+        origin: String,
+        /// The name.
+        name: String,
+        /// Where it is.
+        namespace: String,
     },
     /// Another job was submitted with the same idempotency key.
     #[error("--idempotency-key {key:?} is that of job {name} in namespace {namespace}, which asks for something else")]
@@ -314,6 +328,10 @@ async fn submit_one(
             let namespace = call::text_at(&found, "/metadata/namespace").to_owned();
             Err(SubmitError::OtherJob { key, name, namespace })
         }
+        Err(error) if error.class() == FailureClass::Conflict && is_job(&body) => {
+            let namespace = call::text_at(&body, "/metadata/namespace").to_owned();
+            Err(SubmitError::NameTaken { origin: origin.clone(), name, namespace })
+        }
         // A second Job of a name would be another run; other kinds are settings.
         Err(error) if error.class() == FailureClass::Conflict && !is_job(&body) => {
             let path = format!("{path}/{}", call::query_value(&name));
@@ -342,6 +360,11 @@ async fn unknown_queue(connection: &Connection, body: &Value, error: &CallError)
     let known = queue::list(connection).await.unwrap_or_default();
     let names = known.iter().map(|queue| call::text_at(queue, "/metadata/name").to_owned());
     Some((name.to_owned(), names.filter(|name| name != ROOT_QUEUE).collect()))
+}
+
+/// The place of an object, before what is wrong with it. A job that is made of flags has none.
+fn front(origin: &str) -> String {
+    if origin.is_empty() { String::new() } else { format!("{origin}: ") }
 }
 
 fn known_queues(known: &[String]) -> String {

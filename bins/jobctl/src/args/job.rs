@@ -139,8 +139,11 @@ pub struct JobArgs {
     #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true, help_heading = "Pods")]
     pub cpu: Option<String>,
     /// Memory of each pod, such as 512Mi; more than that and it is killed
-    #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true, alias = "mem", help_heading = "Pods")]
+    #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true, help_heading = "Pods")]
     pub memory: Option<String>,
+    /// The same as Slurm writes it: 4000 are MiB, 4G are GiB
+    #[arg(long, value_name = "AMOUNT", value_parser = slurm_memory, conflicts_with = "memory", help_heading = "Pods")]
+    pub mem: Option<String>,
     /// GPUs of each pod
     #[arg(long, value_name = "N", help_heading = "Pods")]
     pub gpu: Option<u32>,
@@ -156,6 +159,12 @@ pub struct JobArgs {
     /// Working directory
     #[arg(long, value_name = "DIR", help_heading = "Pods")]
     pub workdir: Option<PathBuf>,
+}
+
+/// Slurm's memory as a quantity.
+fn slurm_memory(text: &str) -> Result<String, String> {
+    let mebibytes = pumice_jobs::script::amounts::mebibytes(text).map_err(|problem| format!("it {problem}"))?;
+    Ok(format!("{mebibytes}Mi"))
 }
 
 /// How many pods must be able to run together.
@@ -192,6 +201,7 @@ impl JobArgs {
     pub fn over(self, under: JobArgs) -> JobArgs {
         let sharded = self.array.is_some() || self.days.is_some() || self.params.is_some() || self.replicas.is_some();
         let named = self.name.is_some() || self.name_stem.is_some() || self.idempotency_key.is_some();
+        let sized = self.memory.is_some() || self.mem.is_some();
         let ganged = self.gang.is_some() || self.min_available.is_some();
         JobArgs {
             name: self.name.or(under.name.filter(|_| !named)),
@@ -225,7 +235,8 @@ impl JobArgs {
             signal: self.signal.or(under.signal),
             requeue: self.requeue || under.requeue,
             cpu: self.cpu.or(under.cpu),
-            memory: self.memory.or(under.memory),
+            memory: self.memory.or(under.memory.filter(|_| !sized)),
+            mem: self.mem.or(under.mem.filter(|_| !sized)),
             gpu: self.gpu.or(under.gpu),
             image: self.image.or(under.image),
             env: joined(under.env, self.env),
@@ -263,6 +274,8 @@ mod tests {
             ("--min-available 2", "--gang", "--min-available 2"),
             ("--retries 2", "--max-retry 3", "--retries 2"),
             ("--timeout 1h", "--timeout 60", "--timeout 1h0m"),
+            ("--mem 4000", "--memory 1Gi", "--mem 4000M"),
+            ("--memory 1Gi", "--mem 4000", "--memory 1Gi"),
         ] {
             assert_eq!(line(near).over(line(far)), line(wanted), "{near} over {far}");
         }
@@ -272,6 +285,10 @@ mod tests {
     fn a_line_that_is_wrong_says_so_in_a_sentence() {
         for (words, told) in [
             (["--frobnicate", "x"], "unexpected argument '--frobnicate' found"),
+            (
+                ["--mem", "1.5G"],
+                "invalid value '1.5G' for '--mem <AMOUNT>': it is no amount of memory such as 4000 (MiB) or 4G",
+            ),
             (["--replicas", "many"], "invalid value 'many' for '--replicas <N>': invalid digit found in string"),
             (
                 ["--gang", "x.sh"],

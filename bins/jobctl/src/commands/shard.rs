@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pumice_jobs::bundle::{Bundle, Folder, Location, Place, Spot, location};
-use pumice_jobs::render::RULE_VARIABLE;
+use pumice_jobs::render::{RULE_VARIABLE, slurm};
 use pumice_jobs::shards::{Kind, Plan, Record};
 use pumice_jobs::{Exit, records};
 use tokio::runtime::Runtime;
@@ -24,8 +24,6 @@ use crate::output;
 
 /// The variable with a pod's index.
 const INDEX_VARIABLE: &str = "VC_TASK_INDEX";
-/// What Slurm calls the number of an array task; scripts that were written for it read this.
-const SLURM_NUMBER: &str = "SLURM_ARRAY_TASK_ID";
 
 /// Runs, prints or names the records of this pod.
 pub fn run(session: &Session, command: &ShardCommand) -> Result<Exit, Failure> {
@@ -119,7 +117,9 @@ impl Slice {
         let shards = self.plan.shards();
         let mut variables = shards.env(record);
         if shards.kind() == Kind::Array {
-            variables.push((SLURM_NUMBER.to_owned(), record.key.clone()));
+            variables.push((slurm::ARRAY_TASK_ID.to_owned(), record.key.clone()));
+            let number = text_of(slurm::ARRAY_JOB_ID);
+            variables.extend(number.iter().flat_map(|number| slurm::of_array_task(number, record.index)));
         }
         variables
     }

@@ -23,7 +23,7 @@ pub fn version(session: &Session, args: &VersionArgs) -> Result<Exit, Failure> {
         });
         if let Err(failure) = asked {
             // This program's own version is known all the same.
-            failure.print();
+            failure.print("version");
         }
     }
     let client = env!("CARGO_PKG_VERSION");

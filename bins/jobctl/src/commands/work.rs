@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use pumice_jobs::bundled::{self, Prepared};
 use pumice_jobs::links;
 use pumice_jobs::manifest::{self, Object};
-use pumice_jobs::render::{self, JobFlags};
+use pumice_jobs::render::{self, JobFlags, slurm};
 use pumice_jobs::script::Carrier;
 use pumice_jobs::submit::{self, Submitted};
 use pumice_jobs::{Connection, Error, Exit, idempotency};
@@ -20,8 +20,7 @@ use super::Session;
 use crate::args::{Form, Gang, JobArgs, Work};
 use crate::environment::variable;
 use crate::failure::Failure;
-use crate::output;
-use crate::terminal;
+use crate::{output, terminal};
 
 /// What is submitted.
 pub enum Submission {
@@ -94,25 +93,50 @@ fn read_manifests(work: &Work) -> Result<Submission, Failure> {
 
 fn rendered(session: &Session, work: &Work) -> Result<Submission, Failure> {
     let carrier = if session.is_of_a_fleet() { Carrier::Annotation } else { Carrier::ConfigMap };
-    let script = script::read(work, carrier)?;
+    let script = script::read(session, work, carrier)?;
     let args = match &script {
         Some(script) => work.flags.clone().over(script.args.clone()),
         None => work.flags.clone(),
     };
     let here = session.is_local() && args.image.is_none();
     let site = Site { here, elsewhere: session.is_elsewhere(), dry_run: work.dry_run };
+    if let Some(image) = args.image.as_ref().filter(|_| session.is_local() && !work.dry_run) {
+        terminal::say(&format!(
+            "--image {image}: no image is pulled on this machine; the command runs in what the platform's --image-map says for \
+             it, else among this machine's own programs"
+        ));
+    }
     let (flags, bundle) = job_flags(session, args, site)?;
+    let directory = session.surroundings.directory.as_deref().filter(|_| here).and_then(Path::to_str);
+    let directory = directory.map(str::to_owned).or_else(|| flags.workdir.clone());
     let flags = JobFlags {
-        script: script.map(|script| script.script),
+        slurm: script.as_ref().and_then(|script| script.slurm(flags.name.as_deref(), directory)),
+        script: script.as_ref().map(|script| script.script.clone()),
         command: if work.script.is_empty() { work.argv.clone() } else { work.script[1..].to_vec() },
         ..flags
     };
-    let job = object(&render::render(&flags)?, "flags")?;
+    // Of flags the message says what they are; a script has a name.
+    let origin = script.as_ref().map_or("", |script| script.script.path.as_str());
+    let job = object(&render::render(&flags)?, origin)?;
+    if let Some(script) = &script {
+        script.warn(&variables_of(&job.body));
+    }
     let namespace = session.global.namespace.as_deref();
     let script = flags.script.as_ref();
     let belongings = script.and_then(|script| Some(object(&render::config_map(script, namespace)?, &script.file_name)));
     let belongings = belongings.transpose()?.into_iter().collect();
     Ok(Submission::Job { job, belongings, bundle, named: flags.name.is_some() })
+}
+
+/// The variables that a script finds in the pods of a job.
+fn variables_of(job: &Value) -> Vec<String> {
+    let env = job.pointer("/spec/tasks/0/template/spec/containers/0/env").and_then(Value::as_array);
+    let names = env.into_iter().flatten().filter_map(|variable| variable.get("name")?.as_str());
+    let mut names: Vec<String> = names.map(str::to_owned).collect();
+    if names.iter().any(|name| name == slurm::ARRAY_JOB_ID) {
+        names.push(slurm::ARRAY_TASK_ID.to_owned());
+    }
+    names
 }
 
 fn object(value: &impl Serialize, origin: &str) -> Result<Object, Failure> {
@@ -134,11 +158,16 @@ struct Site {
     dry_run: bool,
 }
 
-/// The flags as the library takes them: with what this process knows of directories and variables. And the bundle, where that
-/// is to be in ConfigMaps.
+/// The flags as the library takes them, with the records of the job. And the bundle, where that is to be in ConfigMaps.
 fn job_flags(session: &Session, args: JobArgs, site: Site) -> Result<(JobFlags, Option<Prepared>), Failure> {
-    let here = site.here;
     let records = records::read(session, &args, site)?;
+    let flags = plain_flags(session, args, site.here)?;
+    let max_parallel = flags.max_parallel.or(records.max_parallel);
+    Ok((JobFlags { max_parallel, shards: records.shards, ..flags }, records.bundle))
+}
+
+/// The flags of a job without records: with what this process knows of directories and variables.
+fn plain_flags(session: &Session, args: JobArgs, here: bool) -> Result<JobFlags, Failure> {
     let workdir = match (&args.workdir, &session.surroundings.directory) {
         (Some(dir), Some(current)) => Some(current.join(dir)),
         (None, current) if here => current.clone(),
@@ -155,7 +184,7 @@ fn job_flags(session: &Session, args: JobArgs, site: Site) -> Result<(JobFlags, 
     if let Some(path) = path.filter(|_| env.iter().all(|(name, _)| name != PATH)) {
         env.insert(0, (PATH.to_owned(), path));
     }
-    let flags = JobFlags {
+    Ok(JobFlags {
         name: args.name,
         name_stem: args.name_stem,
         namespace: session.global.namespace.clone(),
@@ -167,8 +196,8 @@ fn job_flags(session: &Session, args: JobArgs, site: Site) -> Result<(JobFlags, 
         deadline: args.deadline,
         after: args.after,
         replicas: args.replicas,
-        max_parallel: args.max_parallel.or(records.max_parallel),
-        shards: records.shards,
+        max_parallel: args.max_parallel,
+        shards: None,
         gang: args.gang == Some(Gang::All),
         min_available: match args.gang {
             Some(Gang::Of(pods)) => Some(pods),
@@ -181,7 +210,7 @@ fn job_flags(session: &Session, args: JobArgs, site: Site) -> Result<(JobFlags, 
         timeout: args.timeout,
         signal: args.signal,
         cpu: args.cpu,
-        memory: args.memory,
+        memory: args.memory.or(args.mem),
         gpu: args.gpu,
         image: args.image,
         env,
@@ -190,9 +219,9 @@ fn job_flags(session: &Session, args: JobArgs, site: Site) -> Result<(JobFlags, 
         share_workdir: here,
         linked: linked.shared,
         script: None,
+        slurm: None,
         command: Vec::new(),
-    };
-    Ok((flags, records.bundle))
+    })
 }
 
 /// `NAME=VALUE`, or `NAME` with the value it has here.
@@ -231,5 +260,5 @@ fn text_of(path: &Path, flag: &str) -> Result<String, Failure> {
 }
 
 fn usage(message: String) -> Failure {
-    Failure::Usage { message, next: "jobctl run --help".to_owned() }
+    Failure::Flags { message }
 }

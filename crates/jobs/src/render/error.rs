@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::names::NameError;
+use crate::names::{JobNameError, NameError};
 use crate::shards::rule::NoRule;
 use crate::shards::template::TemplateError;
 
@@ -15,20 +15,9 @@ pub enum RenderError {
     /// A name that is none.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// A job's name that can't name its Service.
-    #[error("--name {name:?} is not valid: use lower case letters, digits and '-', and begin with a letter")]
-    ServiceName {
-        /// The name.
-        name: String,
-    },
-    /// Not a quantity, or not positive.
-    #[error("{flag} {value:?} is not a positive quantity such as 500m, 2 or 1Gi")]
-    Quantity {
-        /// The flag.
-        flag: &'static str,
-        /// What it was given.
-        value: String,
-    },
+    /// A name that no job can have.
+    #[error("--name {0}")]
+    JobName(#[from] JobNameError),
     /// A number out of range.
     #[error("{flag} {value} is not within {min} to {max}")]
     Range {

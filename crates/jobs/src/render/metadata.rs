@@ -14,14 +14,13 @@ use crate::names;
 /// The Job's own.
 pub(super) fn of_job(flags: &JobFlags, program: &str) -> Result<ObjectMeta, RenderError> {
     let mut metadata = ObjectMeta {
-        name: checked("--name", flags.name.as_deref(), NAME_MAX)?,
+        name: flags.name.clone(),
         namespace: checked("--namespace", flags.namespace.as_deref(), 63)?,
         labels: labels(flags)?,
         ..ObjectMeta::default()
     };
-    // Pods find each other by a Service of the job's name, which is one label.
-    if let Some(name) = metadata.name.as_ref().filter(|name| !is_service_name(name)) {
-        return Err(RenderError::ServiceName { name: name.clone() });
+    if let Some(name) = &metadata.name {
+        names::check_job_name(name, NAME_MAX)?;
     }
     let mut annotations = BTreeMap::new();
     annotations.extend(rules::after(&flags.after)?.map(|rule| (AFTER.to_owned(), rule)));
@@ -72,12 +71,10 @@ pub(super) fn of_pods(flags: &JobFlags, counts: &Counts) -> Result<Option<Object
     }))
 }
 
-/// The start of a name, made of a program's; a Service can have it.
+/// The start of a name, made of a program's.
 pub(super) fn stem(program: &str, max: usize) -> String {
     let file_name = program.rsplit('/').next().unwrap_or(program);
-    let stem = names::from_text(file_name, max - 4);
-    let front = if is_service_name(&stem) { "" } else { "job-" };
-    format!("{front}{stem}")
+    names::job_name(file_name, max)
 }
 
 fn labels(flags: &JobFlags) -> Result<Option<BTreeMap<String, String>>, RenderError> {
@@ -91,9 +88,4 @@ fn labels(flags: &JobFlags) -> Result<Option<BTreeMap<String, String>>, RenderEr
         labels.insert(key.clone(), value.clone());
     }
     Ok((!labels.is_empty()).then_some(labels))
-}
-
-/// Of names that are valid for a job: whether a Service can have it.
-fn is_service_name(name: &str) -> bool {
-    !name.contains('.') && !name.starts_with(|c: char| c.is_ascii_digit())
 }

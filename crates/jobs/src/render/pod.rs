@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use super::amounts;
 use super::counts::in_range;
 use super::volumes::Volumes;
-use super::{HOST_IMAGE, JobFlags, RenderError, ShardRun, TASK, rules, script};
+use super::{HOST_IMAGE, JobFlags, RenderError, ShardRun, TASK, rules, script, slurm};
 use crate::names;
 use crate::node::ZONE;
 
@@ -17,6 +18,8 @@ const WORKDIR_VOLUME: &str = "workdir";
 const GPU: &str = "nvidia.com/gpu";
 /// The most GPUs of a pod.
 const GPUS_MAX: u32 = 1024;
+/// What a program of Python wrote before it was killed is wanted most.
+const UNBUFFERED: [&str; 2] = ["PYTHONUNBUFFERED", "1"];
 
 /// The pod's spec.
 pub(super) fn spec(flags: &JobFlags) -> Result<PodSpec, RenderError> {
@@ -65,10 +68,11 @@ fn command(flags: &JobFlags) -> Result<Vec<String>, RenderError> {
 
 fn resources(flags: &JobFlags) -> Result<Option<ResourceRequirements>, RenderError> {
     let mut requests = BTreeMap::new();
-    for (flag, resource, value) in [("--cpu", "cpu", &flags.cpu), ("--memory", "memory", &flags.memory)] {
-        if let Some(value) = value {
-            requests.insert(resource.to_owned(), quantity(flag, value)?);
-        }
+    if let Some(cpu) = &flags.cpu {
+        requests.insert("cpu".to_owned(), amounts::cpu("--cpu", cpu)?);
+    }
+    if let Some(memory) = &flags.memory {
+        requests.insert("memory".to_owned(), amounts::memory("--memory", memory)?);
     }
     if let Some(gpus) = flags.gpu {
         requests.insert(GPU.to_owned(), Quantity(in_range("--gpu", gpus, 1, GPUS_MAX)?.to_string()));
@@ -107,6 +111,11 @@ fn volumes(flags: &JobFlags) -> Result<Volumes, RenderError> {
     Ok(volumes)
 }
 
+/// Whether every pod has this variable, unless its user says another.
+pub(crate) fn is_default(variable: &serde_json::Value) -> bool {
+    ["name", "value"].map(|field| variable[field].as_str()) == UNBUFFERED.map(Some)
+}
+
 /// A variable said twice keeps its last value, as in a shell.
 fn env(flags: &JobFlags) -> Result<Option<Vec<EnvVar>>, RenderError> {
     let mut variables: Vec<EnvVar> = Vec::new();
@@ -120,6 +129,14 @@ fn env(flags: &JobFlags) -> Result<Option<Vec<EnvVar>>, RenderError> {
             None => variables.push(variable),
         }
     }
+    let [name, value] = UNBUFFERED.map(str::to_owned);
+    let unbuffered = EnvVar { name, value: Some(value), ..EnvVar::default() };
+    let of_slurm = flags.slurm.iter().flat_map(|run| slurm::variables(flags, run));
+    for own in std::iter::once(unbuffered).chain(of_slurm) {
+        if variables.iter().all(|known| known.name != own.name) {
+            variables.push(own);
+        }
+    }
     if let Some(shards) = &flags.shards {
         let own = shards.variables()?;
         variables.retain(|known| own.iter().all(|one| one.name != known.name));
@@ -130,18 +147,8 @@ fn env(flags: &JobFlags) -> Result<Option<Vec<EnvVar>>, RenderError> {
 
 /// Writes a text so that it reaches the process as it is: in commands and values of variables
 /// Kubernetes replaces `$(NAME)` and reads `$$` as `$`, which would break `sh -c 'kill $$'`.
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     if text.contains("$(") || text.contains("$$") { text.replace('$', "$$") } else { text.to_owned() }
-}
-
-/// A quantity above zero.
-pub(super) fn quantity(flag: &'static str, value: &str) -> Result<Quantity, RenderError> {
-    value
-        .parse::<pumice_units::Quantity>()
-        .ok()
-        .filter(|quantity| !quantity.is_negative() && !quantity.is_zero())
-        .map(|_| Quantity(value.to_owned()))
-        .ok_or_else(|| RenderError::Quantity { flag, value: value.to_owned() })
 }
 
 #[cfg(test)]

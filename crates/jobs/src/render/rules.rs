@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::RenderError;
-use super::pod::quantity;
+use super::amounts;
 use crate::names;
 
 /// Longest grace between the signal and the kill, in seconds: a day.
@@ -45,7 +45,7 @@ pub(super) fn on_oom(text: &str) -> Result<String, RenderError> {
         return Err(bad("needs tries from 1 to 100"));
     }
     for amount in [step, max].into_iter().flatten() {
-        quantity(FLAG, amount)?;
+        amounts::memory(FLAG, amount)?;
     }
     let words = [("factor", factor), ("step", step), ("ceiling", max), ("tries", tries)];
     let words = words.into_iter().filter_map(|(word, value)| Some(format!("{word}={}", value?)));

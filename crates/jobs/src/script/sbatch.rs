@@ -1,174 +1,316 @@
 //! `#SBATCH` lines as flags of `jobctl submit`.
 //!
-//! What Slurm means by an option that is not here can't be told from its name, so it is a warning and not a guess.
+//! Slurm runs a batch script once, on the first node that it gives to a job. So does `jobctl`: the script has one pod, and the pod
+//! gets what that node was to give: the processors of all tasks there, its memory and its GPUs.
+//!
+//! Invariant: each option becomes a flag or a warning with its line. Only what Slurm refuses, too, refuses the script.
 
-use super::{Header, Line};
+use super::amounts::{self, Gpus};
+use super::options::{self, Given, Meaning};
+use super::{Header, Line, SlurmHeader, Warning, WordAt};
 use crate::names;
+use crate::shards::Array;
 
 /// Longest stem of a name.
 const STEM_MAX: usize = 35;
+/// Seconds between a signal and the end where a script names none.
+const SIGNAL_SECONDS: u64 = 60;
+/// Most seconds between a signal and the end.
+const SIGNAL_SECONDS_MAX: u64 = 86_400;
 
-/// Options that are read: short form, long form.
-const OPTIONS: &[(char, &str)] = &[
-    ('J', "job-name"),
-    ('n', "ntasks"),
-    ('c', "cpus-per-task"),
-    (' ', "mem"),
-    (' ', "mem-per-cpu"),
-    ('t', "time"),
-    ('p', "partition"),
-    ('a', "array"),
-    ('d', "dependency"),
-    (' ', "gres"),
-    ('o', "output"),
-    ('e', "error"),
-    ('D', "chdir"),
-    ('N', "nodes"),
-    (' ', "signal"),
-    (' ', "requeue"),
-];
-/// The one option of those that takes no value.
-const REQUEUE: &str = "requeue";
+/// A value and the line that says it.
+type At<T> = Option<(usize, T)>;
 
-/// Reads the lines of one script: memory for each CPU is known only after all of them.
-#[derive(Debug, Default)]
-pub(super) struct Translator {
-    cpus: Option<u64>,
-    mebibytes_per_cpu: Option<(usize, u64)>,
+/// Memory, by what it is said of.
+#[derive(Debug, Clone, Copy)]
+enum Memory {
+    Node(u64),
+    EachCpu(u64),
+    EachGpu(u64),
 }
 
-impl Translator {
-    /// Reads the words of a line.
-    pub fn line(&mut self, number: usize, words: &[String], header: &mut Header) {
-        let mut flags = Vec::new();
-        let mut words = words.iter().map(String::as_str).peekable();
-        while let Some(word) = words.next() {
-            let (name, attached) = split(word);
-            let long = OPTIONS.iter().find(|(short, long)| name == *long || name.strip_prefix(*short) == Some(""));
-            let Some((_, long)) = long.filter(|_| word.starts_with('-')) else {
-                header.warnings.push(format!("line {number}: #SBATCH {word} is not known here and is ignored"));
-                // Its value, if it has one.
-                while words.next_if(|word| !word.starts_with('-')).is_some() {}
-                continue;
-            };
-            let value = match attached {
-                _ if *long == REQUEUE => Some(""),
-                Some(value) => Some(value),
-                None => words.next(),
-            };
-            match value.map_or_else(|| Err("has no value".to_owned()), |value| self.option(number, long, value)) {
-                Ok(words) => flags.extend(words),
-                Err(problem) => header.warnings.push(format!("line {number}: #SBATCH {word} {problem}")),
-            }
+/// What all lines together say of the pod.
+#[derive(Debug, Default)]
+struct Wishes {
+    nodes: At<u64>,
+    tasks: At<u64>,
+    tasks_per_node: At<u64>,
+    tasks_per_gpu: At<u64>,
+    cpus_per_task: At<u64>,
+    cpus_per_gpu: At<u64>,
+    memory: At<Memory>,
+    gpus: At<u64>,
+    gpus_per_node: At<u64>,
+    gpus_per_task: At<u64>,
+    seconds: At<u64>,
+    signal_seconds: At<u64>,
+}
+
+/// A line that Slurm refuses, too.
+pub(super) struct Refused {
+    pub line: usize,
+    pub problem: String,
+}
+
+/// Reads the words of all lines. `variable` tells the value of a variable of this process.
+pub(super) fn translate(
+    words: &[WordAt],
+    variable: &dyn Fn(&str) -> Option<String>,
+    header: &mut Header,
+) -> Result<(), Refused> {
+    let mut translator = Translator { wishes: Wishes::default(), job_name: None, variable, header };
+    for read in options::read(words) {
+        match read {
+            Ok(given) => translator.option(&given)?,
+            Err(stray) => translator.warn(stray.line, format!("#SBATCH {} {}", stray.written, stray.problem)),
         }
-        if !flags.is_empty() {
-            header.lines.push(Line { number, words: flags });
+    }
+    translator.finish();
+    Ok(())
+}
+
+struct Translator<'a> {
+    wishes: Wishes,
+    job_name: Option<String>,
+    variable: &'a dyn Fn(&str) -> Option<String>,
+    header: &'a mut Header,
+}
+
+impl Translator<'_> {
+    fn warn(&mut self, line: usize, text: String) {
+        self.header.warnings.push(Warning { line, text });
+    }
+
+    fn flag(&mut self, line: usize, flag: &str, value: impl std::fmt::Display) {
+        self.header.lines.push(Line { number: line, words: vec![format!("{flag}={value}")] });
+    }
+
+    fn option(&mut self, given: &Given<'_>) -> Result<(), Refused> {
+        let Given { line, written, option, value } = given;
+        if let Meaning::Left(why) = option.meaning {
+            self.warn(*line, format!("#SBATCH {written} is not used: {why}"));
+            return Ok(());
+        }
+        if option.long == "array" {
+            let array = value.parse::<Array>();
+            array.map_err(|error| Refused { line: *line, problem: error.to_string() })?;
+        }
+        if let Err(problem) = self.take(*line, option.long, value) {
+            let shown: String = value.chars().take(80).collect();
+            self.warn(*line, format!("#SBATCH {written} is not used: {shown:?} {problem}"));
+        }
+        Ok(())
+    }
+
+    /// Takes an option, or says why it can't be taken.
+    fn take(&mut self, line: usize, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "job-name" => {
+                self.job_name = Some(value.to_owned());
+                self.flag(line, "--name-stem", names::from_text(value, STEM_MAX));
+            }
+            "nodes" => self.wishes.nodes = Some((line, amounts::nodes(value)?)),
+            "ntasks" => self.wishes.tasks = Some((line, amounts::count(value)?)),
+            "ntasks-per-node" | "tasks-per-node" => self.wishes.tasks_per_node = Some((line, amounts::count(value)?)),
+            "ntasks-per-gpu" => self.wishes.tasks_per_gpu = Some((line, amounts::count(value)?)),
+            "cpus-per-task" => self.wishes.cpus_per_task = Some((line, amounts::count(value)?)),
+            "cpus-per-gpu" => self.wishes.cpus_per_gpu = Some((line, amounts::count(value)?)),
+            "mem" => self.wishes.memory = Some((line, Memory::Node(amounts::mebibytes(value)?))),
+            "mem-per-cpu" => self.wishes.memory = Some((line, Memory::EachCpu(amounts::mebibytes(value)?))),
+            "mem-per-gpu" => self.wishes.memory = Some((line, Memory::EachGpu(amounts::mebibytes(value)?))),
+            "gpus" => self.wishes.gpus = Some((line, self.gpus(line, amounts::gpus(value)?))),
+            "gpus-per-node" => self.wishes.gpus_per_node = Some((line, self.gpus(line, amounts::gpus(value)?))),
+            "gpus-per-task" => self.wishes.gpus_per_task = Some((line, self.gpus(line, amounts::gpus(value)?))),
+            "gres" => self.generic(line, value)?,
+            "time" => self.wishes.seconds = amounts::seconds(value)?.map(|seconds| (line, seconds)),
+            "signal" => self.signal(line, value)?,
+            "partition" => self.partition(line, value)?,
+            "array" => self.flag(line, "--array", value),
+            "dependency" => {
+                let rules = dependency(value)?;
+                self.flag(line, "--after", rules);
+            }
+            "export" => self.export(line, value),
+            "chdir" | "workdir" => self.flag(line, "--workdir", value),
+            "requeue" => self.header.lines.push(Line { number: line, words: vec!["--requeue".to_owned()] }),
+            // The table of options and this list name the same ones; a test holds them together.
+            other => return Err(format!("belongs to {other}, which is not known")),
+        }
+        Ok(())
+    }
+
+    /// How many there are; a model of them can't be had.
+    fn gpus(&mut self, line: usize, gpus: Gpus) -> u64 {
+        if let Some(model) = gpus.model {
+            let text = format!(
+                "#SBATCH asks for the GPU {model}, and any model will do here: --zone says where a job may run"
+            );
+            self.warn(line, text);
+        }
+        gpus.count
+    }
+
+    fn generic(&mut self, line: usize, value: &str) -> Result<(), String> {
+        let (gpus, other) = amounts::generic(value)?;
+        if let Some(other) = other {
+            self.warn(line, format!("#SBATCH --gres={other} is not used: it is no GPU"));
+        }
+        if let Some(gpus) = gpus {
+            self.wishes.gpus_per_node = Some((line, self.gpus(line, gpus)));
+        }
+        Ok(())
+    }
+
+    /// `[B:]SIGNAL[@SECONDS]`: whom `B:` names, the script, is who gets it here.
+    fn signal(&mut self, line: usize, value: &str) -> Result<(), String> {
+        let (_, rest) = value.rsplit_once(':').unwrap_or(("", value));
+        let (signal, seconds) = rest.split_once('@').unwrap_or((rest, ""));
+        let seconds = match seconds {
+            "" => SIGNAL_SECONDS,
+            text => text.parse().map_err(|_| "names no time; write for example B:TERM@120".to_owned())?,
+        };
+        let seconds = seconds.clamp(1, SIGNAL_SECONDS_MAX);
+        let bare = signal.to_ascii_uppercase();
+        let bare = bare.strip_prefix("SIG").unwrap_or(&bare);
+        if !matches!(bare, "TERM" | "15") {
+            self.warn(
+                line,
+                format!(
+                    "#SBATCH --signal={value}: {signal} is never sent; TERM comes instead, {seconds} s before the end, so handle \
+                     TERM as you do {signal}"
+                ),
+            );
+        }
+        self.wishes.signal_seconds = Some((line, seconds));
+        Ok(())
+    }
+
+    fn partition(&mut self, line: usize, value: &str) -> Result<(), String> {
+        if value.contains(',') {
+            return Err("are several partitions, and a job has one queue; say --queue NAME".to_owned());
+        }
+        if names::check("queue", value, names::QUEUE_CHARACTERS_MAX).is_err() {
+            return Err(
+                "can't be the name of a queue, so the job goes to the queue default; say --queue NAME".to_owned()
+            );
+        }
+        self.flag(line, "--queue", value);
+        Ok(())
+    }
+
+    fn export(&mut self, line: usize, value: &str) {
+        for part in value.split(',') {
+            match part.split_once('=') {
+                Some((name, _)) if is_variable(name) => self.flag(line, "--env", part),
+                None if matches!(part, "NONE" | "NIL" | "") => {}
+                None if part == "ALL" => {
+                    let text = "#SBATCH --export=ALL: of this shell's variables only PATH goes along; name those that the script \
+                                needs, as --export=NAME or --env NAME";
+                    self.warn(line, text.to_owned());
+                }
+                None if is_variable(part) => match (self.variable)(part) {
+                    Some(value) => self.flag(line, "--env", format!("{part}={value}")),
+                    None => {
+                        self.warn(line, format!("#SBATCH --export={part} is not used: there is no such variable here"))
+                    }
+                },
+                _ => self.warn(line, format!("#SBATCH --export={part} is not used: it names no variable")),
+            }
         }
     }
 
     /// Says what only all lines together say.
-    pub fn finish(self, header: &mut Header) {
-        if let Some((number, each)) = self.mebibytes_per_cpu {
-            let all = each.saturating_mul(self.cpus.unwrap_or(1));
-            header.lines.push(Line { number, words: flag("--memory", format!("{all}Mi")) });
+    fn finish(mut self) {
+        let wishes = std::mem::take(&mut self.wishes);
+        let nodes = wishes.nodes_in_all();
+        let gpus_known = wishes.gpus_per_node.or_else(|| Some(each(wishes.gpus?, nodes)));
+        let tasks = wishes.tasks_here(nodes, gpus_known);
+        let one_task = (0, 1);
+        let gpus = gpus_known.or_else(|| Some(times(wishes.gpus_per_task?, tasks.unwrap_or(one_task))));
+        let gpus = gpus.filter(|(_, gpus)| *gpus > 0);
+        let cpus = match (wishes.cpus_per_gpu, gpus) {
+            (Some(each), Some(gpus)) => Some(times(each, gpus)),
+            (Some((line, _)), None) => {
+                self.warn(line, "#SBATCH --cpus-per-gpu is not used: no line asks for GPUs".to_owned());
+                None
+            }
+            (None, _) if tasks.is_none() && wishes.cpus_per_task.is_none() => None,
+            (None, _) => Some(times(wishes.cpus_per_task.unwrap_or(one_task), tasks.unwrap_or(one_task))),
+        };
+        if let Some((line, cpus)) = cpus {
+            self.flag(line, "--cpu", cpus);
         }
-    }
-
-    /// The words for an option, or why there are none.
-    fn option(&mut self, number: usize, name: &str, value: &str) -> Result<Vec<String>, String> {
-        let whole = || value.parse::<u64>().ok().filter(|n| *n > 0).ok_or("needs a whole number above 0; ignored");
-        Ok(match name {
-            "job-name" => flag("--name-stem", names::from_text(value, STEM_MAX)),
-            // One task is what a job has anyway, also a job of an array.
-            "ntasks" if value == "1" => Vec::new(),
-            "ntasks" => flag("--replicas", whole()?.to_string()),
-            "cpus-per-task" => {
-                self.cpus = Some(whole()?);
-                flag("--cpu", value.to_owned())
+        if let Some((line, gpus)) = gpus {
+            self.flag(line, "--gpu", gpus);
+        }
+        let memory = wishes.memory.and_then(|(line, memory)| match memory {
+            Memory::Node(all) => Some((line, all)),
+            Memory::EachCpu(each) => Some(times((line, each), cpus.unwrap_or(one_task))),
+            Memory::EachGpu(each) => gpus.map(|gpus| times((line, each), gpus)),
+        });
+        match (wishes.memory, memory) {
+            (_, Some((line, mebibytes))) => self.flag(line, "--memory", format!("{mebibytes}Mi")),
+            (Some((line, _)), None) => {
+                self.warn(line, "#SBATCH --mem-per-gpu is not used: no line asks for GPUs".to_owned());
             }
-            "mem" => flag("--memory", format!("{}Mi", mebibytes(value)?)),
-            "mem-per-cpu" => {
-                self.mebibytes_per_cpu = Some((number, mebibytes(value)?));
-                Vec::new()
-            }
-            "time" => seconds(value)?.map_or_else(Vec::new, |seconds| flag("--timeout", format!("{seconds}s"))),
-            "partition" if value.contains(',') => {
-                return Err("names several partitions; a job has one queue: say --queue".to_owned());
-            }
-            "partition" => flag("--queue", value.to_owned()),
-            "array" => flag("--array", value.to_owned()),
-            "dependency" => flag("--after", dependency(value)?),
-            "gres" => flag("--gpu", gpus(value)?.to_string()),
-            "output" | "error" => {
-                return Err("is ignored: `jobctl logs` shows what a job prints".to_owned());
-            }
-            "chdir" => flag("--workdir", value.to_owned()),
-            "nodes" if value == "1" => Vec::new(),
-            "nodes" => {
-                return Err("is ignored: pods go where there is room; say --replicas for more of them".to_owned());
-            }
-            "signal" => flag("--signal", value.strip_prefix("B:").unwrap_or(value).to_owned()),
-            _ => vec!["--requeue".to_owned()],
-        })
+            (None, None) => {}
+        }
+        if let Some((line, seconds)) = wishes.seconds {
+            // The limit is when Slurm kills; `--timeout` is when the signal comes.
+            let early = wishes.signal_seconds.map_or(0, |(_, early)| early);
+            let until = if seconds > early { seconds - early } else { seconds };
+            self.flag(line, "--timeout", format!("{until}s"));
+        }
+        if let Some((line, seconds)) = wishes.signal_seconds {
+            self.flag(line, "--signal", format!("TERM@{seconds}"));
+        }
+        if let Some((line, nodes)) = nodes.filter(|(_, nodes)| *nodes > 1) {
+            self.warn(
+                line,
+                format!(
+                    "#SBATCH asks for {nodes} nodes: the script runs once, in one pod, with what one of them was to give, and \
+                     srun and mpirun start nothing on others. --replicas {nodes} runs the whole script in each of {nodes} pods, \
+                     which find each other by /etc/volcano/main.host"
+                ),
+            );
+        }
+        let tasks = tasks.map_or(1, |(_, tasks)| tasks);
+        self.header.slurm = Some(SlurmHeader { job_name: self.job_name, tasks });
     }
 }
 
-/// The name and the value of `--name=value`, `--name`, `-nVALUE` or `-n`; a word that is no option is its own name.
-fn split(word: &str) -> (&str, Option<&str>) {
-    if let Some(long) = word.strip_prefix("--") {
-        return long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+impl Wishes {
+    /// Nodes that Slurm would give, where lines say it.
+    fn nodes_in_all(&self) -> At<u64> {
+        self.nodes
+            .or_else(|| Some(each(self.tasks?, self.tasks_per_node)))
+            .filter(|_| self.nodes.is_some() || self.tasks_per_node.is_some())
     }
-    let Some(short) = word.strip_prefix('-') else { return (word, None) };
-    let first = short.chars().next().map_or(0, char::len_utf8);
-    let (name, value) = short.split_at(first);
-    (name, Some(value.strip_prefix('=').unwrap_or(value)).filter(|value| !value.is_empty()))
-}
 
-fn flag(name: &str, value: String) -> Vec<String> {
-    vec![name.to_owned(), value]
-}
-
-/// Slurm's memory: a number of MiB, or with K, M, G or T.
-fn mebibytes(text: &str) -> Result<u64, String> {
-    const WRONG: &str = "is no amount of memory such as 4G; ignored";
-    let (digits, unit) = text.split_at(text.trim_end_matches(|c: char| !c.is_ascii_digit()).len());
-    let number = digits.parse::<u64>().map_err(|_| WRONG)?;
-    let (times, parts) = match unit.to_ascii_uppercase().as_str() {
-        "K" | "KB" => (1, 1024),
-        "" | "M" | "MB" => (1, 1),
-        "G" | "GB" => (1024, 1),
-        "T" | "TB" => (1024 * 1024, 1),
-        _ => return Err(WRONG.to_owned()),
-    };
-    match number.checked_mul(times).map(|mebibytes| mebibytes.div_ceil(parts)) {
-        Some(0) => Err("means all memory of a node, which can't be asked for; ignored".to_owned()),
-        Some(mebibytes) => Ok(mebibytes),
-        None => Err(WRONG.to_owned()),
+    /// Tasks on one node.
+    fn tasks_here(&self, nodes: At<u64>, gpus: At<u64>) -> At<u64> {
+        self.tasks
+            .map(|tasks| each(tasks, nodes))
+            .or(self.tasks_per_node)
+            .or_else(|| Some(times(self.tasks_per_gpu?, gpus?)))
     }
 }
 
-/// Slurm's time limit in seconds; `None` for no limit.
-fn seconds(text: &str) -> Result<Option<u64>, String> {
-    const WRONG: &str = "is no time such as 90 (minutes), 1:30:00 or 2-12:00; ignored";
-    if matches!(text.to_ascii_uppercase().as_str(), "0" | "UNLIMITED" | "INFINITE") {
-        return Ok(None);
+/// What each of some parts gets, rounded up.
+fn each((line, all): (usize, u64), parts: At<u64>) -> (usize, u64) {
+    match parts {
+        Some((other, parts)) => (line.max(other), all.div_ceil(parts.max(1))),
+        None => (line, all),
     }
-    let (days, rest) = match text.split_once('-') {
-        Some((days, rest)) => (Some(days), rest),
-        None => (None, text),
-    };
-    let number = |text: &str| text.parse::<u32>().map(u64::from).map_err(|_| WRONG);
-    let parts = rest.split(':').map(number).collect::<Result<Vec<_>, _>>()?;
-    let (hours, minutes, seconds) = match (days, parts.as_slice()) {
-        (None, [minutes]) => (0, *minutes, 0),
-        (None, [minutes, seconds]) => (0, *minutes, *seconds),
-        (Some(_), [hours]) => (*hours, 0, 0),
-        (Some(_), [hours, minutes]) => (*hours, *minutes, 0),
-        (_, [hours, minutes, seconds]) => (*hours, *minutes, *seconds),
-        _ => return Err(WRONG.to_owned()),
-    };
-    let days = days.map_or(Ok(0), number)?;
-    Ok(Some(((days * 24 + hours) * 60 + minutes) * 60 + seconds))
+}
+
+fn times((line, one): (usize, u64), (other, count): (usize, u64)) -> (usize, u64) {
+    (line.max(other), one.saturating_mul(count))
+}
+
+fn is_variable(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// `afterok:A:B,afterany:C` as `ok:A,ok:B,any:C`.
@@ -180,19 +322,16 @@ fn dependency(text: &str) -> Result<String, String> {
             "afterok" => "ok",
             "afterany" => "any",
             "afternotok" => "failed",
-            _ => return Err(format!("waits by {when:?}, which is not known here; ignored")),
+            _ => return Err(format!("waits by {when:?}, which is not known here; --after ok:JOB waits for a job")),
         };
-        rules.extend(jobs.split(':').map(|job| format!("{when}:{job}")));
+        for job in jobs.split(':') {
+            if job.bytes().all(|byte| byte.is_ascii_digit())
+                || names::check("job", job, names::JOB_CHARACTERS_MAX).is_err()
+            {
+                return Err("names no job of this platform; --after ok:JOB waits for one".to_owned());
+            }
+            rules.push(format!("{when}:{job}"));
+        }
     }
     Ok(rules.join(","))
-}
-
-/// The GPUs of `gpu`, `gpu:2` or `gpu:a100:2`.
-fn gpus(text: &str) -> Result<u32, String> {
-    const WRONG: &str = "asks for what is no GPU; ignored";
-    match text.split(':').collect::<Vec<_>>().as_slice() {
-        ["gpu"] => Ok(1),
-        ["gpu", .., count] => count.parse().map_err(|_| WRONG.to_owned()),
-        _ => Err(WRONG.to_owned()),
-    }
 }

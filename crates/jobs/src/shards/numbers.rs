@@ -116,8 +116,21 @@ impl Numbers {
         run.position(number).map(|within| run.before + within)
     }
 
+    /// The least, if there is one.
+    pub fn first(&self) -> Option<u32> {
+        self.runs.first().map(|run| run.first)
+    }
+
+    /// The distance of all from the one before; 1 where that is not the same for all.
+    pub fn step(&self) -> u32 {
+        match self.runs.as_slice() {
+            [only] => only.step,
+            _ => 1,
+        }
+    }
+
     /// The greatest, if there is one.
-    pub(super) fn last(&self) -> Option<u32> {
+    pub fn last(&self) -> Option<u32> {
         self.runs.last().map(Run::last)
     }
 

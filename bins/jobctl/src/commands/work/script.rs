@@ -3,11 +3,14 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 
-use pumice_jobs::idempotency;
-use pumice_jobs::script::{Carrier, SCRIPT_BYTES_MAX, Script};
+use pumice_jobs::render::{RenderError, slurm};
+use pumice_jobs::script::{Carrier, Header, SCRIPT_BYTES_MAX, Script, ScriptError, SlurmUse, Warning};
+use pumice_jobs::{Error, idempotency};
 
-use super::usage;
+use super::{plain_flags, usage};
 use crate::args::{JobArgs, Work};
+use crate::commands::Session;
+use crate::environment::{self, variable};
 use crate::failure::Failure;
 use crate::files::read_bounded;
 use crate::terminal;
@@ -16,33 +19,93 @@ use crate::terminal;
 pub struct Given {
     pub script: Script,
     pub args: JobArgs,
+    header: Header,
+    used: SlurmUse,
 }
 
 /// Reads it, to travel in that; `None` where the command line has none.
-pub fn read(work: &Work, carrier: Carrier) -> Result<Option<Given>, Failure> {
+pub fn read(session: &Session, work: &Work, carrier: Carrier) -> Result<Option<Given>, Failure> {
     let Some(path) = work.script.first() else { return Ok(None) };
     if path.starts_with('-') {
         return Err(usage(format!("unexpected flag {path}; the flags of a command go after --")));
     }
-    let bytes = read_bounded(Path::new(path), SCRIPT_BYTES_MAX as u64).map_err(|error| Failure::Usage {
+    let bytes = read_bounded(Path::new(path), SCRIPT_BYTES_MAX as u64).map_err(|error| Failure::Command {
         message: format!("cannot read the script {path}: {error}; a command goes after --"),
-        next: format!("jobctl run -- {}", work.script.join(" ")),
+        words: work.script.join(" "),
     })?;
-    let mut script = Script::read(path, &bytes, String::new(), carrier).map_err(|error| usage(error.to_string()))?;
-    let header = script.header().map_err(|error| usage(error.to_string()))?;
-    for warning in &header.warnings {
-        terminal::say(&format!("warning: {path}, {warning}"));
-    }
+    let script = Script::read(path, &bytes, String::new(), carrier);
+    let mut script = script.map_err(|error| match error {
+        ScriptError::Encoding { .. } => Failure::Command { message: error.to_string(), words: work.script.join(" ") },
+        error => wrong(path, &error),
+    })?;
+    let text_of = |name: &str| variable(name).and_then(|value| value.into_string().ok());
+    let header = script.header(&text_of).map_err(|error| wrong(path, &error))?;
     let mut args = JobArgs::default();
     for line in &header.lines {
-        let of_line = JobArgs::of_line(&line.words)
-            .map_err(|problem| usage(format!("{path}, line {}: {problem}", line.number)))?;
+        let at = |problem: String| wrong(path, &format!("{path}:{}: {problem}", line.number));
+        let of_line = JobArgs::of_line(&line.words).map_err(at)?;
+        check(session, &of_line).map_err(|failure| match failure {
+            Failure::Jobs { error, .. } => at(error.to_string()),
+            Failure::Flags { message } => at(message),
+            other => other,
+        })?;
         args = of_line.over(args);
     }
     // A key names one job, so its script has one name too.
     let key = work.flags.idempotency_key.as_ref().or(args.idempotency_key.as_ref());
     script.tag = key.map_or_else(made_up, |key| idempotency::tag(key));
-    Ok(Some(Given { script, args }))
+    let used = SlurmUse::of(&script.text);
+    Ok(Some(Given { script, args, header, used }))
+}
+
+/// Whether the flags of a line make a job by themselves. Two that don't go together are found when all are known.
+fn check(session: &Session, of_line: &JobArgs) -> Result<(), Failure> {
+    let mut flags = plain_flags(session, of_line.clone(), false)?;
+    flags.command = vec![String::from("true")];
+    match pumice_jobs::render::render(&flags) {
+        Ok(_) | Err(RenderError::Together { .. }) => Ok(()),
+        Err(error) => Err(Error::from(error).into()),
+    }
+}
+
+fn wrong(path: &str, problem: &impl ToString) -> Failure {
+    let next = format!("correct {path} and run the same command again");
+    Failure::Usage { message: problem.to_string(), next }
+}
+
+impl Given {
+    /// What its pods find of Slurm; `None` if it was not written for it. `name` is the job's, if its user gave it one, and
+    /// `directory` the folder that it was submitted from, where pods see it.
+    pub fn slurm(&self, name: Option<&str>, directory: Option<String>) -> Option<slurm::SlurmRun> {
+        let header = self.header.slurm.as_ref();
+        if header.is_none() && self.used.variables.is_empty() {
+            return None;
+        }
+        let of_header = header.and_then(|header| header.job_name.as_deref());
+        Some(slurm::SlurmRun {
+            tag: self.script.tag.clone(),
+            job_name: name.or(of_header).unwrap_or(&self.script.file_name).to_owned(),
+            tasks: header.map_or(1, |header| header.tasks),
+            directory,
+            host: environment::host(),
+            user: environment::user(),
+            mpi: self.used.mpi,
+        })
+    }
+
+    /// Says what is not done of what it asks for. `set` are the variables that its pods have.
+    pub fn warn(&self, set: &[String]) {
+        let mut warnings = self.header.warnings.clone();
+        match &self.header.slurm {
+            Some(header) => warnings.extend(self.used.missing(set, header.tasks)),
+            // Programs of Slurm may be on the machine that a script of another kind runs on.
+            None => warnings.extend(SlurmUse { programs: Vec::new(), ..self.used.clone() }.missing(set, 1)),
+        }
+        warnings.sort_by_key(|warning| warning.line);
+        for Warning { line, text } in warnings {
+            terminal::say(&format!("warning: {}:{line}: {text}", self.script.path));
+        }
+    }
 }
 
 /// Eight digits that nobody else has.
