@@ -148,6 +148,8 @@ pub struct SlurmHeader {
     pub job_name: Option<String>,
     /// Tasks that the script may start in its pod.
     pub tasks: u64,
+    /// The partition that is taken for a queue, and its line.
+    pub partition: Option<(usize, String)>,
 }
 
 /// A word of an `#SBATCH` line.

@@ -11,11 +11,12 @@ use pumice_jobs::links;
 use pumice_jobs::manifest::{self, Object};
 use pumice_jobs::render::{self, JobFlags, slurm};
 use pumice_jobs::script::Carrier;
-use pumice_jobs::submit::{self, Submitted};
+use pumice_jobs::submit::{self, SubmitError, Submitted};
 use pumice_jobs::{Connection, Error, Exit, idempotency};
 use serde::Serialize;
 use serde_json::Value;
 
+use self::script::Partition;
 use super::Session;
 use crate::args::{Form, Gang, JobArgs, Work};
 use crate::environment::variable;
@@ -36,6 +37,8 @@ pub enum Submission {
         bundle: Option<Prepared>,
         /// Whether the user gave it its name.
         named: bool,
+        /// Where its queue comes from, if from a partition of Slurm.
+        partition: Option<Partition>,
     },
 }
 
@@ -48,16 +51,22 @@ impl Submission {
     }
 
     /// Sends it; `done` hears of each object that a user knows of.
-    pub async fn send(&self, connection: &Connection, done: impl FnMut(&Submitted)) -> Result<Vec<Submitted>, Error> {
-        Ok(match self {
-            Submission::Manifest(objects) => submit::submit(connection, objects, done).await?,
-            Submission::Job { job, belongings, bundle: None, .. } => {
-                vec![submit::submit_with_belongings(connection, job, belongings, done).await?]
+    pub async fn send(
+        &self,
+        connection: &Connection,
+        mut done: impl FnMut(&Submitted),
+    ) -> Result<Vec<Submitted>, Error> {
+        let (job, belongings, bundle, partition) = match self {
+            Submission::Manifest(objects) => return Ok(submit::submit(connection, objects, done).await?),
+            Submission::Job { job, belongings, bundle, partition, .. } => (job, belongings, bundle.as_ref(), partition),
+        };
+        match (send_job(connection, job, belongings, bundle, &mut done).await, partition) {
+            (Err(Error::Submit(SubmitError::NoQueue { queue, known, .. })), Some(partition)) => {
+                let job = partition.given_up(job, &queue, &known);
+                Ok(vec![send_job(connection, &job, belongings, bundle, &mut done).await?])
             }
-            Submission::Job { job, belongings, bundle: Some(bundle), .. } => {
-                vec![bundled::submit(connection, job, belongings, bundle, done).await?]
-            }
-        })
+            (sent, _) => Ok(vec![sent?]),
+        }
     }
 
     /// Prints it.
@@ -81,6 +90,19 @@ impl Submission {
             Submission::Job { job, belongings, .. } => [job].into_iter().chain(belongings).cloned().collect(),
         }
     }
+}
+
+async fn send_job(
+    connection: &Connection,
+    job: &Object,
+    belongings: &[Object],
+    bundle: Option<&Prepared>,
+    done: impl FnMut(&Submitted),
+) -> Result<Submitted, Error> {
+    Ok(match bundle {
+        None => submit::submit_with_belongings(connection, job, belongings, done).await?,
+        Some(bundle) => bundled::submit(connection, job, belongings, bundle, done).await?,
+    })
 }
 
 fn read_manifests(work: &Work) -> Result<Submission, Failure> {
@@ -121,11 +143,12 @@ fn rendered(session: &Session, work: &Work) -> Result<Submission, Failure> {
     if let Some(script) = &script {
         script.warn(&variables_of(&job.body));
     }
+    let partition = script.as_ref().and_then(|script| script.partition(flags.queue.as_deref()));
     let namespace = session.global.namespace.as_deref();
     let script = flags.script.as_ref();
     let belongings = script.and_then(|script| Some(object(&render::config_map(script, namespace)?, &script.file_name)));
     let belongings = belongings.transpose()?.into_iter().collect();
-    Ok(Submission::Job { job, belongings, bundle, named: flags.name.is_some() })
+    Ok(Submission::Job { job, belongings, bundle, named: flags.name.is_some(), partition })
 }
 
 /// The variables that a script finds in the pods of a job.

@@ -27,6 +27,8 @@ pub(crate) const SUBMITTER: [&str; 2] = ["SLURM_SUBMIT_HOST", "SLURM_JOB_USER"];
 /// The least number of a job, above all that Slurm gives, and how many there are. With the records of an array it stays in 31 bits.
 const NUMBER_MIN: u64 = 100_000_000;
 const NUMBERS: u64 = 2_000_000_000;
+/// The name of the queue.
+const PARTITION: &str = "SLURM_JOB_PARTITION";
 /// The queue of jobs that name none.
 const DEFAULT_QUEUE: &str = "default";
 /// A folder of a pod that goes with it.
@@ -64,7 +66,7 @@ pub(super) fn variables(flags: &JobFlags, run: &SlurmRun) -> Vec<EnvVar> {
     let number = number(&run.tag);
     JOB_ID.iter().for_each(|name| own.set(name, number));
     own.set("SLURM_JOB_NAME", &run.job_name);
-    own.set("SLURM_JOB_PARTITION", flags.queue.as_deref().unwrap_or(DEFAULT_QUEUE));
+    own.set(PARTITION, flags.queue.as_deref().unwrap_or(DEFAULT_QUEUE));
     own.set_if("SLURM_SUBMIT_DIR", run.directory.as_ref());
     own.set_if("SLURM_SUBMIT_HOST", run.host.as_ref());
     own.set_if("SLURM_JOB_USER", run.user.as_ref());
@@ -130,17 +132,30 @@ pub fn of_array_task(array_job_id: &str, index: u32) -> Vec<(String, String)> {
 
 /// Gives the pods of a job that is submitted again another number.
 pub(crate) fn renumber(spec: &mut Value, job: &str) {
-    let tasks = spec["tasks"].as_array_mut().into_iter().flatten();
-    let containers = tasks.filter_map(|task| task.pointer_mut("/template/spec/containers")?.as_array_mut()).flatten();
-    for variables in containers.filter_map(|container| container.get_mut("env")?.as_array_mut()) {
-        for variable in variables {
-            let name = text_at(variable, "/name");
-            if name == ARRAY_JOB_ID || JOB_ID.contains(&name) {
-                let tag = format!("{} {job}", text_at(variable, "/value"));
-                variable["value"] = json!(number(&tag).to_string());
-            }
+    for variable in variables_mut(spec) {
+        let name = text_at(variable, "/name");
+        if name == ARRAY_JOB_ID || JOB_ID.contains(&name) {
+            let tag = format!("{} {job}", text_at(variable, "/value"));
+            variable["value"] = json!(number(&tag).to_string());
         }
     }
+}
+
+/// Sends a job to the queue of jobs that name none.
+pub fn to_default_queue(spec: &mut Value) {
+    if let Some(fields) = spec.as_object_mut() {
+        fields.remove("queue");
+    }
+    for variable in variables_mut(spec).filter(|variable| text_at(variable, "/name") == PARTITION) {
+        variable["value"] = json!(DEFAULT_QUEUE);
+    }
+}
+
+/// The variables of all containers.
+fn variables_mut(spec: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let tasks = spec.get_mut("tasks").and_then(Value::as_array_mut).into_iter().flatten();
+    let containers = tasks.filter_map(|task| task.pointer_mut("/template/spec/containers")?.as_array_mut()).flatten();
+    containers.filter_map(|container| container.get_mut("env")?.as_array_mut()).flatten()
 }
 
 /// `4`, and `4(x3)` where each of three pods has as many.
@@ -244,5 +259,12 @@ mod tests {
         assert_ne!(value, "100000007");
         assert_eq!(again, spec(value.as_str().unwrap()), "and nothing else is another");
         renumber(&mut json!({}), "x");
+        let env = json!([{"name": "SLURM_JOB_PARTITION", "value": "gpu"}]);
+        let mut moved = json!({"queue": "gpu", "tasks": [{"template": {"spec": {"containers": [{"env": env}]}}}]});
+        to_default_queue(&mut moved);
+        assert_eq!(
+            (moved.get("queue"), &moved["tasks"][0]["template"]["spec"]["containers"][0]["env"][0]["value"]),
+            (None, &json!("default"))
+        );
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn translate(
     variable: &dyn Fn(&str) -> Option<String>,
     header: &mut Header,
 ) -> Result<(), Refused> {
-    let mut translator = Translator { wishes: Wishes::default(), job_name: None, variable, header };
+    let mut translator = Translator { wishes: Wishes::default(), job_name: None, partition: None, variable, header };
     for read in options::read(words) {
         match read {
             Ok(given) => translator.option(&given)?,
@@ -72,6 +72,7 @@ pub(super) fn translate(
 struct Translator<'a> {
     wishes: Wishes,
     job_name: Option<String>,
+    partition: At<String>,
     variable: &'a dyn Fn(&str) -> Option<String>,
     header: &'a mut Header,
 }
@@ -91,6 +92,11 @@ impl Translator<'_> {
             self.warn(*line, format!("#SBATCH {written} is not used: {why}"));
             return Ok(());
         }
+        // sbatch takes an array in brackets, too.
+        let value = match option.long {
+            "array" => &value.replace(['[', ']'], ""),
+            _ => *value,
+        };
         if option.long == "array" {
             let array = value.parse::<Array>();
             array.map_err(|error| Refused { line: *line, problem: error.to_string() })?;
@@ -195,6 +201,7 @@ impl Translator<'_> {
             );
         }
         self.flag(line, "--queue", value);
+        self.partition = Some((line, value.to_owned()));
         Ok(())
     }
 
@@ -275,7 +282,7 @@ impl Translator<'_> {
             );
         }
         let tasks = tasks.map_or(1, |(_, tasks)| tasks);
-        self.header.slurm = Some(SlurmHeader { job_name: self.job_name, tasks });
+        self.header.slurm = Some(SlurmHeader { job_name: self.job_name, tasks, partition: self.partition });
     }
 }
 

@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 
+use pumice_jobs::manifest::Object;
 use pumice_jobs::render::{RenderError, slurm};
 use pumice_jobs::script::{Carrier, Header, SCRIPT_BYTES_MAX, Script, ScriptError, SlurmUse, Warning};
 use pumice_jobs::{Error, idempotency};
@@ -73,6 +74,23 @@ fn wrong(path: &str, problem: &impl ToString) -> Failure {
     Failure::Usage { message: problem.to_string(), next }
 }
 
+/// The place of a partition of Slurm that is taken for a queue.
+pub struct Partition(String);
+
+impl Partition {
+    /// The job in the queue of jobs that name none, which is said: clusters have other partitions than a platform has queues.
+    pub fn given_up(&self, job: &Object, queue: &str, known: &[String]) -> Object {
+        let known = if known.is_empty() { String::new() } else { format!(" (there are {})", known.join(", ")) };
+        terminal::say(&format!(
+            "warning: {}: there is no queue {queue}{known}, so the job goes to the queue default; say --queue NAME",
+            self.0
+        ));
+        let mut job = job.clone();
+        slurm::to_default_queue(&mut job.body["spec"]);
+        job
+    }
+}
+
 impl Given {
     /// What its pods find of Slurm; `None` if it was not written for it. `name` is the job's, if its user gave it one, and
     /// `directory` the folder that it was submitted from, where pods see it.
@@ -91,6 +109,12 @@ impl Given {
             user: environment::user(),
             mpi: self.used.mpi,
         })
+    }
+
+    /// The line of the partition that the job's queue comes from.
+    pub fn partition(&self, queue: Option<&str>) -> Option<Partition> {
+        let (line, name) = self.header.slurm.as_ref()?.partition.as_ref()?;
+        (queue == Some(name)).then(|| Partition(format!("{}:{line}", self.script.path)))
     }
 
     /// Says what is not done of what it asks for. `set` are the variables that its pods have.
