@@ -26,7 +26,8 @@ pub enum Transition {
 
 /// Looks up a row of the table.
 ///
-/// Unlike Volcano, a job that is Restarting obeys AbortJob, TerminateJob and CompleteJob.
+/// Unlike Volcano, a job that is Restarting obeys AbortJob, TerminateJob and CompleteJob, and one that is suspended obeys
+/// TerminateJob: it ends without having started again.
 pub fn transition(phase: &JobPhase, action: &Action) -> Transition {
     use JobPhase as P;
     match (phase, action) {
@@ -35,7 +36,9 @@ pub fn transition(phase: &JobPhase, action: &Action) -> Transition {
             Transition::RestartTarget
         }
         (P::Pending | P::Running | P::Restarting, Action::AbortJob) => Transition::Kill(P::Aborting),
-        (P::Pending | P::Running | P::Restarting, Action::TerminateJob) => Transition::Kill(P::Terminating),
+        (P::Pending | P::Running | P::Restarting | P::Aborting | P::Aborted, Action::TerminateJob) => {
+            Transition::Kill(P::Terminating)
+        }
         (P::Pending | P::Running | P::Restarting, Action::CompleteJob) => Transition::Kill(P::Completing),
         (P::Pending | P::Running, _) => Transition::Sync,
         (P::Restarting, _) => Transition::Release,

@@ -137,8 +137,8 @@ pub(super) fn legal(from: &P, to: &P) -> bool {
     match from {
         P::Pending | P::Running => !matches!(to, P::Aborted | P::Terminated),
         P::Restarting => matches!(to, P::Pending | P::Failed | P::Aborting | P::Terminating | P::Completing),
-        P::Aborting => matches!(to, P::Aborted | P::Restarting),
-        P::Aborted => matches!(to, P::Restarting),
+        P::Aborting => matches!(to, P::Aborted | P::Restarting | P::Terminating),
+        P::Aborted => matches!(to, P::Restarting | P::Terminating),
         P::Terminating => matches!(to, P::Terminated),
         P::Completing => matches!(to, P::Completed),
         _ => false,

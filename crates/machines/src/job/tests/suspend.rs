@@ -96,3 +96,42 @@ fn a_job_that_starts_over_is_suspended_on_the_way() {
     model.settle();
     assert_eq!((model.phase(), model.counts()), (P::Aborted, [0, 0, 0, 0, 0]));
 }
+
+#[test]
+fn a_suspended_job_is_cancelled_without_starting_again() {
+    // Suspended by a Command or by its spec; while its pods run, while they still stop, before it had any.
+    for (by_spec, started, stopped) in
+        [(false, true, true), (false, true, false), (false, false, true), (true, true, true), (true, false, true)]
+    {
+        let case = format!("by spec: {by_spec}, started: {started}, stopped: {stopped}");
+        let spec = simple(2, json!({"plugins": {"svc": []}}));
+        let mut model = if started { Model::running(spec) } else { Model::new(spec) };
+        model.linger = !stopped;
+        model.settle();
+        if started {
+            model.pod("j-w-0", "Succeeded");
+            model.settle();
+        }
+        if by_spec {
+            suspend(&mut model, true, true);
+        } else {
+            model.command(Action::AbortJob);
+        }
+        model.settle();
+        assert_eq!(model.phase(), if stopped { P::Aborted } else { P::Aborting }, "{case}");
+        model.phases.clear();
+        model.command(Action::TerminateJob);
+        model.settle();
+        model.reap();
+        model.settle();
+        assert_eq!(model.phases, [P::Terminating, P::Terminated], "{case}");
+        assert_eq!(model.job.status.state.reason, "TerminateJob", "{case}");
+        let succeeded = i32::from(started);
+        assert_eq!(model.counts(), [0, 0, succeeded, 0, 0], "what has ended is kept; {case}");
+        assert!(model.group.is_none() && model.applied.is_empty(), "{case}");
+        assert_eq!(model.job.status.retry_count, 0, "{case}");
+        model.command(Action::ResumeJob);
+        model.settle();
+        assert_eq!(model.phase(), P::Terminated, "it stays so; {case}");
+    }
+}

@@ -42,12 +42,13 @@ fn every_phase_and_action() {
         let row = with(all(T::Release), 4, kill(P::Aborting));
         with(with(row, 5, kill(P::Terminating)), 6, kill(P::Completing))
     };
+    let suspended = || with(with(all(T::Settle), 7, T::Resume), 5, kill(P::Terminating));
     let table: [(JobPhase, [Transition; 11]); 10] = [
         (P::Pending, live()),
         (P::Running, live()),
         (P::Restarting, restarting),
-        (P::Aborting, with(all(T::Settle), 7, T::Resume)),
-        (P::Aborted, with(all(T::Settle), 7, T::Resume)),
+        (P::Aborting, suspended()),
+        (P::Aborted, suspended()),
         (P::Terminating, all(T::Settle)),
         (P::Completing, all(T::Settle)),
         (P::Completed, all(T::Settle)),
