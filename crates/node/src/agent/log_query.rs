@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use crate::clock;
+use crate::shim::logs::Stream;
 
 /// What part of a log is wanted, and how.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub(crate) struct LogQuery {
     pub limit_bytes: Option<u64>,
     /// Only lines from then on.
     pub since: Option<Timestamp>,
+    /// Only this stream.
+    pub stream: Option<Stream>,
 }
 
 impl LogQuery {
@@ -38,6 +41,7 @@ impl LogQuery {
                     let seconds = i64::try_from(number(name, &value)?).unwrap_or(i64::MAX);
                     query.since = clock::now().checked_sub(SignedDuration::from_secs(seconds)).ok();
                 }
+                "stream" => query.stream = stream(&value)?,
                 "sinceTime" => {
                     let time = value.parse().map_err(|_| "sinceTime must be a time as in RFC 3339".to_owned())?;
                     query.since = Some(time);
@@ -51,6 +55,16 @@ impl LogQuery {
 
 fn flag(value: &str) -> bool {
     matches!(value, "" | "1" | "t" | "T" | "true" | "True" | "TRUE")
+}
+
+/// As Kubernetes spells them.
+fn stream(value: &str) -> Result<Option<Stream>, String> {
+    match value {
+        "" | "All" => Ok(None),
+        "Stdout" => Ok(Some(Stream::Stdout)),
+        "Stderr" => Ok(Some(Stream::Stderr)),
+        _ => Err("stream must be All, Stdout or Stderr".to_owned()),
+    }
 }
 
 fn number(name: &str, value: &str) -> Result<u64, String> {
@@ -92,5 +106,11 @@ mod tests {
         assert_eq!(query.since.map(|at| at.as_second()), Some(1_700_000_000));
         assert_eq!(LogQuery::parse("").unwrap(), LogQuery::default());
         assert!(LogQuery::parse("limitBytes=x").is_err());
+        for (text, stream) in
+            [("stream=Stderr", Some(Stream::Stderr)), ("stream=Stdout", Some(Stream::Stdout)), ("stream=All", None)]
+        {
+            assert_eq!(LogQuery::parse(text).unwrap().stream, stream, "{text}");
+        }
+        assert_eq!(LogQuery::parse("stream=stderr").unwrap_err(), "stream must be All, Stdout or Stderr");
     }
 }

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use super::log_query::LogQuery;
 use super::shim_watch::LogWatch;
-use crate::shim::logs::{gone_bytes, log_path, rotated_path};
+use crate::shim::logs::{self, gone_bytes, log_path, rotated_path};
 use crate::shim::status::{ShimPhase, ShimStatus};
 
 /// How often a log that is followed is looked at where the kernel gives no more watches.
@@ -191,7 +191,9 @@ impl Reader {
                 if let Some(preface) = self.preface.take() {
                     // It has the time of the line that it stands before.
                     let time = line.split(|byte| *byte == b' ').next().unwrap_or_default();
-                    let said = [time, b" stdout F ", preface.as_bytes()].concat();
+                    // Whichever stream is read is told.
+                    let stream = self.source.query.stream.unwrap_or(logs::Stream::Stdout).name();
+                    let said = [time, b" ", stream.as_bytes(), b" F ", preface.as_bytes()].concat();
                     render(&said, &self.source.query, &mut self.whole_line, &mut text);
                 }
                 render(line, &self.source.query, &mut self.whole_line, &mut text);
@@ -231,11 +233,14 @@ async fn inode(file: Option<&File>) -> io::Result<Option<u64>> {
 fn render(line: &[u8], query: &LogQuery, whole_line: &mut bool, out: &mut Vec<u8>) {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let mut fields = line.splitn(4, |byte| *byte == b' ');
-    let (Some(time), Some(_stream), Some(tag), Some(text)) =
+    let (Some(time), Some(stream), Some(tag), Some(text)) =
         (fields.next(), fields.next(), fields.next(), fields.next())
     else {
         return;
     };
+    if query.stream.is_some_and(|wanted| wanted.name().as_bytes() != stream) {
+        return;
+    }
     if query.since.is_some_and(|since| parse_time(time).is_some_and(|at| at < since)) {
         return;
     }

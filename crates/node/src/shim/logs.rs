@@ -3,7 +3,7 @@
 //! `<time> <stdout|stderr> <F|P> <text>\n`, where `P` is a piece of a line without its end. Invariant:
 //! the container is never held up by whoever reads the file, and its log takes bounded disk space. How much of its beginning
 //! went for that stands beside it, so that a reader can be told.
-//! Called by the shim's loop whenever a pipe has something.
+//! Written by [`output`](super::output).
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -15,19 +15,12 @@ use pumice_metrics::LossyLines;
 use super::journal;
 use crate::files::{self, Durability, append_private, private_dir};
 
-/// A line longer than this is written in pieces, as containerd does.
-const LINE_BYTES_MAX: usize = 16 << 10;
 /// A log larger than this is moved aside, unless the pod's spec says otherwise; one older file is kept.
 pub(crate) const LOG_BYTES_MAX: u64 = 256 << 20;
 /// What stands before the text of a line: a time to the nanosecond, the stream and the tag.
 const HEAD_BYTES: u64 = 40;
 /// Longest number of bytes in decimal.
 const NUMBER_BYTES_MAX: u64 = 20;
-/// Bytes taken from a pipe at once, so that one container does not starve the others.
-const READ_BYTES_MAX: usize = 64 << 10;
-
-/// Reads at the end of a container; without a pid namespace somebody may still be writing.
-const FINISH_ROUNDS_MAX: u32 = 1024;
 
 /// Which stream of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +32,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Stream::Stdout => "stdout",
             Stream::Stderr => "stderr",
@@ -99,7 +92,7 @@ impl LogFile {
     }
 
     /// Writes whole lines. Those that the disk doesn't take are lost, and reported by a line when it takes some again.
-    fn write(&mut self, lines: &[u8], now: Timestamp) {
+    pub(super) fn write(&mut self, lines: &[u8], now: Timestamp) {
         if self.bytes > 0
             && self.bytes + lines.len() as u64 > self.bytes_max
             && let Err(error) = self.rotate()
@@ -166,85 +159,8 @@ fn lost_line(lost: u64, reason: &str, now: Timestamp) -> Vec<u8> {
     out
 }
 
-/// The reading end of one stream, with the line it is in the middle of.
-pub(crate) struct LogPipe {
-    pipe: File,
-    stream: Stream,
-    partial: Vec<u8>,
-    open: bool,
-}
-
-impl LogPipe {
-    /// Takes a non-blocking pipe.
-    pub(crate) fn new(pipe: File, stream: Stream) -> Self {
-        LogPipe { pipe, stream, partial: Vec::new(), open: true }
-    }
-
-    /// The pipe to poll, while somebody may still write to it.
-    pub(crate) fn pollable(&self) -> Option<&File> {
-        self.open.then_some(&self.pipe)
-    }
-
-    /// Moves what is there into the log. A log that can't be written (full disk) loses lines, not the container.
-    /// Returns whether there may be more.
-    pub(crate) fn pump(&mut self, log: &mut LogFile, now: Timestamp) -> bool {
-        let mut buffer = [0; READ_BYTES_MAX];
-        match self.pipe.read(&mut buffer) {
-            Ok(0) => self.open = false,
-            Ok(read) => {
-                let mut out = Vec::with_capacity(read + 64);
-                render(&buffer[..read], &mut self.partial, self.stream, now, &mut out);
-                log.write(&out, now);
-                return true;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return true,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => self.open = false,
-        }
-        false
-    }
-
-    /// Writes everything that is left when nobody writes any more.
-    pub(crate) fn finish(&mut self, log: &mut LogFile, now: Timestamp) {
-        let mut rounds = 0;
-        while self.open && rounds < FINISH_ROUNDS_MAX && self.pump(log, now) {
-            rounds += 1;
-        }
-        if !self.partial.is_empty() {
-            let mut out = Vec::new();
-            line(&self.partial, 'P', self.stream, now, &mut out);
-            self.partial.clear();
-            log.write(&out, now);
-        }
-    }
-}
-
-/// Cuts `bytes` into log lines; what has no end yet stays in `partial`.
-fn render(bytes: &[u8], partial: &mut Vec<u8>, stream: Stream, now: Timestamp, out: &mut Vec<u8>) {
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        let room = LINE_BYTES_MAX - partial.len();
-        match rest.iter().take(room + 1).position(|byte| *byte == b'\n') {
-            Some(end) => {
-                partial.extend_from_slice(&rest[..end]);
-                line(partial, 'F', stream, now, out);
-                partial.clear();
-                rest = &rest[end + 1..];
-            }
-            None => {
-                let taken = rest.len().min(room);
-                partial.extend_from_slice(&rest[..taken]);
-                rest = &rest[taken..];
-                if partial.len() == LINE_BYTES_MAX && !rest.is_empty() {
-                    line(partial, 'P', stream, now, out);
-                    partial.clear();
-                }
-            }
-        }
-    }
-}
-
-fn line(text: &[u8], tag: char, stream: Stream, now: Timestamp, out: &mut Vec<u8>) {
+/// Adds a stored line. `P` is a piece of one without its end, `F` ends one.
+pub(super) fn line(text: &[u8], tag: char, stream: Stream, now: Timestamp, out: &mut Vec<u8>) {
     let head = format!("{} {} {tag} ", now.strftime("%Y-%m-%dT%H:%M:%S.%9fZ"), stream.name());
     out.extend_from_slice(head.as_bytes());
     out.extend_from_slice(text);
@@ -261,8 +177,15 @@ pub(crate) fn tail(path: &Path, lines_max: usize, bytes_max: usize) -> String {
     if file.seek(io::SeekFrom::Start(from)).is_err() || file.take(length - from).read_to_end(&mut bytes).is_err() {
         return String::new();
     }
-    let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).collect();
+    let stored = String::from_utf8_lossy(&bytes);
+    let mut text = String::new();
+    for mut fields in stored.lines().map(|line| line.splitn(4, ' ')) {
+        if let (Some(tag), Some(piece)) = (fields.nth(2), fields.next()) {
+            text.push_str(piece);
+            text.push_str(if tag == "F" { "\n" } else { "" });
+        }
+    }
+    let lines: Vec<&str> = text.lines().collect();
     let joined = lines[lines.len().saturating_sub(lines_max)..].join("\n");
     let mut from = joined.len().saturating_sub(bytes_max);
     while !joined.is_char_boundary(from) {
@@ -279,43 +202,11 @@ mod tests {
         Timestamp::from_nanosecond(1_475_137_809_669_794_202).unwrap()
     }
 
-    fn rendered(chunks: &[&[u8]]) -> (String, usize) {
-        let (mut partial, mut out) = (Vec::new(), Vec::new());
-        for chunk in chunks {
-            render(chunk, &mut partial, Stream::Stderr, at(), &mut out);
-        }
-        (String::from_utf8(out).unwrap(), partial.len())
-    }
-
-    #[test]
-    fn lines_carry_time_stream_and_tag() {
-        let (out, left) = rendered(&[b"one\ntw", b"o\n\nthree"]);
-        let head = "2016-09-29T08:30:09.669794202Z stderr F ";
-        assert_eq!(out, format!("{head}one\n{head}two\n{head}\n"));
-        assert_eq!(left, 5);
-    }
-
-    #[test]
-    fn a_long_line_is_written_in_pieces() {
-        let long = vec![b'x'; LINE_BYTES_MAX * 2 + 5];
-        let (out, left) = rendered(&[&long, b"\n"]);
-        let lines: Vec<(&str, usize)> = out
-            .lines()
-            .map(|line| {
-                let mut fields = line.splitn(4, ' ');
-                (fields.nth(2).unwrap(), fields.next().unwrap().len())
-            })
-            .collect();
-        assert_eq!(lines, [("P", LINE_BYTES_MAX), ("P", LINE_BYTES_MAX), ("F", 5)]);
-        assert_eq!(left, 0);
-    }
-
-    #[test]
-    fn a_line_of_exactly_the_limit_is_one_line() {
-        let mut exact = vec![b'x'; LINE_BYTES_MAX];
-        exact.push(b'\n');
-        assert_eq!(rendered(&[&exact]).0.lines().count(), 1);
-        assert_eq!(rendered(&[&exact[..LINE_BYTES_MAX], b"\n"]).0.lines().count(), 1);
+    /// As whole lines of standard error are stored.
+    fn stored(text: &str) -> String {
+        let mut out = Vec::new();
+        text.lines().for_each(|one| line(one.as_bytes(), 'F', Stream::Stderr, at(), &mut out));
+        String::from_utf8(out).unwrap()
     }
 
     #[test]
@@ -323,7 +214,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c/0.log");
         let mut log = LogFile::open(path.clone(), 100).unwrap();
-        let stored = |text: &str| rendered(&[text.as_bytes()]).0;
         let mut write = |text: &str| log.write(stored(text).as_bytes(), at());
         write("first\n");
         write("second\n");
@@ -369,7 +259,9 @@ mod tests {
     fn the_tail_holds_text_only() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("0.log");
-        let (out, _) = rendered(&["a\nb b\nc é\n".as_bytes()]);
+        let mut out = stored("a\nb b\n").into_bytes();
+        line("c".as_bytes(), 'P', Stream::Stderr, at(), &mut out);
+        line(" é".as_bytes(), 'F', Stream::Stderr, at(), &mut out);
         fs::write(&path, out).unwrap();
         assert_eq!(tail(&path, 2, 100), "b b\nc é");
         assert_eq!(tail(&path, 9, 1), "");

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use jiff::Timestamp;
 use nix::fcntl::OFlag;
@@ -16,14 +17,16 @@ use nix::sys::wait::WaitStatus;
 use nix::unistd::{ForkResult, Pid, pipe2};
 
 use super::init::{self, Birth, Report};
-use super::logs::{LogFile, LogPipe, Stream, log_path, tail};
+use super::logs::{LogFile, log_path, tail};
 use super::namespaces::SHARED_MEMORY;
+use super::output::Output;
 use super::program::Handles;
 use super::remove;
 use super::rootfs::Layers;
 use super::spec::{ContainerSpec, ShimSpec};
 use super::status::{Exit, START_ERROR};
 use crate::cgroup::ContainerCgroup;
+use crate::clock;
 use crate::files;
 use crate::procfs;
 
@@ -40,7 +43,7 @@ pub(crate) struct Process {
     pid: Pid,
     report: File,
     reported: Vec<u8>,
-    pipes: [LogPipe; 2],
+    output: Output,
     log: LogFile,
     log_file: PathBuf,
     layers: Layers,
@@ -106,7 +109,7 @@ impl Process {
             pid,
             report,
             reported: Vec::new(),
-            pipes: [LogPipe::new(stdout, Stream::Stdout), LogPipe::new(stderr, Stream::Stderr)],
+            output: Output::new(stdout, stderr),
             log,
             log_file,
             layers,
@@ -125,14 +128,17 @@ impl Process {
 
     /// Descriptors to poll.
     pub(crate) fn pollable(&self) -> impl Iterator<Item = &File> {
-        self.pipes.iter().filter_map(LogPipe::pollable)
+        self.output.pollable()
+    }
+
+    /// When there is something to do for its output although nothing was written.
+    pub(crate) fn next_turn(&self) -> Option<Instant> {
+        self.output.next_turn()
     }
 
     /// Moves output into the log.
-    pub(crate) fn pump(&mut self, now: Timestamp) {
-        for pipe in &mut self.pipes {
-            pipe.pump(&mut self.log, now);
-        }
+    pub(crate) fn pump(&mut self, now: Timestamp, at: Instant) {
+        self.output.pump(&mut self.log, now, at);
     }
 
     /// Asks the program to end.
@@ -169,9 +175,7 @@ impl Process {
 
     /// Takes the end of process 1 and makes the container's of it.
     pub(crate) fn finish(mut self, container: &ContainerSpec, end: WaitStatus, now: Timestamp) -> Ended {
-        for pipe in &mut self.pipes {
-            pipe.finish(&mut self.log, now);
-        }
+        self.output.finish(&mut self.log, now, clock::monotonic());
         let _ = (&self.report).take(REPORT_BYTES_MAX as u64).read_to_end(&mut self.reported);
         let oom_killed = self.over_memory || self.group.as_ref().is_some_and(|group| group.oom_kills() > 0);
         let reports: Vec<_> = String::from_utf8_lossy(&self.reported).lines().filter_map(Report::parse).collect();

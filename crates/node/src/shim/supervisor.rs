@@ -231,7 +231,8 @@ impl Supervisor {
         let kill = self.stopping.filter(|_| !self.killed);
         let write = self.unwritten.then(|| now + WRITE_AGAIN_AFTER);
         let starts = slots().filter_map(|slot| slot.start_at).chain(slots().filter_map(|slot| slot.kill_at));
-        starts.chain([watch, kill, self.deadline, write].into_iter().flatten()).min()
+        let outputs = self.running().filter_map(Process::next_turn);
+        starts.chain(outputs).chain([watch, kill, self.deadline, write].into_iter().flatten()).min()
     }
 
     /// One turn of the loop: everything that may have happened.
@@ -264,7 +265,7 @@ impl Supervisor {
             self.stop(Stop { grace_seconds: self.spec.grace_seconds }, at);
         }
         for process in self.init.iter_mut().chain(&mut self.main).filter_map(|slot| slot.process.as_mut()) {
-            process.pump(now);
+            process.pump(now, at);
             process.watch_memory();
         }
         self.reap(now, at);
