@@ -203,6 +203,16 @@ def _fill_dispatcher(dispatcher: Any, state: tuple[list[tuple[type, Any]], dict[
     vars(dispatcher).update(own)
 
 
+def _method_by_type(obj: Any) -> Any:
+    return _make_method_by_type, (obj.func, obj.dispatcher)
+
+
+def _make_method_by_type(function: Callable[..., Any], dispatcher: Any) -> Any:
+    made: Any = functools.singledispatchmethod(function)
+    made.dispatcher = dispatcher
+    return made
+
+
 # Objects that are nothing but themselves.
 
 
@@ -259,6 +269,7 @@ _MAKERS: dict[type, Callable[[Any], Any]] = {
     types.ModuleType: _module,
     functools._lru_cache_wrapper: _cached,
     functools.cached_property: _cached_property,
+    functools.singledispatchmethod: _method_by_type,
     object: _sentinel,
     type(dataclasses.MISSING): lambda _: "MISSING",
     typing.NewType: _new_type,

@@ -335,6 +335,7 @@ _OPENERS: dict[type, Callable[[_Walk, Any], _Opened]] = {
     types.BuiltinFunctionType: _Walk._builtin,
     functools._lru_cache_wrapper: _Walk._cached,
     functools.cached_property: _Walk._cached_property,
+    functools.singledispatchmethod: lambda walk, method: ("method by type", [("its function", method.dispatcher)]),
     classmethod: _Walk._wrapping,
     staticmethod: _Walk._wrapping,
     property: _Walk._property,

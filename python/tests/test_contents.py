@@ -114,6 +114,15 @@ def by_type(n):
     return inner
 
 
+def method_by_type(n):
+    class Local:
+        @functools.singledispatchmethod
+        def go(self, x):
+            return x * n
+
+    return lambda x: Local().go(x)
+
+
 def in_namespace(n):
     there = {"n": n}
     exec("def function(x):\n    return x * n\n", there)
@@ -137,6 +146,7 @@ MAKERS = [
     data_class,
     cached,
     by_type,
+    method_by_type,
     in_namespace,
     lambda n: pumice.task(closure(n)),
     lambda n: closure([1, {"a": (n,)}]),
