@@ -11,6 +11,7 @@ import functools
 import importlib.machinery
 import importlib.util
 import io
+import itertools
 import re
 import site
 import sys
@@ -119,6 +120,7 @@ def find(imports: Iterable[str] = ()) -> dict[str, Path]:
     file that uses `__file__` brings the files beside it whose names it has as text.
     """
     files: dict[str, Path] = {}
+    late: list[dict[str, Path]] = []
     beside: dict[str, set[Path]] = {}
     left = [name for name in list(sys.modules) if "." not in name and name not in _PROGRAMS]
     left += [name.partition(".")[0] for name in imports]
@@ -129,17 +131,25 @@ def find(imports: Iterable[str] = ()) -> dict[str, Path]:
             continue
         seen.add(name)
         for root in _roots(name):
-            found: dict[str, Path] = {}
             if root.is_file():
-                found[name + _suffix(root)] = root
+                found = {name + _suffix(root): root}
                 _beside(root, beside)
             else:
-                _walk(root, name, found, frozenset({root.resolve()}))
-            files |= found
-            _check_count(files, root)
+                found = dict(itertools.islice(_below_package(root, name, frozenset({root.resolve()})), FILES_LIMIT + 1))
+            if name in sys.modules:
+                files |= found
+                _check_count(files, root)
+            else:
+                late.append(found)
             left += (other for path in found.values() for other in _imported_by(path) if other not in sys.modules)
     # All modules of one file lie in one folder there. Where two of them mean other files by one name, neither goes along.
-    files |= {name: places.pop() for name, places in beside.items() if len(places) == 1 and name not in files}
+    late += [{name: places.pop()} for name, places in beside.items() if len(places) == 1 and name not in files]
+    room = LIMIT - (_size(files) if late else 0)
+    for size, found in sorted(((_size(found), found) for found in late), key=lambda pair: pair[0]):
+        # It may be no more than a word in a comment, and goes along as far as there is room.
+        room -= size
+        if room >= 0 and len(files) + len(found) <= FILES_LIMIT:
+            files |= found
     return dict(sorted(files.items()))
 
 
@@ -148,19 +158,22 @@ def _suffix(file: Path) -> str:
     return next(suffix for suffix in sorted(_SUFFIXES, key=len, reverse=True) if file.name.endswith(suffix))
 
 
-def _walk(folder: Path, name: str, files: dict[str, Path], above: frozenset[Path]) -> None:
-    """Add the files below a folder. Of folders that are links only packages are followed: others may lead anywhere."""
+def _below_package(folder: Path, name: str, above: frozenset[Path]) -> Iterator[tuple[str, Path]]:
+    """The files below a folder. Of folders that are links only packages are followed: others may lead anywhere."""
     for path in folder.iterdir():
         if path.name in _SKIPPED or path.suffix == ".pyc":
             continue
         if path.is_dir():
             if not path.is_symlink():
-                _walk(path, f"{name}/{path.name}", files, above)
+                yield from _below_package(path, f"{name}/{path.name}", above)
             elif (path / "__init__.py").is_file() and (real := path.resolve()) not in above:
-                _walk(path, f"{name}/{path.name}", files, above | {real})
+                yield from _below_package(path, f"{name}/{path.name}", above | {real})
         elif path.is_file():
-            files[f"{name}/{path.name}"] = path
-            _check_count(files, folder)
+            yield f"{name}/{path.name}", path
+
+
+def _size(files: dict[str, Path]) -> int:
+    return sum(path.stat().st_size for path in files.values())
 
 
 def _check_count(files: dict[str, Path], folder: Path) -> None:
@@ -222,7 +235,7 @@ def _beside(module: Path, files: dict[str, set[Path]]) -> None:
             found[path.relative_to(module.parent).as_posix()] = path
             if len(found) > _BESIDE_FILES_LIMIT:
                 break
-        if len(found) <= _BESIDE_FILES_LIMIT and sum(path.stat().st_size for path in found.values()) <= _BESIDE_LIMIT:
+        if len(found) <= _BESIDE_FILES_LIMIT and _size(found) <= _BESIDE_LIMIT:
             for name, path in found.items():
                 files.setdefault(name, set()).add(path)
 
@@ -241,7 +254,7 @@ def _below(path: Path) -> Iterator[Path]:
 
 def pack(files: dict[str, Path]) -> bytes:
     """A zip which is the same bytes whenever names and contents are."""
-    total = sum(path.stat().st_size for path in files.values())
+    total = _size(files)
     if total > LIMIT:
         largest = max(files, key=lambda name: files[name].stat().st_size)
         raise PickleTooLarge(

@@ -171,3 +171,26 @@ def test_files_of_one_name_beside_two_modules_are_not_mixed_up(beside, tmp_path_
 def test_the_path_of_a_program_goes_along_whole(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", ["", "relative", str(tmp_path)])
     assert Environment({}).path == (os.getcwd(), f"{os.getcwd()}/relative", str(tmp_path))
+
+
+def test_what_may_be_imported_later_is_left_out_where_it_is_too_much(beside, monkeypatch):
+    name = "results" + "_of_mine"
+    folder = beside(early_py=f"# import {name} from where it lies\ndef f():\n    import small\n", small_py="")
+    (folder / name).mkdir()
+    for number in range(30):
+        (folder / name / f"{number}.csv").write_text("x" * 100)
+    importlib.import_module("early")
+    assert len(found(folder)) == 32
+    for limit, value in (
+        ("LIMIT", local_modules._size(local_modules.find()) - 1),
+        ("FILES_LIMIT", len(local_modules.find()) - 1),
+    ):
+        with monkeypatch.context() as context:
+            context.setattr(local_modules, limit, value)
+            assert set(found(folder)) == {"early.py", "small.py"}
+            assert pumice.task(abs).options(on=pumice.fake()).map([-1]).results() == [1]
+    # What is imported has to go along.
+    importlib.import_module(name)
+    monkeypatch.setattr(local_modules, "FILES_LIMIT", 20)
+    with pytest.raises(pumice.PickleTooLarge, match="more than 20 files"):
+        local_modules.find()
