@@ -124,6 +124,8 @@ def find(imports: Iterable[str] = ()) -> dict[str, Path]:
     beside: dict[str, set[Path]] = {}
     left = [name for name in list(sys.modules) if "." not in name and name not in _PROGRAMS]
     left += [name.partition(".")[0] for name in imports]
+    # What is imported is looked at anyway, and no module of the library is looked for.
+    known = sys.modules.keys() | sys.stdlib_module_names
     seen: set[str] = set()
     while left:
         name = left.pop()
@@ -141,7 +143,7 @@ def find(imports: Iterable[str] = ()) -> dict[str, Path]:
                 _check_count(files, root)
             else:
                 late.append(found)
-            left += (other for path in found.values() for other in _imported_by(path) if other not in sys.modules)
+            left += (other for path in found.values() for other in _imported_by(path) if other not in known)
     # All modules of one file lie in one folder there. Where two of them mean other files by one name, neither goes along.
     late += [{name: places.pop()} for name, places in beside.items() if len(places) == 1 and name not in files]
     room = LIMIT - (_size(files) if late else 0)
