@@ -319,6 +319,8 @@ mod tests {
             &["cancel", "a", "--all"],
             &["why", "a", "b"],
             &["queue", "check", "q", "--cpu", "lots"],
+            &["queue", "check", "q", "--memory", "4000"],
+            &["run", "--mem", "4000", "--memory", "1Gi", "--", "true"],
             &["completion", "tcsh"],
             &["debug", "last", "--run", "-o", "json"],
             &["results", "a", "--save", "x", "-o", "csv"],

@@ -20,6 +20,7 @@ mod run;
 mod session;
 mod shard;
 mod shell;
+mod stdin;
 mod submit;
 mod top;
 mod version;

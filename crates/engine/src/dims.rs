@@ -143,19 +143,34 @@ impl Demand {
 pub fn amount_text(resource: &str, amount: i64) -> String {
     const BINARY: [(&str, i64); 5] =
         [("Pi", 1 << 50), ("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
+    // More digits than these are rounded.
+    const EXACT_BELOW: i64 = 100_000;
     if resource == "cpu" {
         return if amount % 1000 == 0 { (amount / 1000).to_string() } else { format!("{amount}m") };
     }
     let bytes = resource == "memory" || resource == "ephemeral-storage" || resource.starts_with("hugepages-");
     if bytes {
         for (suffix, unit) in BINARY {
-            if amount != 0 && amount % unit == 0 {
+            if amount != 0 && amount % unit == 0 && (amount / unit).abs() < EXACT_BELOW {
                 return format!("{}{suffix}", amount / unit);
             }
         }
         if amount.unsigned_abs() >= 10 << 20 {
             let mebibytes = amount.div_euclid(1 << 20) + i64::from(amount.rem_euclid(1 << 20) != 0);
-            return format!("{mebibytes}Mi");
+            if mebibytes.abs() < EXACT_BELOW {
+                return format!("{mebibytes}Mi");
+            }
+            // Of a number that long nobody reads the end: tenths of the largest unit, rounded up.
+            if let Some((suffix, unit)) =
+                BINARY.into_iter().find(|(_, unit)| amount.unsigned_abs() >= unit.unsigned_abs())
+            {
+                let tenths = (i128::from(amount) * 10).div_euclid(i128::from(unit));
+                let tenths = tenths + i128::from((i128::from(amount) * 10).rem_euclid(i128::from(unit)) != 0);
+                let sign = if tenths < 0 { "-" } else { "" };
+                let (whole, rest) = (tenths.abs() / 10, tenths.abs() % 10);
+                let rest = if rest == 0 { String::new() } else { format!(".{rest}") };
+                return format!("{sign}{whole}{rest}{suffix}");
+            }
         }
     }
     amount.to_string()
@@ -180,6 +195,11 @@ mod tests {
             ("memory", 512 << 20, "512Mi"),
             ("memory", 1_000_000_000, "954Mi"),
             ("memory", 1000, "1000"),
+            ("memory", 15_000 << 20, "15000Mi"),
+            ("memory", 1_022_843_340 << 10, "975.5Gi"),
+            ("memory", -(1_022_843_340 << 10), "-975.4Gi"),
+            ("memory", i64::MAX, "8192Pi"),
+            ("memory", i64::MIN, "-8192Pi"),
             ("nvidia.com/gpu", 3, "3"),
         ] {
             assert_eq!(amount_text(resource, amount), text);

@@ -9,6 +9,9 @@ use pumice_api::batch::{Action, Job, JobPhase};
 use pumice_api::kubelet;
 use serde::Serialize;
 
+/// The reason of a container whose program could not be started.
+const START_ERROR: &str = "StartError";
+
 /// What a command ends with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -124,6 +127,9 @@ impl PodFailure {
         if reason == kubelet::DEADLINE_EXCEEDED {
             return format!("pod {pod} was ended: it ran longer than it may (--timeout)");
         }
+        if reason == START_ERROR {
+            return format!("pod {pod} did not start: {message}");
+        }
         let mut text = match self.signal {
             Some(signal) => format!("pod {pod} was killed by signal {signal}"),
             None => format!("pod {pod} ended with exit code {exit_code}"),
@@ -137,17 +143,36 @@ impl PodFailure {
         text
     }
 
-    /// The code a shell would give: 128 + signal when killed.
+    /// Whether its container ran, and may have written a log.
+    pub fn has_log(&self) -> bool {
+        !self.container.is_empty() && self.reason != START_ERROR
+    }
+
+    /// The code a shell would give: 128 + signal when killed, 127 for a program that is not there, 126 for one that can't be run.
     pub fn shell_code(&self) -> Option<u8> {
         let code = match self.signal {
             Some(signal) if signal > 0 => signal.saturating_add(128),
-            _ => self.exit_code,
+            _ => self.start_code().unwrap_or(self.exit_code),
         };
         // A code a process can't have (a runtime that reports -1, say) still must not read as success.
         match u8::try_from(code) {
             Ok(0) => None,
             Ok(code) => Some(code),
             Err(_) => Some(255),
+        }
+    }
+}
+
+impl PodFailure {
+    /// A shell's code for a program that could not be started, if that is what was wrong: runtimes have one code for all that may be.
+    fn start_code(&self) -> Option<i32> {
+        let message = self.message.to_ascii_lowercase();
+        let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+        let of_program = self.reason == START_ERROR && says(&["can't run", "exec", "executable"]);
+        match of_program {
+            true if says(&["not found", "no such file"]) => Some(127),
+            true if says(&["permission denied", "exec format error", "is a directory"]) => Some(126),
+            _ => None,
         }
     }
 }

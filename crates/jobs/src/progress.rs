@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use pumice_api::batch::{Job, JobStatus};
+use pumice_api::batch::{Job, JobPhase, JobStatus};
 use serde::Serialize;
 
 use crate::age;
@@ -38,8 +38,12 @@ impl Counts {
         let succeeded = positive(status.succeeded);
         let failed = positive(status.failed);
         let running = positive(status.running);
-        // Pods that are being deleted neither run nor wait.
-        let waiting = u64::saturating_sub(total, succeeded + failed + running + positive(status.terminating));
+        // Pods that are being deleted neither run nor wait, and those of a job that has ended wait for nothing.
+        let ended = status.state.phase.as_ref().is_some_and(|phase| {
+            matches!(phase, JobPhase::Completed | JobPhase::Failed | JobPhase::Terminated | JobPhase::Aborted)
+        });
+        let left = u64::saturating_sub(total, succeeded + failed + running + positive(status.terminating));
+        let waiting = if ended { 0 } else { left };
         Counts { total, succeeded, failed, running, waiting }
     }
 
@@ -189,6 +193,19 @@ mod tests {
 
     fn counts(total: u64, succeeded: u64, failed: u64, running: u64) -> Counts {
         Counts { total, succeeded, failed, running, waiting: total - succeeded - failed - running }
+    }
+
+    #[test]
+    fn pods_of_a_job_that_has_ended_wait_for_nothing() {
+        let waiting = |phase: Option<JobPhase>| {
+            let mut status = JobStatus { succeeded: 1, ..JobStatus::default() };
+            status.state.phase = phase;
+            Counts::new([4].into_iter(), &status).waiting
+        };
+        for phase in [JobPhase::Completed, JobPhase::Failed, JobPhase::Terminated, JobPhase::Aborted] {
+            assert_eq!(waiting(Some(phase)), 0);
+        }
+        assert_eq!([waiting(None), waiting(Some(JobPhase::Pending)), waiting(Some(JobPhase::Running))], [3, 3, 3]);
     }
 
     #[test]

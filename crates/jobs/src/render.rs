@@ -24,6 +24,7 @@ mod shards;
 pub mod slurm;
 mod volumes;
 
+pub use amounts::parse_memory;
 pub use error::RenderError;
 pub(crate) use pod::is_default;
 pub(crate) use rules::OFF;

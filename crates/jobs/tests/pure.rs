@@ -142,6 +142,11 @@ fn exit_codes() {
     let late = pod("a", ended(3, None, "Error", "2026-01-01T00:00:09Z"));
     let killed = pod("k", ended(137, Some(9), "OOMKilled", "2026-01-01T00:00:02Z"));
     let odd = pod("o", ended(-1, None, "", "2026-01-01T00:00:02Z"));
+    let unstarted = |message: &str| {
+        let mut status = ended(128, None, "StartError", "2026-01-01T00:00:02Z");
+        status["containerStatuses"][0]["state"]["terminated"]["message"] = message.into();
+        vec![pod("s", status)]
+    };
     let evicted = pod("e", json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}));
     let fine = pod("f", json!({"phase": "Succeeded"}));
     for (name, job, pods, wait, run) in [
@@ -150,6 +155,34 @@ fn exit_codes() {
         ("failed: the first pod's code", job(tasks.clone(), phase("Failed", 0)), vec![late, early.clone()], 1, 7),
         ("failed: signal", job(tasks.clone(), phase("Failed", 0)), vec![killed.clone()], 1, 137),
         ("failed: no code of a process", job(tasks.clone(), phase("Failed", 0)), vec![odd], 1, 255),
+        (
+            "failed: no such program",
+            job(tasks.clone(), phase("Failed", 0)),
+            unstarted("\"foo\": executable file not found in $PATH"),
+            1,
+            127,
+        ),
+        (
+            "failed: no such file",
+            job(tasks.clone(), phase("Failed", 0)),
+            unstarted("can't run \"/x\": No such file or directory (os error 2)"),
+            1,
+            127,
+        ),
+        (
+            "failed: no program",
+            job(tasks.clone(), phase("Failed", 0)),
+            unstarted("can't run \"/etc\": Permission denied (os error 13)"),
+            1,
+            126,
+        ),
+        (
+            "failed: no mount",
+            job(tasks.clone(), phase("Failed", 0)),
+            unstarted("can't mount /data: No such file"),
+            1,
+            128,
+        ),
         ("failed: no pod left", job(tasks.clone(), phase("Failed", 0)), vec![], 1, 1),
         ("failed: evicted", job(tasks.clone(), phase("Failed", 0)), vec![evicted], 1, 1),
         ("below minSuccess", job(with("minSuccess", json!(3)), phase("Failed", 2)), vec![], 9, 9),
@@ -187,14 +220,19 @@ fn failures_read_well() {
             late["reason"] = "DeadlineExceeded".into();
             late
         }),
+        pod("s", ended(128, None, "StartError", "2026-01-01T00:00:04Z")),
     ];
-    let sentences: Vec<_> = pod_failures(&pods).iter().map(|failure| failure.sentence()).collect();
+    let failures = pod_failures(&pods);
+    let sentences: Vec<_> = failures.iter().map(|failure| failure.sentence()).collect();
+    let with_log: Vec<_> = failures.iter().filter(|failure| failure.has_log()).map(|failure| &*failure.pod).collect();
+    assert_eq!(with_log, ["a", "b", "d"], "what never ran has none");
     assert_eq!(
         sentences,
         [
             "pod a ended with exit code 3",
             "pod b was killed by signal 9 (OOMKilled)",
             "pod d was ended: it ran longer than it may (--timeout)",
+            "pod s did not start: ",
             "pod c ended with exit code 1 (Evicted): low on memory",
         ]
     );

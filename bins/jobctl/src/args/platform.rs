@@ -74,6 +74,10 @@ pub struct ShownOne {
     pub output: Form,
 }
 
+fn memory(text: &str) -> Result<Quantity, String> {
+    pumice_jobs::render::parse_memory(text).map_err(|problem| format!("it {problem}"))
+}
+
 /// Flags of `queue check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -84,7 +88,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "QUANTITY")]
     pub cpu: Option<Quantity>,
     /// Memory of each pod
-    #[arg(long, value_name = "QUANTITY")]
+    #[arg(long, value_name = "QUANTITY", value_parser = memory)]
     pub memory: Option<Quantity>,
     /// Pods
     #[arg(long, value_name = "N", default_value_t = 1)]

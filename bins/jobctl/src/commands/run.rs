@@ -12,7 +12,7 @@ use pumice_jobs::{Connection, Exit};
 
 use super::attended::Attended;
 use super::work::Submission;
-use super::{Session, logs, results};
+use super::{Session, logs, results, stdin};
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::terminal;
@@ -38,6 +38,7 @@ pub fn run(session: &Session, args: &RunArgs) -> Result<Exit, Failure> {
             }
         };
         let submitted = submission.send(&connection, say).await?;
+        stdin::say_if_unread(&args.work, connection.is_fleet());
         let mut exit = Exit::Success;
         for job in submitted.iter().filter_map(Submitted::job) {
             let own = attend(session, args, &connection, &job).await?;
@@ -122,7 +123,7 @@ pub async fn conclude(connection: &Connection, job: &JobRef, ending: &Ending, sh
     }
     let flag = job.namespace_flag();
     match (*end, failures.first()) {
-        (JobEnd::Failed | JobEnd::Terminated, Some(first)) => {
+        (JobEnd::Failed | JobEnd::Terminated, Some(first)) if first.has_log() => {
             terminal::say(&format!("next:  jobctl logs {}{flag} --pod {}", job.name, first.pod));
         }
         (JobEnd::Deleted, _) => terminal::say(&format!("next:  jobctl list{flag}")),

@@ -343,6 +343,7 @@ fn number(container: &mut Value, index: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render::slurm::SlurmRun;
     use crate::render::{JobFlags, render};
     use crate::script::{Carrier, Script};
 
@@ -433,6 +434,26 @@ mod tests {
                 pod["containers"][0]["command"]
             ]));
         }
+    }
+
+    #[test]
+    fn a_script_of_slurm_finds_its_variables_in_each_pod() {
+        let job = flags(|flags| {
+            with_script(flags, "#!/bin/sh\n#SBATCH -n 1\n");
+            (flags.replicas, flags.min_available) = (Some(3), Some(1));
+            flags.slurm = Some(SlurmRun { job_name: "My Job".to_owned(), ..SlurmRun::default() });
+        });
+        let last = items(&job, "k").unwrap().items.pop().unwrap();
+        assert_eq!(last.annotations[TASK_INDEX], "2", "which is where a pod of a fleet has its index");
+        let pod = last.pod_specs[0].to_json().unwrap();
+        let variable = |name: &str| {
+            let all = pod["containers"][0]["env"].as_array().unwrap();
+            all.iter().find(|variable| variable["name"] == name).cloned().unwrap()
+        };
+        assert_eq!(variable("SLURM_JOB_NAME")["value"], "My Job");
+        let field = |name: &str| variable(name)["valueFrom"]["fieldRef"]["fieldPath"].clone();
+        assert_eq!(field("SLURM_NODEID"), json!(format!("metadata.annotations['{TASK_INDEX}']")));
+        assert_eq!(field("SLURMD_NODENAME"), "spec.nodeName");
     }
 
     #[test]

@@ -19,23 +19,29 @@ pub(super) fn cpu(flag: &'static str, text: &str) -> Result<Quantity, RenderErro
 
 /// Memory of a MiB or more.
 pub(super) fn memory(flag: &'static str, text: &str) -> Result<Quantity, RenderError> {
-    let amount =
-        positive(text).ok_or_else(|| RenderError::text(flag, text, "is no amount of memory such as 512Mi or 4Gi"))?;
+    parse_memory(text).map(|_| Quantity(text.to_owned())).map_err(|problem| RenderError::text(flag, text, problem))
+}
+
+/// Reads memory of a MiB or more.
+///
+/// # Errors
+/// What is wrong, as the rest of a sentence, and what was probably meant.
+pub fn parse_memory(text: &str) -> Result<pumice_units::Quantity, String> {
+    let amount = positive(text).ok_or("is no amount of memory such as 512Mi or 4Gi")?;
     if amount.value() >= MEMORY_BYTES_MIN {
-        return Ok(Quantity(text.to_owned()));
+        return Ok(amount);
     }
     let shown = if amount.nanos() < pumice_units::Quantity::from_units(1).nanos() {
         "less than a byte".to_owned()
     } else {
         bytes(amount.value())
     };
-    let bare = text.strip_suffix('m').unwrap_or(text);
-    let meant = match bare.parse::<u64>() {
+    let meant = match text.strip_suffix('m').unwrap_or(text).parse::<u64>() {
         Ok(number) if number < 1024 => format!("{number}Mi or {number}Gi"),
         Ok(number) => format!("{number}Mi"),
         Err(_) => "1Mi or more".to_owned(),
     };
-    Err(RenderError::text(flag, text, format!("is {shown}; say {meant}")))
+    Err(format!("is {shown}; say {meant}"))
 }
 
 fn positive(text: &str) -> Option<pumice_units::Quantity> {

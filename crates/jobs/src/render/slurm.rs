@@ -105,6 +105,9 @@ pub(super) fn variables(flags: &JobFlags, run: &SlurmRun) -> Vec<EnvVar> {
         ["SLURM_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"].iter().for_each(|name| own.set(name, gpus));
         let each = u64::from(gpus) / tasks;
         own.set_if("SLURM_GPUS_PER_TASK", Some(each).filter(|each| *each > 0));
+        let gpus = u64::from(gpus.max(1));
+        own.set("SLURM_CPUS_PER_GPU", (cpus / gpus).max(1));
+        own.set_if("SLURM_MEM_PER_GPU", memory.map(|memory| memory / gpus));
     }
     if let Some(ShardRun { plan, .. }) = flags.shards.as_ref().filter(|run| run.plan.shards().kind() == Kind::Array) {
         own.set(ARRAY_JOB_ID, number);

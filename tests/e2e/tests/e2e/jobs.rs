@@ -281,5 +281,6 @@ fn a_command_is_found_where_the_shell_would_find_it() {
     let jobctl = pumice_testkit::binary("jobctl");
     assert_eq!(shell.run(&jobctl, ["run", "--", "only-here"], None).ok(), "found\n");
     let other = shell.run(&jobctl, ["run", "--env", "PATH=/usr/bin:/bin", "--", "only-here"], None);
-    assert_eq!(other.code, 128, "{other:?}");
+    assert_eq!(other.code, 127, "{other:?}");
+    assert!(!other.stderr.contains("jobctl logs"), "it has no log: {other:?}");
 }

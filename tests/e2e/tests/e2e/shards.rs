@@ -66,12 +66,16 @@ fn a_failing_index_fails_the_array_unless_enough_succeed() {
 fn a_script_written_for_slurm_runs_as_an_array() {
     let platform = Platform::new();
     let script = "#!/bin/sh\n#SBATCH --job-name=Back_Test\n#SBATCH --array=0-2 --mem=64 -o out.txt\n\
-        echo \"$SLURM_ARRAY_TASK_ID:$1\"\n";
+        test \"$SLURM_JOB_NODELIST\" = \"$(hostname)\" && cd \"$SLURM_SUBMIT_DIR\" && test -f backtest.sh || exit 9\n\
+        echo \"$SLURM_ARRAY_TASK_ID:$1:$((SLURM_JOB_ID - SLURM_ARRAY_JOB_ID)):$SLURM_ARRAY_TASK_COUNT:$SLURM_JOB_NAME\"\n\
+        : \"$SLURM_JOB_QOS\"\n";
     platform.file("backtest.sh", script);
     let output = platform.jobctl(["run", "backtest.sh", "--alpha"]);
     assert_eq!(output.code, 0, "{output:?}");
-    assert_eq!(lines(&output.stdout), ["0:--alpha", "1:--alpha", "2:--alpha"]);
-    assert!(output.stderr.contains("warning: backtest.sh, line 3: #SBATCH -o is ignored"), "{output:?}");
+    let of_each = ["0:--alpha:0:3:Back_Test", "1:--alpha:1:3:Back_Test", "2:--alpha:2:3:Back_Test"];
+    assert_eq!(lines(&output.stdout), of_each);
+    assert!(output.stderr.contains("warning: backtest.sh:3: #SBATCH -o is not used"), "{output:?}");
+    assert!(output.stderr.contains("warning: backtest.sh:6: $SLURM_JOB_QOS is not set here"), "{output:?}");
     let job = platform.list("jobs.batch.volcano.sh").remove(0);
     let name = job["metadata"]["name"].as_str().unwrap();
     assert!(name.starts_with("back-test-"), "{name}");
