@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
+import pickle
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_platform import flaky, span
+from test_platform import Trap, flaky, span, wait_for
 
 import pumice
 from deadline import DEADLINE, until
@@ -113,6 +114,23 @@ def test_a_map_runs_on_a_fleet(tmp_path: Path) -> None:
         pumice.task(abs).map([1])
     with pytest.raises(pumice.Refused, match="nowhere"):
         pumice.task(abs, queue="nowhere", **SMALL).map([1])
+
+
+@pytest.mark.usefixtures("used")
+def test_what_others_write_among_the_results_of_a_fleet_is_not_unpickled(tmp_path: Path) -> None:
+    bundles, sprung = tmp_path / "shared" / "bundles", tmp_path / "sprung"
+    go = bundles / "go"
+    shows = pumice.task(lambda x: (wait_for(go), "PUMICE_RUN_KEY" in os.environ, x)[1:], **SMALL)
+    result = shows.map(range(2), chunk=1)
+    (run,) = until(lambda: list(bundles.glob("runs/*")))
+    # An entry of somebody else's, as it would stand in any run.
+    elsewhere = _core.write_bundle(tmp_path / "theirs", {}, [("0", b"")])
+    _core.BundleSlice(elsewhere, 0, 1, 1).write([(0, "0", True, b"+" + pickle.dumps(Trap(sprung)))])
+    (forged,) = (tmp_path / "theirs" / "runs").rglob("0.0")
+    (run / "0").mkdir(exist_ok=True)
+    (run / "0" / "0.0").write_bytes(forged.read_bytes())
+    go.touch()
+    assert result.results(DEADLINE) == [(False, 0), (False, 1)] and not sprung.exists()
 
 
 @pytest.mark.usefixtures("used")

@@ -193,10 +193,19 @@ async fn shard_rows(place: &dyn Place, slice: &Slice, key: Option<&RunKey>) -> R
     let mut standing: BTreeMap<u64, (Outcome<Value>, Origin)> = BTreeMap::new();
     let mut left = slice.records.end.saturating_sub(slice.records.start);
     let mut number = 0;
+    let mut damaged = None;
     // Once all are done nothing later counts, so the end of the log need not be looked for.
-    while left > 0
-        && let Some(entry) = read_entry(place, slice, number, key).await?
-    {
+    while left > 0 {
+        let read = match read_entry(place, slice, number, key).await {
+            // Others may have written that. It matters only if something is missing.
+            Err(error @ BundleError::Damaged { .. }) if key.is_some() => {
+                damaged.get_or_insert(error);
+                number += 1;
+                continue;
+            }
+            read => read?,
+        };
+        let Some(entry) = read else { break };
         let origin = Origin { number, mark: entry.mark };
         number += 1;
         for outcome in entry.outcomes {
@@ -208,6 +217,11 @@ async fn shard_rows(place: &dyn Place, slice: &Slice, key: Option<&RunKey>) -> R
                 standing.insert(outcome.record, (outcome, origin));
             }
         }
+    }
+    if let Some(error) = damaged
+        && slice.records.clone().any(|record| !standing.contains_key(&record))
+    {
+        return Err(error);
     }
     let shard = slice.shard;
     let row = |record| {

@@ -104,10 +104,41 @@ fn a_marked_entry_is_worth_nothing_at_another_name() {
             collected(&place, slice(4), Some(&ours)).await[..2],
             [found("own", 1, Mark::Wrong), found("next", 0, Mark::Wrong)]
         );
+        // Cut, and with nothing else that tells of its record.
+        place.damage(entry(1), None);
         place.damage(entry(0), Some(marked.slice(..marked.len() - 1)));
         let cut = collect_shard(place.clone(), slice(1), Some(ours.clone())).try_collect::<Vec<_>>().await;
         let text = told(cut.unwrap_err());
         assert!(text.starts_with("entry 0 of shard 0 of train-x7-main in memory is damaged"), "{text}");
+    });
+}
+
+#[test]
+fn what_nobody_can_read_keeps_no_record_from_being_done() {
+    block_on(async {
+        let place = memory();
+        let ours = key("ours");
+        record(&mut open(&place, slice(2), 1, Some(&ours)).await, [0], "own").await;
+        // Rubbish, one that is cut, and one of records that are not the shard's.
+        place.create(entry(1), Bytes::from_static(b"rubbish")).await.unwrap();
+        place.create(entry(2), Bytes::from_static(&FORMAT_1[..40])).await.unwrap();
+        let foreign = Slice { records: 5..6, ..slice(0) };
+        let elsewhere = memory();
+        record(&mut open(&elsewhere, foreign, 1, None).await, [5], "forged").await;
+        place.create(entry(3), elsewhere.objects()[&entry(0)].clone()).await.unwrap();
+        // What is missing is said to be so because of it.
+        let missing = collect_shard(place.clone(), slice(2), Some(ours.clone())).try_collect::<Vec<_>>().await;
+        assert!(told(missing.unwrap_err()).starts_with("entry 1 of shard 0 of train-x7-main in memory is damaged"));
+        let mut pod = open(&place, slice(2), 2, Some(&ours)).await;
+        assert_eq!(pod.left().collect::<Vec<_>>(), [1]);
+        assert_eq!(record(&mut pod, [1], "own").await.recorded, [1]);
+        assert_eq!(
+            collected(&place, slice(2), Some(&ours)).await,
+            [found("own", 0, Mark::Right), found("own", 4, Mark::Right)]
+        );
+        // A later version may hold what this program can't see: that is said at once.
+        place.create(entry(5), Bytes::from_static(b"PMCB\x03\x06")).await.unwrap();
+        assert!(told(Recorder::with_key(place, slice(2), 3, Some(ours)).await.unwrap_err()).contains("newer pumice"));
     });
 }
 
