@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dis
 import functools
+import importlib.util
 import types
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-__all__ = ["all_of", "globals_in", "imports_in", "names_in"]
+__all__ = ["all_of", "globals_in", "imports_in", "modules_in", "names_in"]
 
 _OF_GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL"}
 _IMPORTERS = {"import_module", "__import__"}
@@ -38,20 +40,50 @@ def globals_in(code: types.CodeType) -> frozenset[str]:
     )
 
 
+class _Import(NamedTuple):
+    """What one statement imports."""
+
+    name: str
+    level: int
+    """Dots before the name."""
+    taken: tuple[str, ...]
+    """What is taken from it."""
+
+
 @functools.lru_cache(_REMEMBERED)
+def _imports(code: types.CodeType) -> frozenset[_Import]:
+    found = set()
+    for part in all_of(code):
+        if _IMPORTERS & set(part.co_names):
+            found |= {_Import(text, 0, ()) for text in part.co_consts if isinstance(text, str) and _is_dotted(text)}
+        before: list[Any] = []
+        for instruction in dis.get_instructions(part):
+            if instruction.opname == "IMPORT_NAME":
+                level, taken = before[-2:]
+                found.add(_Import(instruction.argval, level, taken or ()))
+            if instruction.opname != "EXTENDED_ARG":
+                before.append(instruction.argval)
+    return frozenset(found)
+
+
 def imports_in(code: types.CodeType) -> frozenset[str]:
     """Names of modules that a code object and those inside it import, also by `importlib.import_module("name")`.
 
     A relative import gives the name without its dots.
     """
-    found = set()
-    for part in all_of(code):
-        if _IMPORTERS & set(part.co_names):
-            found |= {text for text in part.co_consts if isinstance(text, str) and _is_dotted(text)}
-        for instruction in dis.get_instructions(part):
-            if instruction.opname == "IMPORT_NAME" and instruction.argval:
-                found.add(instruction.argval)
-    return frozenset(found)
+    return frozenset(found.name for found in _imports(code) if found.name)
+
+
+def modules_in(code: types.CodeType, package: str) -> frozenset[str]:
+    """The same, by their full names as code of a package imports them, with names that may be modules or what is in them."""
+    modules = set()
+    for found in _imports(code):
+        try:
+            module = importlib.util.resolve_name("." * found.level + found.name, package)
+        except ImportError:  # it is in no package, or above all of them
+            continue
+        modules |= {module} | {f"{module}.{name}" for name in found.taken if name != "*"}
+    return frozenset(modules)
 
 
 def _is_dotted(text: str) -> bool:

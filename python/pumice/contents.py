@@ -21,7 +21,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from .code_names import globals_in, imports_in, names_in
+from .code_names import globals_in, modules_in, names_in
 from .local_modules import is_local
 from .modules_on_disk import differs_on_disk, digest_on_disk, literals_on_disk
 from .shortened import short_repr
@@ -181,8 +181,9 @@ class _Walk:
                 parts.append((f"the global {name!r}", named))
                 if name in written and self.digest(written[name]) != self.digest(named):
                     parts.append((f"the global {name!r} as its module writes it", written[name]))
-        imported = {name for name in imports_in(code) if self._is_users(name)}
-        parts += [(f"the module {name}", digest_on_disk(name)) for name in sorted(imported)]
+        package = there.get("__package__") or str(there.get("__name__", "")).rpartition(".")[0]
+        imported = sorted(name for name in modules_in(code, package) if self._is_users(name))
+        parts += [(f"the module {name}", digest_on_disk(name)) for name in imported]
         if differs_on_disk(function):
             # Others import what lies there now, not what this process has read.
             parts.append(("its module", digest_on_disk(function.__module__)))

@@ -100,17 +100,18 @@ def is_local(module: str) -> bool:
 
 
 def source_of(module: str) -> Path | None:
-    """The source file of a module of the user's; None for what has none."""
-    loaded = sys.modules.get(module)
-    if loaded is not None:
-        file = getattr(loaded, "__file__", None)
-    else:
-        try:
-            spec = importlib.util.find_spec(module) if "." not in module else None
-        except (ImportError, ValueError, AttributeError):
-            spec = None
-        file = spec.origin if spec is not None and spec.has_location else None
-    return Path(file) if file is not None and file.endswith(".py") and Path(file).is_file() else None
+    """The source file of a module of the user's, imported or not; None for what has none."""
+    loaded = getattr(sys.modules.get(module), "__file__", None)
+    if isinstance(loaded, str):
+        return Path(loaded) if loaded.endswith(".py") and Path(loaded).is_file() else None
+    top, *rest = module.split(".")
+    for root in _roots(top):
+        place = root.joinpath(*rest)
+        places = (root,) if root.is_file() and not rest else (place / "__init__.py", place.with_name(f"{place.name}.py"))
+        for file in places:
+            if file.suffix == ".py" and file.is_file():
+                return file
+    return None
 
 
 def find(imports: Iterable[str] = ()) -> dict[str, Path]:

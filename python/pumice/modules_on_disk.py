@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .code_names import all_of, imports_in
+from .code_names import all_of, modules_in
 from .local_modules import is_local, source_of
 
 __all__ = ["differs_on_disk", "digest_on_disk", "literals_on_disk"]
@@ -28,13 +28,11 @@ def digest_on_disk(name: str) -> bytes:
     left = [name]
     while left:
         module = left.pop()
-        if module in seen or not is_local(module):
+        if module in seen:
             continue
         seen.add(module)
-        compiled = _compiled(module)
-        digest.update(f"{module};".encode())
-        if compiled is not None:
-            digest.update(compiled.digest)
+        if is_local(module) and (compiled := _compiled(module)) is not None:
+            digest.update(f"{module};".encode() + compiled.digest)
             left += sorted(compiled.imports)
     return digest.digest()
 
@@ -54,12 +52,12 @@ def literals_on_disk(function: types.FunctionType) -> Mapping[str, Any]:
 class _Compiled:
     """What the code of one version of a file says."""
 
-    def __init__(self, text: bytes, file: str) -> None:
+    def __init__(self, text: bytes, file: str, package: str) -> None:
         tree = ast.parse(text, file)
         self.literals = dict(_literals(tree))
         code = compile(tree, file, "exec", dont_inherit=True)
         self.digest = _of_code(code)
-        self.imports = imports_in(code)
+        self.imports = modules_in(code, package)
         self.functions = frozenset(_of_code(part) for part in all_of(code))
 
 
@@ -91,13 +89,14 @@ def _compiled(module: str) -> _Compiled | None:
         status = file.stat()
     except OSError:
         return None
-    return _compile(file, status.st_size, status.st_mtime_ns)
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    return _compile(file, package, status.st_size, status.st_mtime_ns)
 
 
 @functools.lru_cache(_REMEMBERED)
-def _compile(file: Path, size: int, changed: int) -> _Compiled | None:
+def _compile(file: Path, package: str, size: int, changed: int) -> _Compiled | None:
     try:
-        return _Compiled(file.read_bytes(), str(file))
+        return _Compiled(file.read_bytes(), str(file), package)
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
 

@@ -344,6 +344,39 @@ def test_a_module_that_was_edited_since_it_was_imported_is_another(module, edite
     assert version_of(function) == before
 
 
+LATER = {
+    "import package.late as late; late.V": "import package.late as late\n    return late.V",
+    "import package.late; package.late.V": "import package.late\n    return package.late.V",
+    "from package import late": "from package import late\n    return late.V",
+    "from package.late import V": "from package.late import V\n    return V",
+    "import_module(package.late)": "import importlib\n    return importlib.import_module('package.late').V",
+    "from . import late": "from . import late\n    return late.V",
+    "from .late import V": "from .late import V\n    return V",
+    "from .uses import V": "from .uses import V\n    return V",
+    "from ..uses import V": "from ..uses import V\n    return V",
+}
+
+
+@pytest.mark.parametrize("text", LATER.values(), ids=LATER)
+def test_a_module_of_a_package_that_is_imported_later_counts(tmp_path, monkeypatch, text):
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("package", "package/inner"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+    (tmp_path / "package" / "uses.py").write_text("def f():\n    from . import late\n    return late.V\nV = f()\n")
+    folder = tmp_path / "package" / ("inner" if ".." in text else "")
+    (folder / "mine.py").write_text(f"def work(x):\n    {text}\n")
+    module = "package.inner.mine" if ".." in text else "package.mine"
+    versions = []
+    for value in (1, 1, 2):
+        (tmp_path / "package" / "late.py").write_text(f"V = {value}\n")
+        importlib.invalidate_caches()
+        versions.append(version_of(importlib.import_module(module).work))
+        for name in [name for name in sys.modules if name.partition(".")[0] == "package"]:
+            del sys.modules[name]
+    assert versions[0] == versions[1] != versions[2]
+
+
 def test_a_module_that_a_function_imports_when_it_runs_counts(module, tmp_path):
     def work(x):
         import mine
