@@ -22,7 +22,7 @@ from cloudpickle import cloudpickle as reducers
 
 from .code_names import imports_in
 
-__all__ = ["ByValuePickler", "dumps", "goes_by_value"]
+__all__ = ["DISPATCHER", "ByValuePickler", "dumps", "goes_by_value"]
 
 
 def dumps(value: Any, imports: set[str] | None = None) -> bytes:
@@ -128,7 +128,7 @@ def _module(module: types.ModuleType) -> Any:
 
 def _made(obj: Any, reduced: Any) -> Any:
     """How a function or class goes as what it is made of, where cloudpickle's way loses something."""
-    if getattr(obj, "__code__", None) is _DISPATCHER:
+    if getattr(obj, "__code__", None) is DISPATCHER:
         return _dispatcher(obj)
     if reduced[0] is reducers._make_skeleton_class and vars(obj).get("__slots__"):
         return _with_slots(obj, reduced)
@@ -181,7 +181,7 @@ def _make_cached_property(function: Callable[[Any], Any], name: str | None) -> A
 
 # Functions by type.
 
-_DISPATCHER = getattr(functools.singledispatch(lambda value: value), "__code__")  # noqa: B009 - typed as an object of a class
+DISPATCHER = getattr(functools.singledispatch(lambda value: value), "__code__")  # noqa: B009 - typed as an object of a class
 _OF_A_DISPATCHER = {"registry", "dispatch", "register", "_clear_cache", "__wrapped__"}
 
 

@@ -6,12 +6,15 @@ import dis
 import functools
 import importlib.util
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["all_of", "globals_in", "imports_in", "modules_in", "names_in"]
+__all__ = ["all_of", "attributes_in", "globals_in", "imports_in", "modules_in", "names_in"]
 
 _OF_GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL"}
+_LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"}
+_OF_ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD"}
+_BETWEEN = {"CACHE", "EXTENDED_ARG", "NOP"}
 _IMPORTERS = {"import_module", "__import__"}
 _REMEMBERED = 4096
 
@@ -38,6 +41,25 @@ def globals_in(code: types.CodeType) -> frozenset[str]:
         for instruction in dis.get_instructions(part)
         if instruction.opname in _OF_GLOBALS
     )
+
+
+@functools.lru_cache(_REMEMBERED)
+def attributes_in(code: types.CodeType) -> Mapping[str, frozenset[tuple[str, ...]]]:
+    """The attributes that a code object and those in it take of globals and outer variables: `(b, c)` of `a` in `a.b.c`.
+
+    The empty tuple is for one that is used by itself, so that nobody knows what is taken of it.
+    """
+    found: dict[str, set[tuple[str, ...]]] = {}
+    for part in all_of(code):
+        name, chain = "", ()
+        for instruction in dis.get_instructions(part):
+            if instruction.opname in _OF_ATTRIBUTES and name:
+                chain = (*chain, instruction.argval)
+            elif instruction.opname not in _BETWEEN:
+                if name:
+                    found.setdefault(name, set()).add(chain)
+                name, chain = (instruction.argval, ()) if instruction.opname in _LOADS else ("", ())
+    return {name: frozenset(chains) for name, chains in found.items()}
 
 
 class _Import(NamedTuple):

@@ -18,10 +18,11 @@ import pickle
 import re
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
-from .code_names import globals_in, modules_in, names_in
+from .by_value import DISPATCHER
+from .code_names import attributes_in, globals_in, modules_in, names_in
 from .local_modules import is_local
 from .modules_on_disk import differs_on_disk, digest_on_disk, literals_on_disk
 from .shortened import short_repr
@@ -35,7 +36,14 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]{6,}")
 _HEAP_TYPE = 1 << 9
 """Set in the flags of a class that a program has made; others are of the interpreter or of a compiled module."""
 
-_Part: TypeAlias = tuple[str, Any]
+
+class _Item(NamedTuple):
+    """What the part of a dictionary is in the eyes of a reader, who rarely wants to know."""
+
+    key: Any
+
+
+_Part: TypeAlias = tuple[str | _Item, Any]
 """What a part is in the eyes of a reader, and the part."""
 _Opened: TypeAlias = tuple[str, list[_Part]]
 """What a value is by itself, and its parts."""
@@ -57,12 +65,14 @@ class NoContent(Exception):
         return f"{through + ', ' if through else ''}a {kind}: {self.reason}"
 
 
-class _Uses:
-    """A module of which a function names some attributes."""
+class _Uses(NamedTuple):
+    """What code uses of a module of the user's."""
 
-    def __init__(self, module: types.ModuleType, names: frozenset[str]) -> None:
-        self.module = module
-        self.names = names
+    module: types.ModuleType
+    chains: frozenset[tuple[str, ...]]
+    """Attributes, and attributes of those."""
+    names: frozenset[str]
+    """All names in the code: any of them may be an attribute of a module that is used by itself."""
 
 
 def content_of(value: Any) -> bytes:
@@ -72,7 +82,7 @@ def content_of(value: Any) -> bytes:
 
 class _Walk:
     def __init__(self) -> None:
-        self._uses: dict[tuple[str, frozenset[str]], _Uses] = {}
+        self._uses: dict[Hashable, _Uses] = {}
         self._own: dict[str, bool] = {}
         self._left = _LIMIT
 
@@ -117,7 +127,7 @@ class _Walk:
         if isinstance(value, enum.Enum):
             return f"member {value.name}", [("its enum", kind)]
         if isinstance(value, types.ModuleType):
-            return self._module(value, frozenset())
+            return f"module {value.__name__}", []
         if (wrapped := _function_of_task(value)) is not None:
             return "task", [("its function", wrapped)]
         return self._object(value)
@@ -141,16 +151,14 @@ class _Walk:
     def _dict(self, value: Mapping[Any, Any]) -> _Opened:
         if _is_flat(value) and _is_flat(value.values()):
             return f"dict {sorted(map(repr, value.items()))!r}", []
-        parts: list[_Part] = []
-        for _, key in self._sorted(value):
-            parts += [("a key", key), (f"the item {short_repr(key)}", value[key])]
-        return "dict", parts
+        keys = sorted(value, key=repr) if _is_flat(value) else [key for _, key in self._sorted(value)]
+        return "dict", [part for key in keys for part in (("a key", key), (_Item(key), value[key]))]
 
     # Code.
 
     def _code(self, code: types.CodeType) -> _Opened:
         constants = tuple(code.co_consts)
-        shape = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+        shape = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags, code.co_exceptiontable)
         names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
         return f"code {shape} {names}", [("its code", code.co_code), ("its constants", constants)]
 
@@ -163,23 +171,23 @@ class _Walk:
             ("a default argument", function.__defaults__),
             ("a default argument", function.__kwdefaults__),
         ]
-        if (registry := getattr(function, "registry", None)) is not None and isinstance(registry, types.MappingProxyType):
-            # What `functools.singledispatch` makes; its outer variables are that, and a cache.
-            return "dispatcher", [("a function by type", dict(registry))]
+        if code is DISPATCHER:
+            # Its outer variables are the functions by type, and a cache.
+            return "dispatcher", [("a function by type", function.registry)]  # type: ignore[attr-defined]
         parts += [(f"the attribute {name!r}", item) for name, item in sorted(vars(function).items())]
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
-            parts.append((f"the outer variable {name!r}", cell))
-        return "function", parts + self._globals(function)
+            used = self._used(_content(cell), code, name)
+            parts.append((f"the outer variable {name!r}", used if isinstance(used, _Uses) else cell))
+        return _by_names("function", parts + self._globals(function))
 
     def _globals(self, function: types.FunctionType) -> list[_Part]:
         parts: list[_Part] = []
         code, there, written = function.__code__, function.__globals__, literals_on_disk(function)
         for name in sorted(globals_in(code)):
             if name in there:
-                value = there[name]
-                named = self._named(value, frozenset(names_in(code))) if isinstance(value, types.ModuleType) else value
-                parts.append((f"the global {name!r}", named))
-                if name in written and self.digest(written[name]) != self.digest(named):
+                value = self._used(there[name], code, name)
+                parts.append((f"the global {name!r}", value))
+                if name in written and self.digest(written[name]) != self.digest(value):
                     parts.append((f"the global {name!r} as its module writes it", written[name]))
         package = there.get("__package__") or str(there.get("__name__", "")).rpartition(".")[0]
         imported = sorted(name for name in modules_in(code, package) if self._is_users(name))
@@ -189,25 +197,36 @@ class _Walk:
             parts.append(("its module", digest_on_disk(function.__module__)))
         return parts
 
-    def _named(self, module: types.ModuleType, names: frozenset[str]) -> _Uses:
-        """A module as it is used by names: one object for each use, so that modules that name each other come to an end."""
-        return self._uses.setdefault((module.__name__, names), _Uses(module, names))
+    def _used(self, value: Any, code: types.CodeType, name: str) -> Any:
+        """What code uses of a value that it has under a name: of a module only the attributes that it takes."""
+        if not isinstance(value, types.ModuleType) or not self._is_users(value.__name__):
+            return value
+        return self._named(value, attributes_in(code).get(name, frozenset({()})), frozenset(names_in(code)))
 
-    def _module(self, module: types.ModuleType, names: frozenset[str]) -> _Opened:
-        if not names or not self._is_users(module.__name__):
-            return f"module {module.__name__}", []
+    def _named(self, module: types.ModuleType, chains: frozenset[tuple[str, ...]], names: frozenset[str]) -> _Uses:
+        """One object for each use, so that modules that name each other come to an end."""
+        if () in chains:
+            chains |= {(name,) for name in names}
+        key = (module.__name__, chains, names)
+        return self._uses.setdefault(key, _Uses(module, chains, names))
+
+    def _module(self, uses: _Uses) -> _Opened:
+        there = vars(uses.module)
         parts: list[_Part] = []
-        for name in sorted(names & vars(module).keys()):
-            value = vars(module)[name]
-            named = self._named(value, names) if isinstance(value, types.ModuleType) else value
-            parts.append((f"{module.__name__}.{name}", named))
-        return f"module {module.__name__}", parts
+        for first in sorted({chain[0] for chain in uses.chains if chain and chain[0] in there}):
+            value = there[first]
+            if isinstance(value, types.ModuleType) and self._is_users(value.__name__):
+                value = self._named(
+                    value, frozenset(chain[1:] for chain in uses.chains if chain[:1] == (first,)), uses.names
+                )
+            parts.append((f"{uses.module.__name__}.{first}", value))
+        if () in uses.chains:
+            parts.append(("its file", digest_on_disk(uses.module.__name__)))
+        return _by_names(f"module {uses.module.__name__}", parts)
 
     def _cell(self, cell: types.CellType) -> _Opened:
-        try:
-            return "cell", [("its content", cell.cell_contents)]
-        except ValueError:
-            return "empty cell", []
+        content = _content(cell)
+        return ("empty cell", []) if content is _EMPTY else ("cell", [("its content", content)])
 
     def _method(self, method: types.MethodType) -> _Opened:
         return "method", [("its function", method.__func__), ("its object", method.__self__)]
@@ -243,10 +262,11 @@ class _Walk:
             for name, item in sorted(vars(kind).items())
             if name not in _NOT_OF_A_CLASS and not isinstance(item, _DESCRIPTORS) and not _is_of_enum(kind, name, item)
         ]
-        return f"class {kind.__qualname__}", parts
+        return _by_names(f"class {kind.__qualname__}", parts)
 
     def _field(self, field: Any) -> _Opened:
-        return "field", [(f"the attribute {name!r}", getattr(field, name)) for name in _OF_A_FIELD if hasattr(field, name)]
+        parts = [(f"the attribute {name!r}", getattr(field, name)) for name in _OF_A_FIELD if hasattr(field, name)]
+        return _by_names("field", parts)
 
     def _buffer(self, value: Any) -> _Opened:
         view = pickle.PickleBuffer(value).raw()
@@ -272,7 +292,7 @@ class _Walk:
         ordered = isinstance(value, collections.OrderedDict)
         parts.append(("its items", None if pairs is None else list(pairs) if ordered else dict(pairs)))
         parts.append(("what sets its state", setter))
-        return f"object {len(state) if isinstance(state, dict) else ''}", parts
+        return _by_names("object", parts)
 
     # Whose is it?
 
@@ -344,7 +364,7 @@ _OPENERS: dict[type, Callable[[_Walk, Any], _Opened]] = {
     pickle.PickleBuffer: _Walk._buffer,
     memoryview: _Walk._buffer,
     bytearray: _Walk._buffer,
-    _Uses: lambda walk, uses: walk._module(uses.module, uses.names),
+    _Uses: _Walk._module,
 }
 
 _FLAT = {float, complex, str, bool, type(None)}
@@ -392,11 +412,29 @@ def _function_of_task(value: Any) -> Callable[..., Any] | None:
     return value.__wrapped__ if tasks is not None and isinstance(value, tasks.Task) else None
 
 
+def _by_names(head: str, parts: list[_Part]) -> _Opened:
+    """A value whose parts are told apart by their names."""
+    return f"{head} {[name for name, _ in parts]}", parts
+
+
+_EMPTY = object()
+
+
+def _content(cell: types.CellType) -> Any:
+    """What an outer variable is, or `_EMPTY` where it has no value yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return _EMPTY
+
+
 def _path(way: Any) -> list[str]:
     names: list[str] = []
     while way is not None:
         way, name = way
-        if name not in _UNSAID:
+        if isinstance(name, _Item):
+            names.append(f"the item {short_repr(name.key)}")
+        elif name not in _UNSAID:
             names.append(name)
     return names[::-1]
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import types
 from pathlib import Path
 
 import numpy
@@ -329,6 +330,45 @@ def test_globals_count_by_value_and_only_those_that_are_named(module):
     text = "RATE = {}\nOTHER = {}\ndef f(x):\n    return x * RATE\n"
     versions = [version_of(module(text.format(*values)).f) for values in ((1, 1), (1, 2), (2, 1))]
     assert versions[0] == versions[1] != versions[2]
+
+
+USES = {
+    "import mine\ndef work(x): return mine.f(x)": True,
+    "import mine\ndef work(x): return mine.inner.f(x)": True,
+    "import mine\ndef work(x, m=None): return (m or mine).f(x)": True,
+    "import mine\ndef work(x): return getattr(mine, 'g')(x)": True,
+    "def make():\n    from sys import modules; mine = modules['mine']\n    return lambda x: mine.f(x)\nwork = make()": True,
+    "import mine\nclass A:\n    g = staticmethod(lambda x: mine.f(x))\ndef work(x): return A.g(x)": True,
+    "import mine\ndef work(x): return mine.other(x), x.f, x.lock": False,
+}
+
+
+@pytest.mark.parametrize(("text", "changes"), USES.items(), ids=map(str, range(len(USES))))
+def test_of_a_module_counts_what_is_used_of_it(module, text, changes):
+    versions = []
+    others = "import threading\nlock = threading.Lock()\ndef other(x): return x\ndef g(x): return f(x)\n"
+    for sign in ("", "-"):
+        mine = module(f"{others}def f(x): return {sign}x\n")
+        mine.inner = mine
+        there: dict = {}
+        exec(text, there)
+        versions.append(version_of(there["work"]))
+    assert (versions[0] != versions[1]) is changes
+
+
+def test_names_count_and_not_only_what_they_name():
+    namespaces = [types.SimpleNamespace(a=1), types.SimpleNamespace(b=1), types.SimpleNamespace(a=1, b=1)]
+    classes = [type("C", (), {"a": 1}), type("C", (), {"b": 1})]
+    functions = []
+    for name in ("len", "abs"):
+        there: dict = {name: min}
+        exec("def f(x): return len(x), abs(x)", there)
+        functions.append(there["f"])
+    functions += [eval(f"lambda x: {text}") for text in ("x.a + x.b", "x.b + x.a", "x.a + x.a")]
+    exec("def t(x):\n    try:\n        x()\n        x()\n    except E: pass", there)
+    exec("def u(x):\n    x()\n    try:\n        x()\n    except E: pass", there)
+    values = [*namespaces, *classes, *functions, there["t"], there["u"]]
+    assert len({content_of(value) for value in values}) == len(values)
 
 
 @pytest.mark.parametrize(
