@@ -234,6 +234,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         node_hash: paths.hash,
         cgroup_node: paths.cgroup,
         host_ip: node_object::host_ip(),
+        home: home(),
         boot_id: node_object::boot_id(),
         cpu_milli: capacity.cpu_milli,
         memory_bytes: capacity.memory_bytes,
@@ -262,6 +263,12 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
 fn make_network(paths: &NodePaths) -> Result<NodeNetwork, String> {
     capabilities::try_network().map_err(|error| error.to_string())?;
     NodeNetwork::ensure(&paths.node_dir, paths.hash).map_err(|error| with_causes(&error))
+}
+
+/// The home of this process's user, by whatever this machine keeps its users in.
+fn home() -> Option<String> {
+    let user = nix::unistd::User::from_uid(nix::unistd::Uid::effective()).ok().flatten()?;
+    user.dir.into_os_string().into_string().ok().filter(|home| !home.is_empty())
 }
 
 fn disk_bytes(paths: &NodePaths) -> i64 {

@@ -77,6 +77,8 @@ pub(crate) struct NodeGround<'a> {
     pub default_path: &'a str,
     /// Identity when this node has no right to another.
     pub only_identity: Option<(u32, u32)>,
+    /// Home of that identity on this machine. It may be called root in a pod, and root's folder is none of its own.
+    pub only_home: Option<&'a str>,
     /// Mounts of every container: hosts, host name, resolver.
     pub common_mounts: Vec<MountSpec>,
     /// Where the pod reaches the API server.
@@ -167,7 +169,9 @@ fn one(
     let groups = if node.only_identity.is_none() { groups(&pod_context, gid)? } else { Vec::new() };
     let root = entry.and_then(|entry| entry.root.clone());
     if environment.get("HOME").is_none() {
-        environment.set("HOME", home(root.as_deref(), uid));
+        // In a root folder of an image there is that image's home alone.
+        let own = node.only_home.filter(|_| root.is_none() && node.only_identity.is_some());
+        environment.set("HOME", own.map_or_else(|| home(root.as_deref(), uid), str::to_owned));
     }
     let capabilities = context.capabilities.unwrap_or_default();
     let cwd = container.working_dir.clone().filter(|dir| !dir.is_empty());
@@ -378,6 +382,11 @@ mod tests {
     use serde_json::{Value, json};
 
     fn resolved(pod: Value) -> Result<ContainerSpec, ResolveError> {
+        resolved_as(pod, None)
+    }
+
+    /// With the only identity that pods can have, and its home.
+    fn resolved_as(pod: Value, only: Option<((u32, u32), &str)>) -> Result<ContainerSpec, ResolveError> {
         let pod: Pod = serde_json::from_value(pod).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let map = dir.path().join("map.yaml");
@@ -392,7 +401,8 @@ mod tests {
             image_map: &image_map,
             image_map_path: Some(Path::new("/etc/map.yaml")),
             default_path: "/bin",
-            only_identity: None,
+            only_identity: only.map(|(identity, _)| identity),
+            only_home: only.map(|(_, home)| home),
             common_mounts: vec![],
             api: Some(SocketAddrV4::new([10, 0, 0, 1].into(), 6443)),
         };
@@ -465,6 +475,25 @@ mod tests {
 
         let refused = resolved(pod(json!({"name": "c", "image": "tf", "securityContext": {"runAsNonRoot": true}})));
         assert!(matches!(refused, Err(ResolveError::WouldRunAsRoot)));
+    }
+
+    /// Bug: without root a pod's home was `/root`, which it may neither read nor write.
+    #[test]
+    fn without_root_the_home_is_that_of_the_platforms_user() {
+        let own = Some(((0, 0), "/home/ada"));
+        for (container, only, home) in [
+            (json!({"name": "c", "command": ["a"]}), own, "/home/ada"),
+            (json!({"name": "c", "command": ["a"], "securityContext": {"runAsUser": 7}}), own, "/home/ada"),
+            (json!({"name": "c", "command": ["a"]}), Some(((1000, 1000), "/home/ada")), "/home/ada"),
+            (json!({"name": "c", "command": ["a"], "env": [{"name": "HOME", "value": "/mine"}]}), own, "/mine"),
+            // A root folder of its own has its own homes.
+            (json!({"name": "c", "image": "tf"}), own, "/root"),
+            (json!({"name": "c", "command": ["a"]}), None, "/root"),
+        ] {
+            let spec = resolved_as(pod(container.clone()), only).unwrap();
+            let found = spec.env.iter().find(|(name, _)| name == "HOME").map(|(_, value)| value.as_str());
+            assert_eq!(found, Some(home), "{container} {only:?}");
+        }
     }
 
     #[test]

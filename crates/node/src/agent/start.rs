@@ -51,6 +51,8 @@ pub(crate) struct NodeContext {
     pub node_hash: u64,
     pub cgroup_node: PathBuf,
     pub host_ip: Ipv4Addr,
+    /// Home of the user that this process runs as.
+    pub home: Option<String>,
     pub boot_id: String,
     pub cpu_milli: i64,
     pub memory_bytes: i64,
@@ -155,6 +157,7 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources) -> Result<
         image_map_path: context.image_map.as_deref(),
         default_path: &context.default_path,
         only_identity: only_identity(context.capabilities.isolation.user),
+        only_home: context.home.as_deref(),
         common_mounts: common_mounts(context, &dir),
         api: context.api_port.map(|port| SocketAddrV4::new(api_host(context, pod), port)),
     };
