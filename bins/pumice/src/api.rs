@@ -66,7 +66,8 @@ impl Api {
             .connections(ConnectionLimits::for_descriptors(descriptors::limit()))
             .warn_room(args.warn_room)
             .events(args.events.limits())
-            .metrics();
+            .metrics()
+            .retained_logs();
         if args.admission {
             builder = builder.admission(Arc::new(admission));
         }

@@ -21,6 +21,17 @@ pub struct AggregatedResource {
     pub verbs: Vec<Verb>,
 }
 
+/// What a caller must have the right to, with the verb of the request and under any name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AggregatedRight {
+    /// API group; empty for the core.
+    pub group: &'static str,
+    /// Resource, in the plural.
+    pub resource: &'static str,
+    /// Subresource; empty for none.
+    pub subresource: &'static str,
+}
+
 /// Answers the requests of an aggregated group. The caller's [`pumice_auth::Identity`] is in the request's extensions,
 /// and may do what the request asks.
 pub trait AggregatedService: Send + Sync + 'static {
@@ -46,6 +57,8 @@ pub struct AggregatedApi {
     pub version: String,
     /// What it has.
     pub resources: Vec<AggregatedResource>,
+    /// The right that its requests need, in their namespace, where that is another than the one to its own resources.
+    pub right: Option<AggregatedRight>,
     /// Who answers.
     pub service: Arc<dyn AggregatedService>,
 }

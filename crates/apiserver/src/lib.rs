@@ -55,6 +55,7 @@ mod remote_nodes;
 mod render;
 mod request;
 mod request_metrics;
+mod retained_logs;
 mod reviews;
 mod rights;
 mod rules;
@@ -69,7 +70,7 @@ mod volumes;
 mod websocket;
 
 pub use admission::{Admission, AdmissionRequest, AdmitAll, Admitted, ObjectReader, Operation};
-pub use aggregate::{AggregatedApi, AggregatedResource, AggregatedService};
+pub use aggregate::{AggregatedApi, AggregatedResource, AggregatedRight, AggregatedService};
 pub use audit::{AuditError, AuditLog, AuditOptions, AuditPolicy, AuditPolicyError};
 pub use body::{Body, BodyError};
 pub use clock::{Clock, SystemClock};

@@ -44,6 +44,7 @@ pub(crate) fn api(store: Store, nodes: Arc<dyn NodeProxy>, clock: Arc<dyn Clock>
         group: GROUP.to_owned(),
         version: VERSION.to_owned(),
         resources: vec![resource("nodes", "NodeMetrics", false), resource("pods", "PodMetrics", true)],
+        right: None,
         service: Arc::new(Metrics { source: Arc::new(Source { store, nodes, clock }) }),
     }
 }

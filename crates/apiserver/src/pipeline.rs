@@ -16,6 +16,7 @@ use pumice_objects::status::{GroupResource, Status};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::aggregate::AggregatedRight;
 use crate::body::Body;
 use crate::caller::{Caller, Refused};
 use crate::decode::DecodeError;
@@ -155,8 +156,12 @@ async fn resource(
     request: Request<Body>,
 ) -> Answer {
     let registry = state.registry.load(&state.store);
-    authorize_resource(&state, &identity, &wanted, &query)?;
-    if let Some(api) = registry.aggregated(&wanted.group, &wanted.version) {
+    let aggregated = registry.aggregated(&wanted.group, &wanted.version);
+    match aggregated.and_then(|api| api.right) {
+        Some(right) => authorize_as(&state, &identity, &wanted, right)?,
+        None => authorize_resource(&state, &identity, &wanted, &query)?,
+    }
+    if let Some(api) = aggregated {
         let service = Arc::clone(&api.service);
         let mut request = request;
         request.headers_mut().remove(header::AUTHORIZATION);
@@ -315,6 +320,24 @@ fn authorize_resource(
     };
     let resource = GroupResource { group: &wanted.group, resource: &wanted.resource };
     authorize(state, identity, &attributes, resource, &wanted.name)
+}
+
+/// Whether the caller has the right that an aggregated group asks for in place of its own.
+fn authorize_as(
+    state: &State,
+    identity: &Identity,
+    wanted: &ResourceRequest,
+    right: AggregatedRight,
+) -> Result<(), Status> {
+    let target = AuthTarget::Resource {
+        group: right.group,
+        resource: right.resource,
+        subresource: named(right.subresource),
+        namespace: named(&wanted.namespace),
+        name: None,
+    };
+    let resource = GroupResource { group: right.group, resource: right.resource };
+    authorize(state, identity, &Attributes { verb: wanted.verb.as_str(), target }, resource, "")
 }
 
 /// The name in a `metadata.name=x` field selector, which rights by name apply to.

@@ -34,7 +34,7 @@ use crate::quota::Quotas;
 use crate::registry::RegistryCell;
 use crate::request_metrics::RequestMetrics;
 use crate::rights::RightsCell;
-use crate::{bootstrap, disruption, endpoints, expiry, gc, metrics, pipeline, quota, volumes};
+use crate::{bootstrap, disruption, endpoints, expiry, gc, metrics, pipeline, quota, retained_logs, volumes};
 
 /// How much should be free on the store's disk, unless the builder says otherwise.
 pub const WARN_ROOM_BYTES: u64 = 1 << 30;
@@ -85,6 +85,7 @@ pub struct Builder {
     clock: Arc<dyn Clock>,
     aggregated: Vec<AggregatedApi>,
     metrics: bool,
+    retained_logs: bool,
     bookmark_every: Duration,
     checks: Vec<ReadyCheck>,
     warn_room_bytes: u64,
@@ -167,6 +168,12 @@ impl Builder {
         self
     }
 
+    /// Serves `logs.pumice.sh`: logs of pods that are gone, which the nodes retain.
+    pub fn retained_logs(mut self) -> Self {
+        self.retained_logs = true;
+        self
+    }
+
     /// Serves `metrics.k8s.io`, by asking the nodes for their `/stats/summary`.
     pub fn metrics(mut self) -> Self {
         self.metrics = true;
@@ -191,6 +198,9 @@ impl Builder {
             if self.metrics {
                 let (nodes, clock) = (Arc::clone(&self.node_proxy), Arc::clone(&self.clock));
                 self.aggregated.push(metrics::api(self.store.clone(), nodes, clock));
+            }
+            if self.retained_logs {
+                self.aggregated.push(retained_logs::api(self.store.clone(), Arc::clone(&self.node_proxy)));
             }
             let accounts = match self.accounts {
                 Some((key, root_certificate)) => Accounts::new(key, Some(root_certificate)),
@@ -261,6 +271,7 @@ impl ApiServer {
             clock: Arc::new(SystemClock),
             aggregated: Vec::new(),
             metrics: false,
+            retained_logs: false,
             bookmark_every: BOOKMARK_EVERY,
             checks: Vec::new(),
             warn_room_bytes: WARN_ROOM_BYTES,

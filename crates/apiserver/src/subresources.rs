@@ -4,7 +4,7 @@ pub(crate) mod binding;
 pub(crate) mod eviction;
 pub(crate) mod finalize;
 pub(crate) mod log;
-mod on_node;
+pub(crate) mod on_node;
 pub(crate) mod scale;
 pub(crate) mod stream;
 pub(crate) mod token;

@@ -29,6 +29,7 @@ mod pod_status;
 mod pods;
 mod port_forward;
 mod resolve;
+mod retained_logs;
 mod security;
 mod service;
 mod sessions;
@@ -75,6 +76,7 @@ use log_service::PodIndex;
 use node_object::Capacity;
 pub use node_object::host_ip;
 use pods::{Drain, Pods};
+use retained_logs::RetainedLogs;
 use service::NodeService;
 use start::NodeContext;
 use teardown::NodePaths;
@@ -147,7 +149,7 @@ pub struct Handle {
 
 impl Handle {
     /// Answers one request of the kubelet's API: `/containerLogs/{namespace}/{pod}/{container}`, `/exec/` likewise,
-    /// `/portForward/{namespace}/{pod}`, and `/stats/summary`.
+    /// `/portForward/{namespace}/{pod}`, and `/stats/summary`; and of ours `/retainedLogs/{namespace}/{owner}`.
     /// For a stream it takes the connection from the request's extensions. Needs a runtime.
     pub fn answer<B>(&self, request: Request<B>) -> Response<NodeBody> {
         self.service.answer(request.map(drop))
@@ -219,6 +221,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     let (recorder, events) = EventRecorder::new(options.client.clone(), COMPONENT);
     let groups = capabilities.cgroup.clone().map(|hierarchy| (hierarchy, paths.cgroup.clone()));
     let remover = Arc::new(Remover::new(&paths.data_dir, options.shim, groups));
+    let retained_logs = Arc::new(RetainedLogs::open(&paths.node_dir));
     let context = Arc::new(NodeContext {
         client: options.client,
         node_name: options.node_name,
@@ -227,6 +230,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         events: recorder,
         shim,
         remover,
+        retained_logs: Arc::clone(&retained_logs),
         image_map: options.image_map,
         default_path: options.default_path,
         capabilities: capabilities.clone(),
@@ -249,7 +253,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         hierarchy: context.capabilities.cgroup.clone(),
         cgroup_node: context.cgroup_node.clone(),
     };
-    let service = NodeService::new(index.clone(), context.shim.clone(), sampler.usage.clone());
+    let service = NodeService::new(index.clone(), retained_logs, context.shim.clone(), sampler.usage.clone());
     let (measured, measurements) = mpsc::channel(disk::MEASURED_MAX);
     let measurer = Measurer { index: index.clone(), usage: sampler.usage.clone(), measured };
     let pods = Pods::open(context.clone(), options.pods_max, options.starts_max, index, measurements)
@@ -299,6 +303,11 @@ impl NodeAgent {
             parts.spawn(async move {
                 let remover = Arc::clone(&removing.remover);
                 let _ = removal_shutdown.run_until_cancelled(remover.run(|aside| removing.tell_of(aside))).await;
+                Ok(())
+            });
+            let (expiring, expiry_shutdown) = (Arc::clone(&context.retained_logs).expire(), shutdown.clone());
+            parts.spawn(async move {
+                let _ = expiry_shutdown.run_until_cancelled(expiring).await;
                 Ok(())
             });
             let lease_shutdown = shutdown.clone();

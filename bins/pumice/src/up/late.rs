@@ -92,6 +92,7 @@ impl Late {
                 resource("queues", "QueueWhy", false, vec![Verb::Get]),
                 resource("nodes", "NodeWhy", false, vec![Verb::Get]),
             ],
+            right: None,
             service: Arc::new(Why { scheduler: Arc::clone(&self.scheduler) }),
         }
     }
@@ -104,6 +105,7 @@ impl Late {
             group: pumice_history::GROUP.into(),
             version: pumice_history::VERSION.into(),
             resources: vec![resource("jobs", "JobHistory", true, vec![Verb::Get, Verb::List])],
+            right: None,
             service: Arc::new(History(Arc::clone(&self.history))),
         };
         builder.aggregate(api).told_check(HISTORY, look)

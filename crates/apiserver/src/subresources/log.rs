@@ -12,11 +12,14 @@ use serde_json::Value;
 use super::on_node;
 use crate::body::Body;
 use crate::pipeline::{Answer, Call};
+use crate::query::Query;
 use crate::render::parse;
 use crate::verbs::read;
 
 /// Parameters that go on to the node.
 const FLAGS: [&str; 3] = ["follow", "previous", "timestamps"];
+/// What `stream` may be.
+const STREAMS: [&str; 3] = ["All", "Stdout", "Stderr"];
 const NUMBERS: [&str; 3] = ["tailLines", "sinceSeconds", "limitBytes"];
 
 /// Answers a get of `pods/x/log`.
@@ -37,11 +40,11 @@ pub(crate) async fn read(call: &Call) -> Answer {
         return waiting(&reason);
     }
     let mut path = format!("/containerLogs/{}/{name}/{container}", call.request.namespace);
-    path.push_str(&parameters(call)?);
+    path.push_str(&parameters(&call.query)?);
     let request = Request::get(path)
         .body(Body::empty())
         .map_err(|error| Status::bad_request(format!("the log request can't be passed on: {error}")))?;
-    let answer = on_node::ask(call, node, request, StatusCode::OK).await?;
+    let answer = on_node::ask(&*call.state.node_proxy, node, request, StatusCode::OK).await?;
     // A followed log ends with the listener, so that a shutdown need not cut it off.
     let chunks = answer.into_body().into_data_stream().take_until(call.listener.closing.clone().cancelled_owned());
     let mut response = Response::new(Body::new(StreamBody::new(chunks.map_ok(Frame::data))));
@@ -49,7 +52,8 @@ pub(crate) async fn read(call: &Call) -> Answer {
     Ok(response)
 }
 
-fn parameters(call: &Call) -> Result<String, Status> {
+/// What goes on to the node of a query for a log.
+pub(crate) fn parameters(query: &Query) -> Result<String, Status> {
     let mut text = String::new();
     let mut push = |name: &str, value: &str| {
         let mark = if text.is_empty() { '?' } else { '&' };
@@ -57,16 +61,22 @@ fn parameters(call: &Call) -> Result<String, Status> {
         let _ = write!(text, "{mark}{name}={value}");
     };
     for name in FLAGS {
-        if let Some(value) = call.query.flag(name)? {
+        if let Some(value) = query.flag(name)? {
             push(name, if value { "true" } else { "false" });
         }
     }
     for name in NUMBERS {
-        if let Some(value) = call.query.number(name)? {
+        if let Some(value) = query.number(name)? {
             push(name, &value.to_string());
         }
     }
-    if let Some(since) = call.query.filled("sinceTime") {
+    if let Some(stream) = query.filled("stream") {
+        if !STREAMS.contains(&stream) {
+            return Err(Status::bad_request(format!("stream must be one of {}", STREAMS.join(", "))));
+        }
+        push("stream", stream);
+    }
+    if let Some(since) = query.filled("sinceTime") {
         let since = pumice_objects::meta::parse_time(since)
             .ok_or_else(|| Status::bad_request("sinceTime must be a time such as 2026-01-02T03:04:05Z"))?;
         push("sinceTime", &since.to_string());

@@ -6,7 +6,8 @@ use pumice_objects::status::{Status, StatusReason};
 use serde_json::Value;
 
 use crate::body::Body;
-use crate::pipeline::{Answer, Call};
+use crate::node_proxy::NodeProxy;
+use crate::pipeline::Answer;
 
 /// Longest error text taken from a node, in bytes.
 const ERROR_BYTES_MAX: usize = 16 * 1024;
@@ -44,8 +45,8 @@ pub(crate) fn names<'a>(pod: &'a Value, list: &str) -> Vec<&'a str> {
 }
 
 /// What `node` answers with, if it is `wanted`; else its refusal.
-pub(crate) async fn ask(call: &Call, node: &str, request: Request<Body>, wanted: StatusCode) -> Answer {
-    let answer = call.state.node_proxy.call(node, request).await;
+pub(crate) async fn ask(nodes: &dyn NodeProxy, node: &str, request: Request<Body>, wanted: StatusCode) -> Answer {
+    let answer = nodes.call(node, request).await;
     let answer = answer.map_err(|error| Status::service_unavailable(error.to_string()))?;
     if answer.status() == wanted { Ok(answer) } else { Err(node_status(answer).await) }
 }

@@ -156,5 +156,5 @@ async fn hand_over(call: &Call, pod: &Value, path: &str, upgrade: OnUpgrade) -> 
         }
     }
     request.extensions_mut().insert(upgrade);
-    on_node::ask(call, node, request, StatusCode::SWITCHING_PROTOCOLS).await
+    on_node::ask(&*call.state.node_proxy, node, request, StatusCode::SWITCHING_PROTOCOLS).await
 }

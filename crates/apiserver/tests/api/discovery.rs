@@ -115,6 +115,7 @@ async fn aggregated_groups_are_found_and_answered() {
                 namespaced: true,
                 verbs: vec![Verb::Get],
             }],
+            right: None,
             service: Arc::new(answer),
         })
         .build()

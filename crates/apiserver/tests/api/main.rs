@@ -22,6 +22,7 @@ mod pods;
 mod policies;
 mod power;
 mod protobuf;
+mod retained_logs;
 mod reviews;
 mod rights;
 mod security_fields;

@@ -1,4 +1,5 @@
-//! `GET /containerLogs/{namespace}/{pod}/{container}` as the kubelet serves it.
+//! `GET /containerLogs/{namespace}/{pod}/{container}` as the kubelet serves it; and of ours, for pods that are gone,
+//! `GET /retainedLogs/{namespace}/{owner}`, what there is, with `/{uid}/{container}/{restart}` after it for the text of one.
 //!
 //! Invariant: reads files only, so that a log can be read while a pod runs, after it ended and across
 //! restarts of the platform. A slow reader holds up nobody.
@@ -15,7 +16,8 @@ use http_body_util::{BodyExt, StreamBody};
 
 use super::log_query::LogQuery;
 use super::log_reader;
-use super::service::text;
+use super::retained_logs::RetainedLogs;
+use super::service::{json, text};
 use crate::shim::status::{ContainerStatus, ShimStatus};
 
 /// The body of an answer.
@@ -69,6 +71,8 @@ enum LogError {
     NoSuchContainer { pod: String, container: String },
     #[error("container {container:?} in pod {pod:?} is waiting to start: {reason}")]
     Waiting { pod: String, container: String, reason: String },
+    #[error("the log of run {restart:?} of container {container:?} of pod {uid:?} is not here any more")]
+    NotRetained { uid: String, container: String, restart: String },
     #[error("previous terminated container {container:?} in pod {pod:?} not found")]
     NoPrevious { pod: String, container: String },
 }
@@ -76,7 +80,7 @@ enum LogError {
 impl LogError {
     fn code(&self) -> StatusCode {
         match self {
-            LogError::NoSuchPod { .. } => StatusCode::NOT_FOUND,
+            LogError::NoSuchPod { .. } | LogError::NotRetained { .. } => StatusCode::NOT_FOUND,
             LogError::Method => StatusCode::METHOD_NOT_ALLOWED,
             _ => StatusCode::BAD_REQUEST,
         }
@@ -91,6 +95,41 @@ pub(super) fn serve<B>(
 ) -> Response<NodeBody> {
     let query = request.uri().query().unwrap_or_default();
     match open(pods, [namespace, pod, container], request.method(), query) {
+        Ok(source) => Response::new(BodyExt::boxed(StreamBody::new(log_reader::stream(source)))),
+        Err(error) => text(error.code(), &error.to_string()),
+    }
+}
+
+/// Answers which logs there are of pods that an owner had.
+pub(super) fn retained(logs: &RetainedLogs, [namespace, owner]: [&str; 2]) -> Response<NodeBody> {
+    match serde_json::to_vec(&logs.of(namespace, owner)) {
+        Ok(found) => json(found),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+/// Answers with the log of one run of a pod that is gone.
+pub(super) fn serve_retained<B>(
+    logs: &RetainedLogs,
+    run: [&str; 4],
+    restart: &str,
+    request: &Request<B>,
+) -> Response<NodeBody> {
+    let [_, _, uid, container] = run;
+    let open = || {
+        if request.method() != Method::GET {
+            return Err(LogError::Method);
+        }
+        let query = LogQuery::parse(request.uri().query().unwrap_or_default()).map_err(LogError::Query)?;
+        let found = restart.parse().ok().and_then(|attempt| Some((attempt, logs.find(run, attempt)?)));
+        let (attempt, dir) = found.ok_or_else(|| LogError::NotRetained {
+            uid: uid.to_owned(),
+            container: container.to_owned(),
+            restart: restart.to_owned(),
+        })?;
+        Ok(log_reader::Source { dir, container: container.to_owned(), attempt, query })
+    };
+    match open() {
         Ok(source) => Response::new(BodyExt::boxed(StreamBody::new(log_reader::stream(source)))),
         Err(error) => text(error.code(), &error.to_string()),
     }
@@ -177,6 +216,7 @@ mod tests {
         pods.insert("ns", "p", dir.to_owned());
         NodeService::new(
             pods,
+            Arc::new(RetainedLogs::open(dir)),
             Launcher::new(ShimCommand { program: "/bin/false".into(), args: Vec::new() }),
             Usage::default(),
         )
@@ -196,6 +236,9 @@ mod tests {
             ("?limitBytes=5", 200, "one\nt"),
             ("?sinceTime=2023-11-14T22:13:22Z", 200, "three\n"),
             ("?timestamps=true&tailLines=1", 200, "2023-11-14T22:13:22.000000000Z three\n"),
+            ("?stream=Stdout", 200, "one\nthree\n"),
+            ("?stream=Stderr&tailLines=5", 200, "two\n"),
+            ("?stream=none", 400, "stream must be All, Stdout or Stderr"),
             ("?tailLines=-1", 400, "tailLines must be a whole number that is not negative"),
             ("?sinceTime=yesterday", 400, "sinceTime must be a time as in RFC 3339"),
             ("?previous=true", 400, "previous terminated container \"c\" in pod \"p\" not found"),
@@ -203,6 +246,39 @@ mod tests {
         for (query, code, text) in cases {
             let found = get(&service, &format!("/containerLogs/ns/p/c{query}")).await;
             assert_eq!(found, (code, text.to_owned()), "{query}");
+        }
+    }
+
+    #[tokio::test]
+    async fn logs_of_pods_that_are_gone_are_told_of_and_given() {
+        use super::super::pod_network::tests::spec;
+        use crate::shim::spec::{Network, SPEC_FILE, ShimSpec};
+
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("pods/u1");
+        let path = log_path(&own, "c", 0);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "2023-11-14T22:13:20Z stdout F one\n2023-11-14T22:13:21Z stderr P tw").unwrap();
+        let spec = ShimSpec { uid: "u1".into(), owner: Some("job".into()), ..spec(Network::Host) };
+        std::fs::write(own.join(SPEC_FILE), serde_json::to_vec(&spec).unwrap()).unwrap();
+        let retained = RetainedLogs::open(dir.path());
+        retained.take(&own);
+        let launcher = Launcher::new(ShimCommand { program: "/bin/false".into(), args: Vec::new() });
+        let service = NodeService::new(PodIndex::default(), Arc::new(retained), launcher, Usage::default());
+        let (code, list) = get(&service, "/retainedLogs/ns/job").await;
+        assert_eq!(code, 200);
+        let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+        assert_eq!((&list[0]["pod"], &list[0]["runs"][0]["container"]), (&"p".into(), &"c".into()));
+        for (path, code, text) in [
+            ("ns/other", 200, "[]"),
+            ("ns/job/u1/c/0", 200, "one\n"),
+            ("ns/job/u1/c/0?follow=true&stream=Stdout", 200, "one\n"),
+            ("ns/job/u1/c/0?stream=x", 400, "stream must be All, Stdout or Stderr"),
+            ("ns/job/u1/c/1", 404, "the log of run \"1\" of container \"c\" of pod \"u1\" is not here any more"),
+            ("ns/other/u1/c/0", 404, "the log of run \"0\" of container \"c\" of pod \"u1\" is not here any more"),
+            ("ns/job/u1/c/x", 404, "the log of run \"x\" of container \"c\" of pod \"u1\" is not here any more"),
+        ] {
+            assert_eq!(get(&service, &format!("/retainedLogs/{path}")).await, (code, text.to_owned()), "{path}");
         }
     }
 

@@ -141,12 +141,18 @@ pub(crate) mod tests {
 
     /// Writes the spec of a pod with this network.
     pub(crate) fn write_spec(dir: &Path, network: Network) {
-        let spec = ShimSpec {
+        std::fs::write(dir.join(SPEC_FILE), serde_json::to_vec(&spec(network)).unwrap()).unwrap();
+    }
+
+    /// The spec of a pod without containers.
+    pub(crate) fn spec(network: Network) -> ShimSpec {
+        ShimSpec {
             format: Format,
             uid: "u".into(),
             boot_id: "b".into(),
             namespace: "ns".into(),
             name: "p".into(),
+            owner: None,
             hostname: "p".into(),
             restart_policy: RestartPolicy::Never,
             grace_seconds: 1,
@@ -160,8 +166,7 @@ pub(crate) mod tests {
             log_bytes_max: 1 << 20,
             init_containers: Vec::new(),
             containers: Vec::new(),
-        };
-        std::fs::write(dir.join(SPEC_FILE), serde_json::to_vec(&spec).unwrap()).unwrap();
+        }
     }
 
     fn own() -> Network {

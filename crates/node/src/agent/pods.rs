@@ -351,7 +351,8 @@ impl Pods {
             Some(entry) => Owner::pod(&entry.namespace, &entry.name, uid),
             None => Owner::of_pod_dir(&dir),
         };
-        self.removals.spawn_blocking(move || (reply, removal::remove_pod(&dir, owner, group.as_ref())));
+        let logs = Arc::clone(&self.context.retained_logs);
+        self.removals.spawn_blocking(move || (reply, removal::remove_pod(&dir, owner, group.as_ref(), &logs)));
     }
 
     fn on_removed(&mut self, done: Result<Removed, tokio::task::JoinError>) {

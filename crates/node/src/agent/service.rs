@@ -14,6 +14,7 @@ use super::exec;
 use super::launch::Launcher;
 use super::log_service::{self, NodeBody, PodIndex};
 use super::port_forward;
+use super::retained_logs::RetainedLogs;
 use super::sessions::{Place, Sessions};
 use super::usage::Usage;
 
@@ -21,14 +22,15 @@ use super::usage::Usage;
 #[derive(Debug, Clone)]
 pub(crate) struct NodeService {
     pods: PodIndex,
+    retained: Arc<RetainedLogs>,
     shim: Arc<Launcher>,
     sessions: Sessions,
     usage: Usage,
 }
 
 impl NodeService {
-    pub(crate) fn new(pods: PodIndex, shim: Launcher, usage: Usage) -> Self {
-        NodeService { pods, shim: Arc::new(shim), sessions: Sessions::new(), usage }
+    pub(crate) fn new(pods: PodIndex, retained: Arc<RetainedLogs>, shim: Launcher, usage: Usage) -> Self {
+        NodeService { pods, retained, shim: Arc::new(shim), sessions: Sessions::new(), usage }
     }
 
     /// Ends what goes on.
@@ -43,6 +45,10 @@ impl NodeService {
         match parts.as_slice() {
             ["containerLogs", namespace, pod, container] => {
                 log_service::serve(&self.pods, [namespace, pod, container], &request)
+            }
+            ["retainedLogs", namespace, owner] => log_service::retained(&self.retained, [namespace, owner]),
+            ["retainedLogs", namespace, owner, uid, container, restart] => {
+                log_service::serve_retained(&self.retained, [namespace, owner, uid, container], restart, &request)
             }
             ["exec", namespace, pod, container] => self.with_place(namespace, pod, |place| {
                 exec::serve(&self.pods, &self.shim, place, [namespace, pod, container], request)
@@ -65,6 +71,14 @@ impl NodeService {
             Err(full) => text(StatusCode::TOO_MANY_REQUESTS, &full.to_string()),
         }
     }
+}
+
+/// An answer in JSON.
+pub(super) fn json(body: Vec<u8>) -> Response<NodeBody> {
+    let mut response = Response::new(whole(Full::new(Bytes::from(body))));
+    let kind = http::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+    response
 }
 
 /// An answer of one line.

@@ -24,6 +24,7 @@ use super::launch::Launcher;
 use super::leftovers::remover::Remover;
 use super::numbers;
 use super::resolve::{self, NodeGround, ResolveError, Resolved};
+use super::retained_logs::RetainedLogs;
 use super::sources::{References, Sources};
 use super::volumes::{self, VolumeRoots};
 use crate::cgroup::CgroupSpec;
@@ -44,6 +45,7 @@ pub(crate) struct NodeContext {
     pub events: EventRecorder,
     pub shim: Launcher,
     pub remover: Arc<Remover>,
+    pub retained_logs: Arc<RetainedLogs>,
     pub image_map: Option<PathBuf>,
     pub default_path: String,
     pub capabilities: Capabilities,
@@ -229,6 +231,7 @@ fn shim_spec(context: &NodeContext, order: &StartOrder, resolved: Resolved) -> S
         boot_id: context.boot_id.clone(),
         namespace: pod.metadata.namespace.clone().unwrap_or_default(),
         name: pod.metadata.name.clone().unwrap_or_default(),
+        owner: owner(pod),
         hostname: resolve::hostname(pod),
         restart_policy: resolve::restart_policy(pod),
         grace_seconds: grace_seconds(pod),
@@ -247,6 +250,12 @@ fn shim_spec(context: &NodeContext, order: &StartOrder, resolved: Resolved) -> S
         init_containers: resolved.init_containers,
         containers: resolved.containers,
     }
+}
+
+/// The uid of the object that controls the pod.
+fn owner(pod: &Pod) -> Option<String> {
+    let owners = pod.metadata.owner_references.iter().flatten();
+    owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone()).next()
 }
 
 /// The grace that a pod's own spec gives it, in seconds.

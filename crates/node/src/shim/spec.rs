@@ -43,6 +43,9 @@ pub struct ShimSpec {
     pub namespace: String,
     /// The pod's name.
     pub name: String,
+    /// The uid of the object that owns the pod, if one does.
+    #[serde(default)]
+    pub owner: Option<String>,
     /// Host name seen within the pod.
     pub hostname: String,
     /// What to do when a container ends.

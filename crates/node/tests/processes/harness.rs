@@ -69,6 +69,7 @@ impl TestPod {
             boot_id: String::new(),
             namespace: "default".into(),
             name: "pod".into(),
+            owner: None,
             hostname: "pod-host".into(),
             restart_policy: RestartPolicy::Never,
             grace_seconds: 5,

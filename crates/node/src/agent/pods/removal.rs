@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::agent::leftovers::{Folders, Leftover, Owner};
+use crate::agent::retained_logs::RetainedLogs;
 use crate::agent::shim_watch::ProcessHandle;
 use crate::cgroup::CgroupSpec;
 use crate::shim::control::{self, ShimProcess, Stop};
@@ -40,9 +41,10 @@ pub(crate) fn end_shim(dir: &Path, group: Option<&CgroupSpec>) {
     }
 }
 
-/// Removes everything of a pod; blocks until its processes are gone.
-pub(crate) fn remove_pod(dir: &Path, owner: Owner, group: Option<&CgroupSpec>) -> Leftover {
+/// Removes everything of a pod but its logs; blocks until its processes are gone.
+pub(crate) fn remove_pod(dir: &Path, owner: Owner, group: Option<&CgroupSpec>, logs: &RetainedLogs) -> Leftover {
     end_shim(dir, group);
+    logs.take(dir);
     Folders::around_pod(dir).remove(dir, || owner)
 }
 
