@@ -163,7 +163,9 @@ class PlatformJob:
         elif pod["phase"] in _OVER:
             if pod["discarded"] and not self._told_discarded:
                 self._told_discarded = True
-                warnings.warn(f"Of {self._name}-{TASK}-{pod['index']}: {pod['discarded']}", RuntimeWarning, stacklevel=1)
+                # A filter may make an error of it, and this thread has nobody to raise it to.
+                with contextlib.suppress(RuntimeWarning):
+                    warnings.warn(f"Of {self._name}-{TASK}-{pod['index']}: {pod['discarded']}", RuntimeWarning, stacklevel=1)
             if not all(self._states[index].final for index in records):
                 self._tell(self._ended(pod, last=last))
 
