@@ -427,3 +427,39 @@ def test_who_allows_pickles_needs_no_key(backend, platform):
     result = pumice.task(abs, allow_pickle=True).map([-1, -2])
     assert result.results(DEADLINE) == [1, 2]
     assert "PUMICE_RUN_KEY" not in str(platform.connect().get(name_of(result)))
+
+
+SUBMITTER = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: submits, namespace: default}
+rules:
+- {apiGroups: [batch.volcano.sh], resources: [jobs], verbs: [get, list, watch, create, delete]}
+- {apiGroups: [bus.volcano.sh], resources: [commands], verbs: [create]}
+- {apiGroups: [""], resources: [pods, pods/log, events], verbs: [get, list, watch]}
+"""
+
+
+def test_who_may_make_no_secrets_is_told_and_no_job_stays(platform, tmp_path):
+    kubeconfig = platform.data_dir / "kubeconfig"
+
+    def kubectl(*words: str, given: str = "") -> str:
+        command = ["kubectl", "--kubeconfig", str(kubeconfig), *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60, input=given).stdout
+
+    kubectl("apply", "-f", "-", given=SUBMITTER)
+    kubectl("create", "serviceaccount", "bob")
+    kubectl("create", "rolebinding", "bob", "--role=submits", "--serviceaccount=default:bob")
+    config = json.loads(kubectl("config", "view", "--raw", "-o", "json"))
+    config["users"] = [{"name": "bob", "user": {"token": kubectl("create", "token", "bob").strip()}}]
+    config["contexts"][0]["context"]["user"] = "bob"
+    (tmp_path / "bob").write_text(json.dumps(config))
+    (tmp_path / "bob").chmod(0o600)
+    backend = PlatformBackend(_core.Connection.open(kubeconfig=tmp_path / "bob"), folder=tmp_path / "shared")
+    named = pumice.task(abs, name="of-bob")
+    with contextlib.closing(backend), pumice.use(backend):
+        with pytest.raises(pumice.Refused, match=r"right to create Secrets in namespace default.*allow_pickle=True"):
+            named.map([-1])
+        assert "of-bob" not in kubectl("get", "jobs.batch.volcano.sh", "-o", "name")
+        assert list((tmp_path / "shared" / "bundles").glob("runs/*")) == []
+        assert named.map([-1], allow_pickle=True).results(DEADLINE) == [1]

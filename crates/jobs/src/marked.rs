@@ -38,7 +38,7 @@ pub enum MarkedError {
         namespace: String,
         /// What the server said.
         #[source]
-        source: CallError,
+        source: Box<CallError>,
     },
 }
 
@@ -79,7 +79,7 @@ async fn create_secret(connection: &Connection, job: &Submitted, name: &str, key
         Ok(_) => Ok(()),
         Err(source) if source.class() == FailureClass::Denied => {
             let (job, namespace) = (job.name().to_owned(), namespace.to_owned());
-            Err(MarkedError::Rights { job, namespace, source }.into())
+            Err(MarkedError::Rights { job, namespace, source: Box::new(source) }.into())
         }
         Err(error) => Err(error.into()),
     }
