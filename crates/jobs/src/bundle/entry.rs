@@ -190,7 +190,7 @@ mod tests {
         let (here, all) = (name(7, 1), outcomes());
         let marked = write(&here, all.iter(), Some(&key));
         let unmarked = write(&here, all.iter(), None);
-        let elsewhere = EntryName { run: RunId::new("another").unwrap(), ..here.clone() };
+        let elsewhere = EntryName { run: RunId::new("another").unwrap(), ..here };
         for (bytes, name, key, wanted) in [
             (&marked, &here, Some(&key), Mark::Right),
             (&marked, &here, Some(&other), Mark::Wrong),
