@@ -51,7 +51,8 @@ def attributes_in(code: types.CodeType) -> Mapping[str, frozenset[tuple[str, ...
     """
     found: dict[str, set[tuple[str, ...]]] = {}
     for part in all_of(code):
-        name, chain = "", ()
+        name = ""
+        chain: tuple[str, ...] = ()
         for instruction in dis.get_instructions(part):
             if instruction.opname in _OF_ATTRIBUTES and name:
                 chain = (*chain, instruction.argval)

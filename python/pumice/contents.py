@@ -265,8 +265,8 @@ class _Walk:
         return _by_names(f"class {kind.__qualname__}", parts)
 
     def _field(self, field: Any) -> _Opened:
-        parts = [(f"the attribute {name!r}", getattr(field, name)) for name in _OF_A_FIELD if hasattr(field, name)]
-        return _by_names("field", parts)
+        there = [name for name in _OF_A_FIELD if hasattr(field, name)]
+        return _by_names("field", [(f"the attribute {name!r}", getattr(field, name)) for name in there])
 
     def _buffer(self, value: Any) -> _Opened:
         view = pickle.PickleBuffer(value).raw()
