@@ -54,7 +54,7 @@ def html(name: str, counts: Mapping[State, int], failed: Sequence[Any]) -> str:
 
 def _first_line(item: Any) -> str:
     failure = getattr(item.error, "failure", None)
-    return str(failure.message if failure is not None else item.error).splitlines()[0][:200]
+    return str(failure.message if failure is not None else item.error).partition("\n")[0][:200]
 
 
 class NotebookPainter:

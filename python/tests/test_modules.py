@@ -178,7 +178,7 @@ def test_what_may_be_imported_later_is_left_out_where_it_is_too_much(beside, mon
     folder = beside(early_py=f"# import {name} from where it lies\ndef f():\n    import small\n", small_py="")
     (folder / name).mkdir()
     for number in range(30):
-        (folder / name / f"{number}.csv").write_text("x" * 100)
+        (folder / name / f"{number}.csv").write_bytes(bytes(200_000))
     importlib.import_module("early")
     assert len(found(folder)) == 32
     for limit, value in (
