@@ -147,7 +147,7 @@ def _with_slots(kind: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _cached(obj: Any) -> Any:
     """`functools.lru_cache` and `cache`: the function goes, and what it has kept stays here."""
-    if _is_found(obj, obj.__qualname__):
+    if _is_found(obj, getattr(obj, "__qualname__", "")):
         return NotImplemented
     parameters = obj.cache_parameters()
     own = {name: item for name, item in vars(obj).items() if name not in ("__wrapped__", "cache_parameters")}
@@ -218,12 +218,22 @@ def _make_method_by_type(function: Callable[..., Any], dispatcher: Any) -> Any:
 
 def _sentinel(obj: object) -> Any:
     """An `object()` of a module goes as its name there: another one would not be it."""
-    for module in list(sys.modules.values()):
-        if isinstance(module, types.ModuleType) and _can_be_imported(module) and not goes_by_value(module.__name__):
-            for name, value in list(vars(module).items()):
-                if value is obj:
-                    return operator.attrgetter(name), (module,)
-    return NotImplemented
+    module, name = _sentinels_of(len(sys.modules)).get(id(obj), (None, ""))
+    if module is None or vars(module).get(name) is not obj or goes_by_value(module.__name__):
+        return NotImplemented
+    return operator.attrgetter(name), (module,)
+
+
+@functools.lru_cache(1)
+def _sentinels_of(_modules: int) -> dict[int, tuple[types.ModuleType, str]]:
+    """Where each `object()` of a module is; looked for anew when there are more modules."""
+    return {
+        id(value): (module, name)
+        for module in list(sys.modules.values())
+        if isinstance(module, types.ModuleType) and _can_be_imported(module)
+        for name, value in list(vars(module).items())
+        if type(value) is object
+    }
 
 
 # Types that are named by an assignment.

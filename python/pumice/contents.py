@@ -128,9 +128,7 @@ class _Walk:
             return f"member {value.name}", [("its enum", kind)]
         if isinstance(value, types.ModuleType):
             return f"module {value.__name__}", []
-        if (wrapped := _function_of_task(value)) is not None:
-            return "task", [("its function", wrapped)]
-        return self._object(value)
+        return _of_a_function(value) or self._object(value)
 
     def _sorted(self, values: Iterable[Any]) -> list[tuple[bytes, Any]]:
         """Values in an order that depends on nothing but them, each with what it is sorted by."""
@@ -187,7 +185,7 @@ class _Walk:
             if name in there:
                 value = self._used(there[name], code, name)
                 parts.append((f"the global {name!r}", value))
-                if name in written and self.digest(written[name]) != self.digest(value):
+                if name in written and self._differ(written[name], value):
                     parts.append((f"the global {name!r} as its module writes it", written[name]))
         package = there.get("__package__") or str(there.get("__name__", "")).rpartition(".")[0]
         imported = sorted(name for name in modules_in(code, package) if self._is_users(name))
@@ -196,6 +194,12 @@ class _Walk:
             # Others import what lies there now, not what this process has read.
             parts.append(("its module", digest_on_disk(function.__module__)))
         return parts
+
+    def _differ(self, one: Any, other: Any) -> bool:
+        try:
+            return self.digest(one) != self.digest(other)
+        except NoContent:  # which is told where the value itself has its turn
+            return True
 
     def _used(self, value: Any, code: types.CodeType, name: str) -> Any:
         """What code uses of a value that it has under a name: of a module only the attributes that it takes."""
@@ -407,9 +411,15 @@ def _check_state(state: Mapping[Any, Any]) -> None:
             raise NoContent([f"the attribute {name!r}"], item, f"it has an address in it, {short_repr(item)}")
 
 
-def _function_of_task(value: Any) -> Callable[..., Any] | None:
+def _of_a_function(value: Any) -> _Opened | None:
+    """A task, or what numba compiles, by its function; None for others."""
     tasks = sys.modules.get("pumice.tasks")
-    return value.__wrapped__ if tasks is not None and isinstance(value, tasks.Task) else None
+    if tasks is not None and isinstance(value, tasks.Task):
+        return "task", [("its function", value.__wrapped__)]
+    if isinstance(function := getattr(value, "py_func", None), types.FunctionType):
+        # As an object it has a number that is another one in each process.
+        return _reference(type(value)), [("its function", function), ("its options", getattr(value, "targetoptions", None))]
+    return None
 
 
 def _by_names(head: str, parts: list[_Part]) -> _Opened:

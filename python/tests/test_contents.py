@@ -124,6 +124,18 @@ def method_by_type(n):
     return lambda x: Local().go(x)
 
 
+class Compiled:
+    """As numba's: with a number of its own in each process."""
+
+    def __init__(self, n, **targetoptions):
+        self.py_func = closure(n)
+        self.targetoptions = targetoptions
+        self.number = object()
+
+    def __reduce__(self):
+        return Compiled, (repr(self.number),)
+
+
 def in_namespace(n):
     there = {"n": n}
     exec("def function(x):\n    return x * n\n", there)
@@ -148,6 +160,8 @@ MAKERS = [
     cached,
     by_type,
     method_by_type,
+    lambda n: closure(Compiled(n)),
+    lambda n: closure(Compiled(1, parallel=n)),
     in_namespace,
     lambda n: pumice.task(closure(n)),
     lambda n: closure([1, {"a": (n,)}]),

@@ -16,6 +16,7 @@ import sys
 import threading
 import types
 import typing
+import weakref
 from pathlib import Path
 
 import numpy
@@ -165,6 +166,7 @@ def odd(n):
 
 
 loads = functools.cache(json.loads)
+cached_power = functools.cache(functools.partial(pow, 2))
 load.unit = "m"
 
 
@@ -213,6 +215,11 @@ def _():
 @there("a cache around an installed function", [3])
 def _():
     return loads("[3]")
+
+
+@there("a cache around a partial", 8)
+def _():
+    return cached_power(3)
 
 
 @there("a cache's own attributes", ("m", "load", 10))
@@ -354,6 +361,16 @@ class Slotted:
     x: int
 
 
+class Private:
+    __slots__ = ("__hidden", "__weakref__")
+
+    def __init__(self, hidden):
+        self.__hidden = hidden
+
+    def shown(self):
+        return self.__hidden
+
+
 class Colour(enum.Enum):
     RED = 1
     BLUE = "b"
@@ -424,6 +441,8 @@ def _():
 
 @here("objects with slots come back", (2, 4, True))
 def _():
+    private = task(Private).map([1]).results()[0]
+    assert private.shown() == 1 and weakref.ref(private)() is private
     square, other = task(Square).map([2, 4]).results()
     return square.side, other.side, hasattr(square, "__dict__")
 
