@@ -7,6 +7,7 @@ an import inside of a function names them.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.machinery
 import importlib.util
@@ -39,6 +40,10 @@ _IMPORT = re.compile(
     rb"\bfrom[ \t]+(\w+)|\bimport[ \t]+([\w.]+(?:[ \t]+as[ \t]+\w+)?(?:[ \t]*,[ \t]*[\w.]+(?:[ \t]+as[ \t]+\w+)?)*)"
 )
 _BY_NAME = re.compile(rb"(?:import_module|__import__)\(\s*[\"'](\w+)")
+_PUT_IN = re.compile(r"\{[^{}]*\}")
+_PATTERN = re.compile(r"[*?[]")
+_ANYTHING = re.compile(r"\s|^\W*$")
+"""In a pattern that is part of a message rather than the name of a file."""
 _TEXT = re.compile(rb"[\"']([^\"'\n\\]{1,200})[\"']")
 _PROGRAMS = {"__main__", "__mp_main__"}
 """Modules that go with the functions."""
@@ -230,17 +235,30 @@ def _beside(module: Path, files: dict[str, set[Path]]) -> None:
     """Add the files and folders beside a module of one file whose names it has as text, as far as they are few and small."""
     source = _source(module)
     for text in source.texts if source is not None else ():
-        place = Path(text)
-        if place.is_absolute() or ".." in place.parts or not place.parts or text.endswith(".py"):
-            continue
-        found: dict[str, Path] = {}
-        for path in _below(module.parent / place):
-            found[path.relative_to(module.parent).as_posix()] = path
-            if len(found) > _BESIDE_FILES_LIMIT:
-                break
+        named = (path for place in _meant(module.parent, text) for path in _below(place))
+        found = {
+            path.relative_to(module.parent).as_posix(): path for path in itertools.islice(named, _BESIDE_FILES_LIMIT + 1)
+        }
         if len(found) <= _BESIDE_FILES_LIMIT and _size(found) <= _BESIDE_LIMIT:
             for name, path in found.items():
                 files.setdefault(name, set()).add(path)
+
+
+def _meant(folder: Path, text: str) -> Iterator[Path]:
+    """The files and folders in a folder that a text may name: by its name, by a pattern, by a name with `{parts}` put in.
+
+    A folder of very many files is not searched by patterns.
+    """
+    pattern = _PUT_IN.sub("*", text)
+    place = Path(pattern)
+    if place.is_absolute() or {"..", "**"} & set(place.parts) or not place.parts or text.endswith(".py"):
+        return
+    if not _PATTERN.search(pattern):
+        yield folder / place
+    elif "." in pattern and not _ANYTHING.search(pattern):
+        with contextlib.suppress(OSError, ValueError, NotImplementedError):
+            if len(list(itertools.islice(folder.iterdir(), _BESIDE_FILES_LIMIT + 1))) <= _BESIDE_FILES_LIMIT:
+                yield from folder.glob(pattern)
 
 
 def _below(path: Path) -> Iterator[Path]:

@@ -144,16 +144,19 @@ def test_compiled_modules_and_namespaces_go_along(beside):
 
 
 def test_files_beside_a_module_of_one_file_go_along_if_it_names_them_and_they_are_small(beside, monkeypatch):
-    text = "PLACE = __file__\nNAMES = ['data.csv', 'tables', 'absent', '/etc', '../outside', 'large.bin', '.']\n"
+    text = "PLACE = __file__\nNAMES = ['data.csv', 'tables', 'absent', '/etc', '../outside', 'large.bin', '.', '**/*.bin']\n"
+    text += "def f(name): return f'{name}.json', '*.t?t', f'{name}', '*', '[', 'sub/*.yaml'\n"
     folder = beside(reads_py=text, ignores_py="NAMES = ['other.csv']\n")
     (folder / "tables" / "deep").mkdir(parents=True)
-    for name in ("data.csv", "other.csv", "tables/deep/one.txt", "large.bin"):
+    (folder / "sub").mkdir()
+    given = ("data.csv", "tables/deep/one.txt", "a.json", "b.json", "c.txt", "sub/d.yaml")
+    for name in (*given, "other.csv", "other.bin", "sub/other.csv", "large.bin"):
         (folder / name).write_text(name)
     monkeypatch.setattr(local_modules, "_BESIDE_LIMIT", 100)
     (folder / "large.bin").write_bytes(bytes(101))
     for name in ("reads", "ignores"):
         importlib.import_module(name)
-    assert set(found(folder)) == {"reads.py", "ignores.py", "data.csv", "tables/deep/one.txt"}
+    assert set(found(folder)) == {"reads.py", "ignores.py", *given}
 
 
 def test_files_of_one_name_beside_two_modules_are_not_mixed_up(beside, tmp_path_factory, monkeypatch):

@@ -36,10 +36,14 @@ FILES = {
     "one_file.py": (
         "import os\nfrom pathlib import Path\nTABLE = Path(__file__).parent / 'tables' / 'one.txt'\n"
         "def table(): return TABLE.read_text()\n"
+        "def month(name): return (Path(__file__).parent / f'{name}.month').read_text()\n"
+        "def months(): return sorted(path.name for path in Path(__file__).parent.glob('*.month'))\n"
         "def beside(): return open(os.path.join(os.path.dirname(__file__), 'beside.txt')).read()\n"
     ),
     "tables/one.txt": "a table",
     "beside.txt": "beside",
+    "may.month": "5",
+    "june.month": "6",
     "statistics_of_mine.py": "VALUE = 'mine'\n",
     "by_value.py": (
         "import functools, typing\nId = typing.NewType('Id', int)\n@functools.cache\ndef f(x: Id): return x * 2\n"
@@ -99,6 +103,9 @@ there("a file in a package", "1,2\n")(lambda: package.deep.reads.beside())
 there("a resource of a package", "1,2\n")(lambda: package.deep.reads.resource())
 there("a module of the same package", "relative")(lambda: package.deep.reads.sibling())
 there("a file beside a module of one file", "beside")(lambda: one_file.beside())
+there("files beside a module whose names are put together", ("5", ["june.month", "may.month"]))(
+    lambda: (one_file.month("may"), one_file.months())
+)
 there("a file in a folder beside a module", "a table")(lambda: one_file.table())
 
 
