@@ -328,7 +328,11 @@ async fn submit_one(
             let namespace = call::text_at(&found, "/metadata/namespace").to_owned();
             Err(SubmitError::OtherJob { key, name, namespace })
         }
-        Err(error) if error.class() == FailureClass::Conflict && is_job(&body) => {
+        Err(error)
+            if error.class() == FailureClass::Conflict
+                && is_job(&body)
+                && !call::text_at(&body, "/metadata/name").is_empty() =>
+        {
             let namespace = call::text_at(&body, "/metadata/namespace").to_owned();
             Err(SubmitError::NameTaken { origin: origin.clone(), name, namespace })
         }
@@ -367,7 +371,8 @@ fn front(origin: &str) -> String {
     if origin.is_empty() { String::new() } else { format!("{origin}: ") }
 }
 
-fn known_queues(known: &[String]) -> String {
+/// The queues that there are, as the end of a sentence; nothing if they are not known.
+pub fn known_queues(known: &[String]) -> String {
     let more = if known.len() > QUEUES_NAMED_MAX { ", ..." } else { "" };
     match &known[..known.len().min(QUEUES_NAMED_MAX)] {
         [] => String::new(),

@@ -92,6 +92,7 @@ fn instead_of(name: &str) -> &'static str {
         "SLURM_GPUS" | "SLURM_GPUS_ON_NODE" | "SLURM_GPUS_PER_NODE" | "SLURM_GPUS_PER_TASK" => {
             ": the job asks for no GPUs"
         }
+        "SLURM_JOB_NODELIST" | "SLURM_NODELIST" => ": /etc/volcano/main.host has the hosts of all pods",
         "SLURM_JOB_GPUS" | "SLURM_STEP_GPUS" => "; CUDA_VISIBLE_DEVICES is set by what gives the pod its GPUs",
         "SLURM_JOB_ACCOUNT" | "SLURM_JOB_QOS" | "SLURM_JOB_RESERVATION" => "; SLURM_JOB_PARTITION has the queue",
         _ => "",

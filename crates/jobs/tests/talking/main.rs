@@ -386,6 +386,14 @@ async fn refused_objects_say_where_and_which_code() {
         let error = submit::submit(&script.connection(), &[object(job(0, "", 0))], |_| {}).await.unwrap_err();
         let error = pumice_jobs::Error::from(error);
         assert_eq!(error.exit(), exit, "{reason}");
+        if exit == Exit::Conflict {
+            assert_eq!(
+                error.to_string(),
+                "f:1: there is a job j in namespace default already: choose another name, or none for one that is made up; \
+                 `jobctl delete j` removes the one that is there"
+            );
+            assert_eq!(error.next_command(None).unwrap(), "jobctl get j --namespace default");
+        }
     }
     let script = Script::default().on("GET /apis/v9", []).on("GET /api/v9", [status(404, "NotFound")]);
     let unknown = json!({"apiVersion": "v9", "kind": "Nothing", "metadata": {"name": "x"}});

@@ -6,6 +6,7 @@ use std::path::Path;
 use pumice_jobs::manifest::Object;
 use pumice_jobs::render::{RenderError, slurm};
 use pumice_jobs::script::{Carrier, Header, SCRIPT_BYTES_MAX, Script, ScriptError, SlurmUse, Warning};
+use pumice_jobs::submit::known_queues;
 use pumice_jobs::{Error, idempotency};
 
 use super::{plain_flags, usage};
@@ -80,10 +81,10 @@ pub struct Partition(String);
 impl Partition {
     /// The job in the queue of jobs that name none, which is said: clusters have other partitions than a platform has queues.
     pub fn given_up(&self, job: &Object, queue: &str, known: &[String]) -> Object {
-        let known = if known.is_empty() { String::new() } else { format!(" (there are {})", known.join(", ")) };
         terminal::say(&format!(
-            "warning: {}: there is no queue {queue}{known}, so the job goes to the queue default; say --queue NAME",
-            self.0
+            "warning: {}: there is no queue {queue}{}; the job goes to the queue default, --queue NAME names another",
+            self.0,
+            known_queues(known)
         ));
         let mut job = job.clone();
         slurm::to_default_queue(&mut job.body["spec"]);
