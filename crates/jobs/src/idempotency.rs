@@ -164,6 +164,25 @@ mod tests {
     }
 
     #[test]
+    fn what_every_pod_has_and_who_submitted_from_where_is_not_asked_for() {
+        let asked = |variables: &[(&str, &str)]| {
+            let env: Vec<_> = variables.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+            let mut container = json!({"command": ["x"]});
+            if !env.is_empty() {
+                container["env"] = env.into();
+            }
+            let task = json!({"template": {"spec": {"containers": [container]}}});
+            sealed(json!({"metadata": {"annotations": {KEY: "k"}}, "spec": {"tasks": [task]}}), &[])
+        };
+        let bare = asked(&[]);
+        assert!(is_same(&bare, &asked(&[("PYTHONUNBUFFERED", "1")])), "jobs of before there was this are the same");
+        assert!(!is_same(&bare, &asked(&[("PYTHONUNBUFFERED", "0")])));
+        let from = |host, user| asked(&[("A", "1"), ("SLURM_SUBMIT_HOST", host), ("SLURM_JOB_USER", user)]);
+        assert!(is_same(&from("login1", "ada"), &from("login2", "bob")));
+        assert!(!is_same(&from("login1", "ada"), &asked(&[("A", "2")])));
+    }
+
+    #[test]
     fn a_bundle_in_config_maps_is_known_by_its_root() {
         let asked = |root: &[u8], name: &str, account: &str| {
             let bundle = format!("objects:n/{name}#{}/r-{name}", crate::bundle::ChunkId::of(root));

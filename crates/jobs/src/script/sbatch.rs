@@ -92,14 +92,13 @@ impl Translator<'_> {
             self.warn(*line, format!("#SBATCH {written} is not used: {why}"));
             return Ok(());
         }
-        // sbatch takes an array in brackets, too.
-        let value = match option.long {
-            "array" => &value.replace(['[', ']'], ""),
-            _ => *value,
-        };
         if option.long == "array" {
-            let array = value.parse::<Array>();
-            array.map_err(|error| Refused { line: *line, problem: error.to_string() })?;
+            // sbatch takes it in brackets, too.
+            let array = value.replace(['[', ']'], "");
+            let read = array.parse::<Array>();
+            read.map_err(|error| Refused { line: *line, problem: error.to_string() })?;
+            self.flag(*line, "--array", array);
+            return Ok(());
         }
         if let Err(problem) = self.take(*line, option.long, value) {
             let shown: String = value.chars().take(80).collect();
@@ -131,7 +130,6 @@ impl Translator<'_> {
             "time" => self.wishes.seconds = amounts::seconds(value)?.map(|seconds| (line, seconds)),
             "signal" => self.signal(line, value)?,
             "partition" => self.partition(line, value)?,
-            "array" => self.flag(line, "--array", value),
             "dependency" => {
                 let rules = dependency(value)?;
                 self.flag(line, "--after", rules);
