@@ -7,8 +7,9 @@ use http::{Request, Response};
 use pumice_apiserver::{ApiServer, Body, NodeProxy, NodeProxyError};
 use pumice_auth::{Grant, Identity, Policy, Role, Rule, Scope, Subject, built_in};
 use pumice_store::{Options, Store};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::definitions::DEFINITIONS;
 use crate::harness::{Server, administrator};
 
 const LOGS: &str = "/apis/logs.pumice.sh/v1alpha1/namespaces/default/jobs";
@@ -47,6 +48,14 @@ fn reader(name: &str, resource: &str, names: &[&str]) -> Grant {
     Grant { subject: Subject::User(name.to_owned()), role, scope: Scope::Namespace("default".to_owned()) }
 }
 
+fn job() -> Value {
+    json!({
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j"},
+        "spec": {"minAvailable": 1, "tasks": [{"replicas": 1, "name": "t", "template": {
+            "spec": {"containers": [{"name": "c", "image": "x"}]}}}]},
+    })
+}
+
 async fn server() -> (Server, Arc<Nodes>, String) {
     let nodes = Arc::new(Nodes::default());
     let store = Store::in_memory(Options::default()).expect("store");
@@ -62,8 +71,10 @@ async fn server() -> (Server, Arc<Nodes>, String) {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
         server.post("/api/v1/nodes", &node).await.is(201);
     }
-    let job = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"tasks": []}});
-    let made = server.post(JOBS, &job).await.is(201);
+    let mut definitions = pumice_api::crds::all().into_iter();
+    let jobs = definitions.find(|one| one["metadata"]["name"] == "jobs.batch.volcano.sh").expect("Jobs");
+    server.post(DEFINITIONS, &jobs).await.is(201);
+    let made = server.post(JOBS, &job()).await.is(201);
     let uid = made.body["metadata"]["uid"].as_str().expect("uid").to_owned();
     (server, nodes, uid)
 }
@@ -113,8 +124,7 @@ async fn a_job_that_takes_the_name_of_another_does_not_get_its_logs() {
     let (server, nodes, uid) = server().await;
     server.raw(http::Method::DELETE, &format!("{JOBS}/j"), &[], "").await.is(200);
     server.get(&format!("{LOGS}/j")).await.is(404);
-    let job = json!({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"tasks": []}});
-    server.post(JOBS, &job).await.is(201);
+    server.post(JOBS, &job()).await.is(201);
     server.get(&format!("{LOGS}/j")).await.is(200);
     assert!(nodes.0.lock().expect("lock").iter().all(|asked| !asked.contains(&uid)), "asked by the uid of the new one");
 }
