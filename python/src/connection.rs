@@ -213,7 +213,7 @@ impl Connection {
             Acted::AlreadyEnded(end) => (Some(end.word()), true),
             Acted::Ended(end) => (Some(end.word()), false),
             // Of a cancelled job only the first is said.
-            Acted::Asked | Acted::AlreadyGoesOn | Acted::GoesOn => (None, false),
+            Acted::Asked | Acted::AlreadyEnding | Acted::AlreadyGoesOn | Acted::GoesOn => (None, false),
         };
         json::to_python(py, &json!({"end": end, "already_ended": before}))
     }

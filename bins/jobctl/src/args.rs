@@ -24,7 +24,7 @@ mod shell;
 mod wait;
 mod watch;
 
-pub use change::{ActArgs, Careful, RetryArgs};
+pub use change::{ActArgs, Careful, DeleteArgs, RetryArgs};
 pub use debug::DebugArgs;
 pub use history::{HistoryArgs, HistoryForm};
 pub use job::{Gang, JobArgs, Work};
@@ -122,6 +122,8 @@ pub enum Command {
     Suspend(ActArgs),
     /// Let suspended jobs go on
     Resume(ActArgs),
+    /// Remove jobs that have ended, with their pods and logs
+    Delete(DeleteArgs),
     /// Submit ended jobs anew, under new names; prints job/NAME
     Retry(RetryArgs),
     /// Show what failed in a pod, or run its command here

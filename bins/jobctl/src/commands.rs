@@ -5,6 +5,7 @@ mod attended;
 mod careful;
 mod context;
 mod debug;
+mod delete;
 mod get;
 mod history;
 mod interactive;
@@ -171,6 +172,7 @@ fn not_of_a_fleet(command: &Command) -> Option<(&'static str, &'static str)> {
         Command::Top(_) | Command::Usage(_) => Some(("a fleet does not measure what pods use", "jobctl list")),
         Command::Node(_) => Some(("the nodes of a fleet are its clusters' own", "jobctl context use")),
         Command::History(_) => Some(("a fleet keeps no history apart from its jobs", "jobctl list")),
+        Command::Delete(_) => Some(("a fleet forgets ended jobs by itself, and deletes none", "jobctl cancel JOB")),
         Command::Suspend(_) | Command::Resume(_) => Some(("a fleet suspends no jobs", "jobctl cancel JOB")),
         _ => None,
     }
@@ -196,6 +198,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Wait(args) => wait::run(&session, &args),
         Command::Shard(args) => shard::run(&session, &args.command),
         Command::Cancel(args) => act::run(&session, &args, Wish::Cancel),
+        Command::Delete(args) => delete::run(&session, &args),
         Command::Progress(args) => progress::run(&session, &args),
         Command::Retry(args) => retry::run(&session, &args),
         Command::Debug(args) => debug::run(&session, &args),

@@ -61,7 +61,7 @@ pub fn jobs() -> ArgValueCompleter {
             "cancel" => vec![State::Active, suspended],
             "suspend" => vec![State::Active],
             "resume" => vec![suspended],
-            "retry" => vec![State::Ended],
+            "retry" | "delete" => vec![State::Ended],
             "shell" | "notebook" => vec![State::Phase(JobPhase::Running)],
             _ => Vec::new(),
         };

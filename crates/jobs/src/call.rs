@@ -168,6 +168,11 @@ pub async fn delete(connection: &Connection, path: &str, doing: &str) -> Result<
     send(connection, Method::DELETE, path, None, doing).await
 }
 
+/// The same as `DeleteOptions` say.
+pub async fn delete_as(connection: &Connection, path: &str, options: &Value, doing: &str) -> Result<Value, CallError> {
+    send(connection, Method::DELETE, path, Some(Sent::Body(options)), doing).await
+}
+
 /// POST of a new object. Unknown fields are refused, as kubectl asks for too: a misspelt
 /// `minAvailable` must not be dropped silently.
 pub async fn create(connection: &Connection, path: &str, object: &Value, doing: &str) -> Result<Value, CallError> {

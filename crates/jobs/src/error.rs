@@ -133,6 +133,22 @@ pub enum Error {
         /// What repeats its namespace on a command line; may be empty.
         flag: String,
     },
+    /// The job is suspended, and goes on when it is resumed.
+    #[error("job {name} is suspended")]
+    Suspended {
+        /// The job.
+        name: String,
+        /// What repeats its namespace on a command line; may be empty.
+        flag: String,
+    },
+    /// The platform's controllers do not end a suspended job.
+    #[error("job {name} stays suspended: the controllers of this platform do not end a suspended job")]
+    StaysSuspended {
+        /// The job.
+        name: String,
+        /// What repeats its namespace on a command line; may be empty.
+        flag: String,
+    },
     /// An object that is no job does not exist.
     #[error("no {what} {name}")]
     Missing {
@@ -219,7 +235,7 @@ impl Error {
                 Exit::NotFound
             }
             Error::Context(_) => Exit::Usage,
-            Error::NotEnded { .. } => Exit::Conflict,
+            Error::NotEnded { .. } | Error::Suspended { .. } | Error::StaysSuspended { .. } => Exit::Conflict,
             Error::Several { .. } | Error::NoUsers { .. } => Exit::Usage,
             Error::Submit(SubmitError::NotServed { .. } | SubmitError::NoQueue { .. }) => Exit::NotFound,
             Error::Bundle(BundleError::Missing { .. }) => Exit::NotFound,
@@ -262,6 +278,8 @@ impl Error {
             Error::Context(ContextError::Unknown { .. }) => Some("jobctl context list".to_owned()),
             Error::Context(_) => Some(CORRECT.to_owned()),
             Error::NotEnded { name, flag } => Some(format!("jobctl cancel {name}{flag}")),
+            Error::Suspended { name, flag } => Some(format!("jobctl resume {name}{flag}")),
+            Error::StaysSuspended { name, flag } => Some(format!("jobctl delete --force {name}{flag}")),
             Error::Several { pattern, .. } => Some(format!("jobctl list '{pattern}'")),
             Error::NoPod { job, .. } | Error::WhichTask { job, .. } => Some(format!("jobctl logs {job}")),
             Error::Render(_) => Some("jobctl run --help".to_owned()),

@@ -19,6 +19,7 @@ pub mod command;
 pub mod connection;
 pub mod context;
 pub mod debug;
+pub mod delete;
 pub mod error;
 pub mod events;
 pub mod fleet;

@@ -16,7 +16,7 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::idempotency;
 use crate::marked;
-use crate::outcome::end_of;
+use crate::outcome::{JobEnd, end_of};
 use crate::render::slurm;
 use crate::select::{self, JobRef};
 use crate::submit;
@@ -74,11 +74,14 @@ fn kept(texts: &Value) -> Map<String, Value> {
         .collect()
 }
 
-/// Submits a job that has ended anew; [`Error::NotEnded`] if it has not.
+/// Submits a job that has ended anew; [`Error::NotEnded`] or [`Error::Suspended`] if it has not.
 pub async fn retry(connection: &Connection, job: &JobRef) -> Result<JobRef, Error> {
     let old = select::get(connection, job).await?;
-    if end_of(&select::typed(connection, &old)?).is_none() {
-        return Err(Error::NotEnded { name: job.name.clone(), flag: job.namespace_flag() });
+    let (name, flag) = (job.name.clone(), job.namespace_flag());
+    match end_of(&select::typed(connection, &old)?) {
+        None => return Err(Error::NotEnded { name, flag }),
+        Some(JobEnd::Aborted) => return Err(Error::Suspended { name, flag }),
+        Some(_) => {}
     }
     let path = select::jobs_path(Some(&job.namespace));
     let mut number = 2;

@@ -1,4 +1,4 @@
-//! Flags of the verbs that change jobs: `cancel`, `suspend`, `resume`, `retry`.
+//! Flags of the verbs that change jobs: `cancel`, `suspend`, `resume`, `delete`, `retry`.
 
 use clap::Args;
 
@@ -9,6 +9,21 @@ use super::{Form, JobsArgs};
 pub struct ActArgs {
     #[command(flatten)]
     pub jobs: JobsArgs,
+    #[command(flatten)]
+    pub careful: Careful,
+    /// Return at once
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+/// Flags of `delete`.
+#[derive(Debug, Args)]
+pub struct DeleteArgs {
+    #[command(flatten)]
+    pub jobs: JobsArgs,
+    /// Also those that have not ended; their pods are ended first
+    #[arg(long)]
+    pub force: bool,
     #[command(flatten)]
     pub careful: Careful,
     /// Return at once

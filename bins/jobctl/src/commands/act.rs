@@ -1,11 +1,12 @@
 //! `jobctl cancel`, `suspend` and `resume`: bring jobs to where they are wanted.
 
 use pumice_jobs::act::{Acted, Wish, act_on_all};
+use pumice_jobs::outcome::JobEnd;
 use pumice_jobs::select::JobRef;
 use pumice_jobs::{Exit, pick};
 
 use super::Session;
-use super::careful::{self, Verdict, ask};
+use super::careful::{self, Outcomes, Verdict, ask, unless_interrupted};
 use crate::args::ActArgs;
 use crate::failure::Failure;
 use crate::terminal;
@@ -20,28 +21,12 @@ pub fn run(session: &Session, args: &ActArgs, wish: Wish) -> Result<Exit, Failur
         if let Some(form) = args.careful.output {
             careful::print(&jobs, form)?;
         }
-        let mut failed = None;
-        let acting = act_on_all(&connection, &jobs, wish, !args.no_wait, |job, outcome| match outcome {
-            Ok(acted) => terminal::say(&sentence(job, wish, acted)),
-            // The first one is told at the end, with what to do about it.
-            Err(error) if failed.is_none() => failed = Some(error),
-            Err(error) => terminal::say(&format!("job {}: {}", job.name, pumice_jobs::error::sentence(&error))),
+        let mut outcomes = Outcomes::default();
+        let acting = act_on_all(&connection, &jobs, wish, !args.no_wait, |job, outcome| {
+            outcomes.take(job, outcome.map(|acted| sentence(job, wish, acted)));
         });
-        tokio::select! {
-            biased;
-            _ = tokio::signal::ctrl_c() => {
-                terminal::say("interrupted: this no longer waits; what was asked for still happens");
-                terminal::say(&format!("next:  jobctl list{}", namespace_flag(&jobs)));
-                return Ok(Exit::Interrupted);
-            }
-            () = acting => {}
-        }
-        failed.map_or(Ok(Exit::Success), |error| Err(error.into()))
+        if unless_interrupted(acting, &jobs).await { outcomes.exit() } else { Ok(Exit::Interrupted) }
     })
-}
-
-fn namespace_flag(jobs: &[JobRef]) -> String {
-    jobs.first().map(JobRef::namespace_flag).unwrap_or_default()
 }
 
 /// What came of it, for people.
@@ -56,10 +41,21 @@ pub fn sentence(job: &JobRef, wish: Wish, acted: Acted) -> String {
         }
         (_, Acted::AlreadyEnded(end)) => format!("job {name} had already {}", past(end.word())),
         (_, Acted::AlreadyGoesOn) => format!("job {name} is not suspended"),
+        (Wish::Resume, Acted::AlreadyEnding) => format!("job {name} is ending: there is nothing to resume"),
+        (_, Acted::AlreadyEnding) => format!("job {name} is ending already"),
         (Wish::Cancel, Acted::Asked) => format!("job {name} is being cancelled"),
         (Wish::Suspend, Acted::Asked) => format!("job {name} is being suspended"),
         (Wish::Resume, Acted::Asked) => format!("job {name} is being resumed"),
-        (_, Acted::Ended(end)) => format!("job {name} {}", end.word()),
+        (Wish::Cancel, Acted::Ended(end @ JobEnd::Terminated))
+        | (Wish::Suspend, Acted::Ended(end @ JobEnd::Aborted)) => {
+            format!("job {name} {}", end.word())
+        }
+        (_, Acted::Ended(JobEnd::Deleted)) => format!("job {name} was deleted meanwhile"),
+        (Wish::Cancel | Wish::Suspend, Acted::Ended(end)) => {
+            let wished = if wish == Wish::Cancel { "cancelled" } else { "suspended" };
+            format!("job {name} has {} before it could be {wished}", past(end.word()))
+        }
+        (Wish::Resume, Acted::Ended(end)) => format!("job {name} has {}", past(end.word())),
         (_, Acted::GoesOn) => format!("job {name} goes on"),
     }
 }
@@ -75,7 +71,6 @@ fn past(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pumice_jobs::outcome::JobEnd;
 
     #[test]
     fn people_are_told_what_happened() {
@@ -85,6 +80,11 @@ mod tests {
             (Wish::Cancel, Acted::AlreadyEnded(JobEnd::Completed), "job x had already completed"),
             (Wish::Suspend, Acted::AlreadyEnded(JobEnd::Aborted), "job x had already been suspended"),
             (Wish::Suspend, Acted::Ended(JobEnd::Aborted), "job x suspended"),
+            (Wish::Cancel, Acted::Ended(JobEnd::Completed), "job x has completed before it could be cancelled"),
+            (Wish::Suspend, Acted::Ended(JobEnd::Terminated), "job x has been terminated before it could be suspended"),
+            (Wish::Cancel, Acted::Ended(JobEnd::Deleted), "job x was deleted meanwhile"),
+            (Wish::Cancel, Acted::AlreadyEnding, "job x is ending already"),
+            (Wish::Resume, Acted::AlreadyEnding, "job x is ending: there is nothing to resume"),
             (Wish::Resume, Acted::GoesOn, "job x goes on"),
             (Wish::Resume, Acted::AlreadyGoesOn, "job x is not suspended"),
             (

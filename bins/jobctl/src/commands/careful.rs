@@ -1,15 +1,16 @@
-//! Saying which jobs a command would change, and asking where it are many.
+//! Saying which jobs a command would change, asking where it are many, and saying what came of each.
 //!
 //! Invariant: nothing is asked where nobody can answer (no terminal); a script that names a pattern means it.
 
 use std::io::{BufRead, IsTerminal, Write};
 
 use pumice_jobs::select::JobRef;
+use pumice_jobs::{Error, Exit};
 use serde_json::Value;
 
 use crate::args::{Careful, Form};
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, terminal};
 
 /// Jobs that are changed without a question.
 const UNASKED_MAX: usize = 10;
@@ -42,7 +43,7 @@ pub fn ask(verb: &str, jobs: &[JobRef], careful: &Careful) -> Result<Verdict, Fa
         let mut answer = String::new();
         std::io::stdin().lock().read_line(&mut answer).map_err(|error| Failure::Machine(error.into()))?;
         if !matches!(answer.trim(), "y" | "Y" | "yes") {
-            crate::terminal::say("nothing was changed");
+            terminal::say("nothing was changed");
             return Ok(Verdict::Leave);
         }
     }
@@ -66,6 +67,42 @@ pub fn print(jobs: &[JobRef], form: Form) -> Result<(), Failure> {
     match form {
         Form::Json | Form::Yaml => output::object(&ids.map(Value::from).collect(), form),
         Form::Table | Form::Wide | Form::Name => output::text(&ids.map(|id| id + "\n").collect::<String>()),
+    }
+}
+
+/// What came of many jobs. The first failure is told at the end, with what to do about it; the others are told when they come.
+#[derive(Default)]
+pub struct Outcomes {
+    failed: Option<Error>,
+}
+
+impl Outcomes {
+    /// Says what came of a job.
+    pub fn take(&mut self, job: &JobRef, outcome: Result<String, Error>) {
+        match outcome {
+            Ok(sentence) => terminal::say(&sentence),
+            Err(error) if self.failed.is_none() => self.failed = Some(error),
+            Err(error) => terminal::say(&format!("job {}: {}", job.name, pumice_jobs::error::sentence(&error))),
+        }
+    }
+
+    /// The exit code of all.
+    pub fn exit(self) -> Result<Exit, Failure> {
+        self.failed.map_or(Ok(Exit::Success), |error| Err(error.into()))
+    }
+}
+
+/// Does what is asked for; false after Ctrl-C, which ends the wait for it and not what was asked for.
+pub async fn unless_interrupted(work: impl Future<Output = ()>, jobs: &[JobRef]) -> bool {
+    tokio::select! {
+        biased;
+        _ = tokio::signal::ctrl_c() => {
+            terminal::say("interrupted: this no longer waits; what was asked for still happens");
+            let flag = jobs.first().map(JobRef::namespace_flag).unwrap_or_default();
+            terminal::say(&format!("next:  jobctl list{flag}"));
+            false
+        }
+        () = work => true,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What cancels, suspends, resumes, retries and picks jobs, and sums up their loads, against scripted answers.
 
 use pumice_jobs::act::{Acted, Wish, act};
+use pumice_jobs::delete::{Deleted, Removal, delete};
 use pumice_jobs::load;
 use pumice_jobs::outcome::JobEnd;
 use pumice_jobs::pick::{Filter, pick};
@@ -59,15 +60,160 @@ async fn a_resume_that_came_while_the_job_was_being_suspended_is_given_again() {
     assert_eq!(actions, ["ResumeJob", "ResumeJob"]);
 }
 
+/// What each verb does to a job in each phase, where nobody waits: the action of its Command, if it gives one, and what it says.
 #[tokio::test]
-async fn what_needs_no_command_gets_none() {
-    for (phase, wish, acted) in [
-        ("Running", Wish::Resume, Acted::AlreadyGoesOn),
-        ("Failed", Wish::Resume, Acted::AlreadyEnded(JobEnd::Failed)),
-        ("Aborted", Wish::Suspend, Acted::AlreadyEnded(JobEnd::Aborted)),
+async fn every_verb_in_every_phase() {
+    use JobEnd::{Aborted, Completed, Failed, Terminated};
+    let (asked, ended) = (|action| (Some(action), Acted::Asked), |end| (None, Acted::AlreadyEnded(end)));
+    let (ending, goes_on) = ((None, Acted::AlreadyEnding), (None, Acted::AlreadyGoesOn));
+    let [cancel, suspend, resume] = ["TerminateJob", "AbortJob", "ResumeJob"].map(asked);
+    for (phase, cancelled, suspended, resumed) in [
+        (None, cancel, suspend, goes_on),
+        (Some("Pending"), cancel, suspend, goes_on),
+        (Some("Running"), cancel, suspend, goes_on),
+        (Some("Restarting"), cancel, suspend, goes_on),
+        (Some("Aborting"), cancel, (None, Acted::Asked), resume),
+        (Some("Aborted"), cancel, ended(Aborted), resume),
+        (Some("Terminating"), ending, ending, ending),
+        (Some("Completing"), ending, ending, ending),
+        (Some("Terminated"), ended(Terminated), ended(Terminated), ended(Terminated)),
+        (Some("Completed"), ended(Completed), ended(Completed), ended(Completed)),
+        (Some("Failed"), ended(Failed), ended(Failed), ended(Failed)),
     ] {
-        let script = Script::default().on("/jobs/j", [Answer::Json(200, job(4, phase, 0))]);
-        assert_eq!(act(&script.connection(), &job_ref(), wish, true).await.unwrap(), acted, "{phase}");
+        for (wish, (action, acted)) in [(Wish::Cancel, cancelled), (Wish::Suspend, suspended), (Wish::Resume, resumed)]
+        {
+            let mut now = job(4, "", 0);
+            now["status"]["state"] = phase.map_or(json!({}), |phase| json!({"phase": phase}));
+            let script = Script::default()
+                .on("GET /apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/j", [Answer::Json(200, now)])
+                .on("/commands", action.map(|_| Answer::Json(201, json!({}))));
+            let outcome = act(&script.connection(), &job_ref(), wish, false).await.unwrap();
+            assert_eq!(outcome, acted, "{wish:?} {phase:?}");
+            let bodies = script.bodies.lock().unwrap();
+            let given: Vec<&Value> = bodies.iter().map(|body| &body["action"]).collect();
+            assert_eq!(given, action.iter().collect::<Vec<_>>(), "{wish:?} {phase:?}");
+        }
+    }
+}
+
+/// The answers about a Command that the controllers take away at once.
+fn a_command_taken_away(script: Script) -> Script {
+    let made = json!({"metadata": {"name": "j-terminatejob-x", "namespace": "default"}});
+    script.on("POST /apis/bus", [Answer::Json(201, made)]).on("GET /apis/bus", [list(6, vec![])])
+}
+
+#[tokio::test]
+async fn a_suspended_job_is_cancelled() {
+    let script = a_command_taken_away(Script::default())
+        .on(
+            "GET /apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/j",
+            [Answer::Json(200, job(4, "Aborted", 0)), Answer::Json(200, job(6, "Terminating", 0))],
+        )
+        .on("/jobs?limit", [list(5, vec![job(5, "Aborted", 0)])])
+        .on("/jobs?watch", [Answer::Open(vec![event("MODIFIED", job(7, "Terminated", 0))])]);
+    let outcome = act(&script.connection(), &job_ref(), Wish::Cancel, true).await.unwrap();
+    assert_eq!(outcome, Acted::Ended(JobEnd::Terminated));
+}
+
+#[tokio::test]
+async fn controllers_that_do_not_end_a_suspended_job_are_named() {
+    let script = a_command_taken_away(Script::default())
+        .on(
+            "GET /apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/j",
+            [Answer::Json(200, job(4, "Aborted", 0)), Answer::Json(200, job(4, "Aborted", 0))],
+        )
+        .on("/jobs?limit", [list(5, vec![job(4, "Aborted", 0)])])
+        .on("/jobs?watch", [Answer::Open(vec![])]);
+    let error = act(&script.connection(), &job_ref(), Wish::Cancel, true).await.unwrap_err();
+    assert_eq!(error.exit(), Exit::Conflict);
+    assert_eq!(error.next_command(None).as_deref(), Some("jobctl delete --force j"));
+}
+
+#[tokio::test]
+async fn a_resume_takes_back_what_the_job_itself_says() {
+    let annotated = json!({"pumice.sh/suspend": "true"});
+    for (field, annotations, patch) in [
+        (json!(true), json!(null), Some(json!({"spec": {"suspend": false}}))),
+        (json!(null), annotated.clone(), Some(json!({"metadata": {"annotations": {"pumice.sh/suspend": null}}}))),
+        (json!(false), annotated, None),
+        (json!(null), json!(null), None),
+    ] {
+        let mut suspended = job(4, "Aborted", 0);
+        suspended["spec"]["suspend"] = field;
+        suspended["metadata"]["annotations"] = annotations;
+        let script = Script::default()
+            .on("PATCH", [Answer::Json(200, json!({}))])
+            .on("/commands", [Answer::Json(201, json!({}))])
+            .on("/jobs/j", [Answer::Json(200, suspended)]);
+        act(&script.connection(), &job_ref(), Wish::Resume, false).await.unwrap();
+        let bodies = script.bodies.lock().unwrap();
+        assert_eq!(bodies.last().unwrap()["action"], "ResumeJob");
+        assert_eq!(bodies.first().filter(|_| bodies.len() > 1), patch.as_ref());
+    }
+}
+
+/// Which jobs a delete removes, and that it removes the one it has looked at.
+#[tokio::test]
+async fn a_delete_removes_what_has_ended_and_the_rest_by_force() {
+    for (phase, ended) in [
+        ("Pending", false),
+        ("Running", false),
+        ("Restarting", false),
+        ("Aborting", false),
+        ("Aborted", false),
+        ("Terminating", false),
+        ("Completing", false),
+        ("Terminated", true),
+        ("Completed", true),
+        ("Failed", true),
+    ] {
+        for force in [false, true] {
+            let script = Script::default()
+                .on(
+                    "GET /apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/j",
+                    [Answer::Json(200, job(4, phase, 0))],
+                )
+                .on("DELETE /apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/j", [Answer::Json(200, json!({}))]);
+            let outcome = delete(&script.connection(), &job_ref(), Removal { force, wait: false }).await;
+            let bodies = script.bodies.lock().unwrap();
+            if ended || force {
+                assert_eq!(outcome.unwrap(), Deleted::Asked, "{phase}");
+                assert_eq!(bodies[0]["preconditions"]["uid"], "u", "{phase}");
+                assert_eq!(bodies[0]["propagationPolicy"], "Foreground", "{phase}");
+            } else {
+                let error = outcome.unwrap_err();
+                assert_eq!(
+                    (error.exit(), error.next_command(None).as_deref()),
+                    (Exit::Conflict, Some("jobctl cancel j"))
+                );
+                assert!(bodies.is_empty(), "{phase}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_delete_waits_until_the_job_is_gone() {
+    let gone = event("DELETED", job(9, "Completed", 0));
+    let other = json!({"metadata": {"name": "j", "namespace": "default", "uid": "another"}, "spec": {}});
+    for (deleted, listed, watched, waits) in [
+        (Answer::Json(200, json!({})), vec![job(8, "Completed", 0)], vec![gone.clone()], true),
+        (Answer::Json(200, json!({})), vec![], vec![], true),
+        (Answer::Json(200, json!({})), vec![other], vec![], true),
+        (status(404, "NotFound"), vec![], vec![], false),
+        (status(409, "Conflict"), vec![], vec![], false),
+    ] {
+        let script = Script::default()
+            .on(
+                "GET /apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/j",
+                [Answer::Json(200, job(4, "Completed", 0))],
+            )
+            .on("DELETE", [deleted])
+            .on("/jobs?limit", [list(8, listed)])
+            .on("/jobs?watch", [Answer::Open(watched)]);
+        let outcome = delete(&script.connection(), &job_ref(), Removal { force: false, wait: true }).await.unwrap();
+        assert_eq!(outcome, Deleted::Gone);
+        assert_eq!(script.seen.lock().unwrap().iter().any(|line| line.contains("/jobs?limit")), waits);
     }
 }
 
