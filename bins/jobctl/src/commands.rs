@@ -172,6 +172,12 @@ fn not_of_a_fleet(command: &Command) -> Option<(&'static str, &'static str)> {
         Command::Top(_) | Command::Usage(_) => Some(("a fleet does not measure what pods use", "jobctl list")),
         Command::Node(_) => Some(("the nodes of a fleet are its clusters' own", "jobctl context use")),
         Command::History(_) => Some(("a fleet keeps no history apart from its jobs", "jobctl list")),
+        Command::Logs(args) if args.stream.is_some() => {
+            Some(("a fleet does not tell a pod's standard error from its output", "jobctl logs JOB"))
+        }
+        Command::Logs(args) if args.previous || args.attempt.is_some() => {
+            Some(("a fleet has the log of a pod's last try alone", "jobctl logs JOB"))
+        }
         Command::Delete(_) => Some(("a fleet forgets ended jobs by itself, and deletes none", "jobctl cancel JOB")),
         Command::Suspend(_) | Command::Resume(_) => Some(("a fleet suspends no jobs", "jobctl cancel JOB")),
         _ => None,

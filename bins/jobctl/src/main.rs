@@ -12,6 +12,7 @@ mod completion;
 mod environment;
 mod failure;
 mod files;
+mod log_printer;
 mod output;
 mod terminal;
 mod view;

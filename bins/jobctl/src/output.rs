@@ -18,18 +18,6 @@ pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(Failure::Output)
 }
 
-/// Prints a line of bytes, with a prefix.
-pub fn line(prefix: &str, bytes: &[u8]) -> Result<(), Failure> {
-    let mut stdout = std::io::stdout().lock();
-    let write = |stdout: &mut std::io::StdoutLock<'_>| {
-        stdout.write_all(prefix.as_bytes())?;
-        stdout.write_all(bytes)?;
-        stdout.write_all(b"\n")?;
-        stdout.flush()
-    };
-    write(&mut stdout).map_err(Failure::Output)
-}
-
 /// Prints an object as JSON or YAML.
 pub fn object(value: &Value, form: Form) -> Result<(), Failure> {
     text(&object_text(value, form)?)

@@ -24,6 +24,8 @@ const WIDTH: usize = 120;
 /// Standard error of a command that waits.
 pub struct Terminal {
     bar: Option<ProgressBar>,
+    /// Whether the progress line makes way for data that is in the middle of a line.
+    covered: bool,
     blocks: bool,
     quiet: bool,
     name: String,
@@ -37,17 +39,9 @@ pub struct Terminal {
 impl Terminal {
     /// For a job called `name`. Must run inside a Tokio runtime.
     pub fn new(name: &str, no_progress: bool, plain: bool) -> Self {
-        let bar = draws(no_progress).then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(REDRAWS_HZ));
-            if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
-                bar.set_style(style);
-            }
-            // A message that came too soon after the one before is drawn by the next tick.
-            bar.enable_steady_tick(Duration::from_millis(1000 / u64::from(REDRAWS_HZ)));
-            bar
-        });
         Terminal {
-            bar,
+            bar: draws(no_progress).then(progress_line),
+            covered: false,
             blocks: !plain,
             quiet: no_progress,
             name: name.to_owned(),
@@ -70,7 +64,7 @@ impl Terminal {
             }
             // Without a line to redraw, changes of phase are what is worth a line. The first states
             // pass within milliseconds and say nothing.
-            if self.bar.is_none() && !self.phase.is_empty() && phase != "Pending" {
+            if !self.has_line() && !self.phase.is_empty() && phase != "Pending" {
                 let line = self.progress.line(WIDTH, false);
                 let text = format!("{}: {phase} · {line}", self.name);
                 self.progress_note(&text);
@@ -86,7 +80,7 @@ impl Terminal {
     /// Shows why the job waits.
     pub fn waits(&mut self, reason: &str) {
         self.waits = reason.to_owned();
-        if self.bar.is_none() {
+        if !self.has_line() {
             let text = format!("{}: waits: {reason}", self.name);
             self.progress_note(&text);
         }
@@ -95,9 +89,10 @@ impl Terminal {
 
     /// A note that stays.
     pub fn note(&self, text: &str) {
+        let before = if self.covered { "\n" } else { "" };
         let print = || {
             // There is nowhere to report a closed standard error to.
-            let _ = writeln!(std::io::stderr().lock(), "{text}");
+            let _ = writeln!(std::io::stderr().lock(), "{before}{text}");
         };
         match &self.bar {
             Some(bar) => bar.suspend(print),
@@ -105,12 +100,23 @@ impl Terminal {
         }
     }
 
-    /// A line of data, printed past the progress line.
-    pub fn data(&self, prefix: &str, bytes: &[u8]) -> Result<(), Failure> {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| output::line(prefix, bytes)),
-            None => output::line(prefix, bytes),
+    /// Data, printed past the progress line. That is away while data on the same terminal has not ended its line.
+    pub fn data(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let open = bytes.last().is_some_and(|byte| *byte != b'\n') && std::io::stdout().is_terminal();
+        if open && let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+            self.covered = true;
         }
+        match &self.bar {
+            Some(bar) => bar.suspend(|| output::bytes(bytes))?,
+            None => output::bytes(bytes)?,
+        }
+        if self.covered && !open {
+            self.covered = false;
+            self.bar = Some(progress_line());
+            self.draw();
+        }
+        Ok(())
     }
 
     /// Takes the progress line away.
@@ -118,6 +124,14 @@ impl Terminal {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+        if self.covered {
+            say("");
+        }
+    }
+
+    /// Whether there is a progress line, be it away for a moment.
+    fn has_line(&self) -> bool {
+        self.bar.is_some() || self.covered
     }
 
     fn progress_note(&self, text: &str) {
@@ -136,6 +150,16 @@ impl Terminal {
         };
         bar.set_message(text);
     }
+}
+
+fn progress_line() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(REDRAWS_HZ));
+    if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
+        bar.set_style(style);
+    }
+    // A message that came too soon after the one before is drawn by the next tick.
+    bar.enable_steady_tick(Duration::from_millis(1000 / u64::from(REDRAWS_HZ)));
+    bar
 }
 
 /// Whether a progress line is drawn.

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::call::CallError;
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::logs::{self, JobLogs, LogLine, LogOptions, PODS_FOLLOWED_MAX};
+use crate::logs::{self, JobLogs, LogOptions, LogPiece, PODS_FOLLOWED_MAX, Pieces};
 use crate::outcome::{JobEnd, PodFailure, end_of, pod_failures};
 use crate::progress::Counts;
 use crate::select::JobRef;
@@ -32,8 +32,8 @@ const DRAIN_IDLE: Duration = Duration::from_secs(2);
 pub enum Happening {
     /// The job's state now.
     State(Box<Job>),
-    /// A pod wrote a line.
-    Line(LogLine),
+    /// A pod wrote something.
+    Log(LogPiece),
     /// The job waits, for a reason not told before.
     Waits(Why),
     /// The log of one pod can't be read on; the others and the job go on.
@@ -80,7 +80,7 @@ pub struct Attendance {
 /// What `select!` found.
 enum Found {
     News(Result<JobNews, Error>),
-    Line(Option<Result<LogLine, Error>>),
+    Log(Option<Result<LogPiece, Error>>),
     AskNow,
     Why(Result<Why, Error>),
 }
@@ -126,7 +126,7 @@ impl Attendance {
                 biased;
                 news = self.follower.next() => Found::News(news),
                 // Not before it is known how many pods there are.
-                line = next_line(self.logs.as_mut()), if self.last.is_some() => Found::Line(line),
+                piece = next_piece(self.logs.as_mut()), if self.last.is_some() => Found::Log(piece),
                 why = answer(self.asking.as_mut()) => Found::Why(why),
                 () = until(self.ask_at) => Found::AskNow,
             };
@@ -136,9 +136,9 @@ impl Attendance {
                         return Ok(happening);
                     }
                 }
-                Found::Line(Some(Ok(line))) => return Ok(Happening::Line(line)),
-                Found::Line(Some(Err(error))) => return Ok(Happening::LogsLost(error)),
-                Found::Line(None) => self.logs = None,
+                Found::Log(Some(Ok(piece))) => return Ok(Happening::Log(piece)),
+                Found::Log(Some(Err(error))) => return Ok(Happening::LogsLost(error)),
+                Found::Log(None) => self.logs = None,
                 Found::AskNow => {
                     let (connection, job) = (self.connection.clone(), self.job.clone());
                     self.ask_at = None;
@@ -178,8 +178,12 @@ impl Attendance {
             JobNews::Gone => self.ended = Some(JobEnd::Deleted),
             JobNews::Now(job) => {
                 // A job of any size may come; only now is known how many pods it has.
-                if Counts::of(&job).total > PODS_FOLLOWED_MAX && !self.one_pod {
+                let total = Counts::of(&job).total;
+                if total > PODS_FOLLOWED_MAX && !self.one_pod {
                     self.too_many |= self.logs.take().is_some();
+                }
+                if let Some(logs) = &mut self.logs {
+                    logs.give(if total > 1 && !self.one_pod { Pieces::Lines } else { Pieces::Bytes });
                 }
                 self.ended = end_of(&job);
                 self.last = Some(job);
@@ -202,8 +206,8 @@ impl Attendance {
     /// The rest of the lines, then the verdict.
     async fn finish(&mut self, end: JobEnd) -> Result<Happening, Error> {
         while self.logs.is_some() {
-            match tokio::time::timeout(DRAIN_IDLE, next_line(self.logs.as_mut())).await {
-                Ok(Some(Ok(line))) => return Ok(Happening::Line(line)),
+            match tokio::time::timeout(DRAIN_IDLE, next_piece(self.logs.as_mut())).await {
+                Ok(Some(Ok(piece))) => return Ok(Happening::Log(piece)),
                 Ok(Some(Err(error))) => return Ok(Happening::LogsLost(error)),
                 Ok(None) | Err(_) => self.logs = None,
             }
@@ -234,7 +238,7 @@ impl Attendance {
     }
 }
 
-async fn next_line(logs: Option<&mut JobLogs>) -> Option<Result<LogLine, Error>> {
+async fn next_piece(logs: Option<&mut JobLogs>) -> Option<Result<LogPiece, Error>> {
     match logs {
         Some(logs) => logs.next().await,
         None => std::future::pending().await,

@@ -1,6 +1,6 @@
 //! What the platform wrote down about a job: its events, and those of one of its pods.
 //!
-//! Invariant: oldest first. Called by the live view and the Python extension.
+//! Invariant: oldest first. Called by the live view, by `account` and the Python extension.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
@@ -43,11 +43,25 @@ impl JobEvent {
 
 /// The events of a job, or of one of its pods.
 pub async fn fetch(connection: &Connection, job: &JobRef, pod: Option<&str>) -> Result<Vec<JobEvent>, Error> {
-    let path = format!("/api/v1/namespaces/{}/events", job.namespace);
     let (kind, name) = pod.map_or(("Job", job.name.as_str()), |pod| ("Pod", pod));
-    let selector = format!("involvedObject.kind={kind},involvedObject.name={name}");
-    let query = format!("&fieldSelector={}", call::query_value(&selector));
-    let (items, _) = call::list(connection, &path, &query, &format!("list the events of job {}", job.name)).await?;
+    list(connection, &job.namespace, &format!("involvedObject.kind={kind},involvedObject.name={name}")).await
+}
+
+/// The events of one reason about an object, given by its kind and name.
+pub async fn of_reason(
+    connection: &Connection,
+    namespace: &str,
+    (kind, name): (&str, &str),
+    reason: &str,
+) -> Result<Vec<JobEvent>, Error> {
+    let selector = format!("involvedObject.kind={kind},involvedObject.name={name},reason={reason}");
+    list(connection, namespace, &selector).await
+}
+
+async fn list(connection: &Connection, namespace: &str, selector: &str) -> Result<Vec<JobEvent>, Error> {
+    let path = format!("/api/v1/namespaces/{namespace}/events");
+    let query = format!("&fieldSelector={}", call::query_value(selector));
+    let (items, _) = call::list(connection, &path, &query, "list events").await?;
     let read = |item| {
         serde_json::from_value::<Event>(item)
             .map(|event| JobEvent::of(&event))

@@ -7,6 +7,7 @@
 // These panic where a disk is full or a pipe is closed.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod account;
 pub mod act;
 pub mod age;
 pub mod attend;

@@ -7,6 +7,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use pumice_api::batch::{Action, Job, JobPhase};
 use pumice_api::kubelet;
+use pumice_units::Quantity;
 use serde::Serialize;
 
 /// The reason of a container whose program could not be started.
@@ -115,6 +116,9 @@ pub struct PodFailure {
     pub reason: String,
     /// A sentence, possibly empty.
     pub message: String,
+    /// The memory that the container had, as a quantity, where that is known.
+    #[serde(skip)]
+    pub memory: Option<String>,
     /// When it ended, as milliseconds since 1970; the last possible if unknown.
     #[serde(skip)]
     finished_ms: i64,
@@ -129,6 +133,11 @@ impl PodFailure {
         }
         if reason == START_ERROR {
             return format!("pod {pod} did not start: {message}");
+        }
+        if reason == kubelet::OOM_KILLED {
+            let had = self.memory.as_deref().map(|memory| format!(": it had {}", in_words(memory)));
+            let note = if message.is_empty() { String::new() } else { format!(" ({message})") };
+            return format!("pod {pod} was killed for memory{}{note}", had.unwrap_or_default());
         }
         let mut text = match self.signal {
             Some(signal) => format!("pod {pod} was killed by signal {signal}"),
@@ -177,6 +186,18 @@ impl PodFailure {
     }
 }
 
+/// An amount of memory for people: in the largest unit that it is a whole number of.
+fn in_words(memory: &str) -> String {
+    let Some(bytes) = memory.parse::<Quantity>().ok().map(Quantity::value).filter(|bytes| *bytes > 0) else {
+        return memory.to_owned();
+    };
+    let units = [("GiB", 1_i64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.into_iter().find(|(_, unit)| bytes % unit == 0) {
+        Some((word, unit)) => format!("{} {word}", bytes / unit),
+        None => format!("{bytes} bytes"),
+    }
+}
+
 /// The failed containers of failed pods, first one first.
 pub fn pod_failures(pods: &[Pod]) -> Vec<PodFailure> {
     let mut failures: Vec<PodFailure> = pods.iter().flat_map(failures_of).collect();
@@ -190,6 +211,12 @@ fn failures_of(pod: &Pod) -> Vec<PodFailure> {
     };
     // Containers of a pod that was ended as a whole (for its time, its disk, its node) say only that they were killed.
     let whole = status.reason.as_deref().filter(|reason| !reason.is_empty());
+    let memory = |container: &str| {
+        let spec = pod.spec.as_ref()?;
+        let found =
+            spec.containers.iter().chain(spec.init_containers.iter().flatten()).find(|one| one.name == container);
+        Some(found?.resources.as_ref()?.limits.as_ref()?.get("memory")?.0.clone())
+    };
     let containers =
         status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten()).filter_map(
             |container| {
@@ -197,6 +224,7 @@ fn failures_of(pod: &Pod) -> Vec<PodFailure> {
                 (ended.exit_code != 0 || ended.signal.is_some_and(|s| s != 0)).then(|| PodFailure {
                     pod: pod.metadata.name.clone().unwrap_or_default(),
                     container: container.name.clone(),
+                    memory: memory(&container.name),
                     exit_code: ended.exit_code,
                     signal: ended.signal.filter(|signal| *signal > 0),
                     reason: whole.or(ended.reason.as_deref()).unwrap_or_default().to_owned(),
@@ -211,6 +239,7 @@ fn failures_of(pod: &Pod) -> Vec<PodFailure> {
         found.push(PodFailure {
             pod: pod.metadata.name.clone().unwrap_or_default(),
             container: String::new(),
+            memory: None,
             exit_code: 1,
             signal: None,
             reason: status.reason.clone().unwrap_or_default(),

@@ -108,7 +108,8 @@ fn discarded(pod: &Pod) -> String {
     told.next().and_then(|condition| condition.message.clone()).unwrap_or_default()
 }
 
-fn attempt(pod: &Pod) -> Option<u32> {
+/// Which run of its index a pod is, from 1, if it says so.
+pub(crate) fn attempt(pod: &Pod) -> Option<u32> {
     let variables = pod.spec.as_ref()?.containers.first()?.env.as_ref()?;
     variables.iter().find(|variable| variable.name == ATTEMPT)?.value.as_ref()?.parse().ok()
 }

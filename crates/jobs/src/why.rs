@@ -12,11 +12,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use crate::account::{self, Account};
 use crate::call::{self, FailureClass, Pages};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::logs;
 use crate::names;
+use crate::outcome::{JobEnd, end_of};
 use crate::select::{self, JobRef};
 use crate::table::Tint;
 use crate::watch::Collection;
@@ -143,6 +145,9 @@ pub async fn of(connection: &Connection, about: About, name: &str) -> Result<Sta
 async fn from_objects(connection: &Connection, job: &JobRef) -> Result<Why, Error> {
     let object = select::get(connection, job).await?;
     let typed = select::typed(connection, &object)?;
+    if end_of(&typed).is_some_and(|end| end != JobEnd::Aborted) {
+        return Ok(ended(&job.name, &typed, &account::fetch(connection, job, &typed).await?));
+    }
     if let Some(why) = not_waiting(&typed) {
         return Ok(why);
     }
@@ -171,14 +176,26 @@ async fn some_waiting(connection: &Connection, job: &JobRef) -> Result<Vec<Pod>,
     Ok(pods)
 }
 
-/// The answer for a job that runs or has ended.
+/// The answer for a job that runs, or is on its way to its end or to being suspended.
 fn not_waiting(job: &Job) -> Option<Why> {
     let phase = job.status.state.phase.as_ref()?;
-    if !phase.is_finished() && *phase != JobPhase::Running {
-        return None;
-    }
-    let word = phase.to_string();
-    Some(Why { text: format!("the job does not wait: it is {word}"), stage: word, ..Why::default() })
+    let text = match phase {
+        JobPhase::Pending | JobPhase::Restarting | JobPhase::Other(_) => return None,
+        JobPhase::Aborted => "the job is suspended: it waits until somebody resumes it".to_owned(),
+        phase => format!("the job does not wait: it is {phase}"),
+    };
+    Some(Why { text, stage: phase.to_string(), ..Why::default() })
+}
+
+/// The answer for a job that has ended: how, and why. Pure.
+pub fn ended(name: &str, job: &Job, account: &Account) -> Why {
+    let phase = job.status.state.phase.as_ref().map(ToString::to_string).unwrap_or_default();
+    let word = end_of(job).map_or("ended", JobEnd::word);
+    let because = account.because.as_ref().map(|because| format!(": {because}")).unwrap_or_default();
+    let rest = Account { because: None, ..account.clone() }.lines(name, PODS_SHOWN);
+    let lines: Vec<String> = std::iter::once(format!("the job {word}{because}")).chain(rest).collect();
+    let reason = json!({"about": "job", "reason": job.status.state.reason, "message": account.because});
+    Why { stage: phase, reasons: vec![reason], text: lines.join("\n"), ..Why::default() }
 }
 
 /// Puts together what the objects say. Pure.

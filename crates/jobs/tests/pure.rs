@@ -230,7 +230,7 @@ fn failures_read_well() {
         sentences,
         [
             "pod a ended with exit code 3",
-            "pod b was killed by signal 9 (OOMKilled)",
+            "pod b was killed for memory",
             "pod d was ended: it ran longer than it may (--timeout)",
             "pod s did not start: ",
             "pod c ended with exit code 1 (Evicted): low on memory",

@@ -24,7 +24,7 @@ pub struct Attended {
 }
 
 impl Attended {
-    /// Attends a job, with its lines if `logs` says which; without the progress line if `plain`. Must run inside a Tokio
+    /// Attends a job, with its logs if `logs` says which; without the progress line if `plain`. Must run inside a Tokio
     /// runtime.
     pub fn new(
         session: &Session,
@@ -42,7 +42,7 @@ impl Attended {
         })
     }
 
-    /// The next happening, which is shown already but for lines; `None` after Ctrl-C. The progress line is gone after the
+    /// The next happening, which is shown already but for logs; `None` after Ctrl-C. The progress line is gone after the
     /// last one.
     pub async fn next(&mut self) -> Result<Option<Happening>, Failure> {
         let happening = tokio::select! {
@@ -60,7 +60,7 @@ impl Attended {
             Happening::Lost(detail) => self.terminal.note(&format!("no answer, trying again: {detail}")),
             Happening::Back => self.terminal.note("the server answers again"),
             Happening::LogsLost(error) => self.terminal.note(&format!("a log can't be read on: {error}")),
-            Happening::Line(_) => {}
+            Happening::Log(_) => {}
             Happening::Ended(_) => self.terminal.finish(),
         }
         Ok(Some(happening))

@@ -48,7 +48,7 @@ async fn last_lines(connection: &Connection, job: &JobRef, case: &Case, lines: u
         tail_lines: Some(lines),
         pod: Some(case.pod.clone()),
         container: Some(case.container.clone()).filter(|name| !name.is_empty()),
-        follow: false,
+        ..LogOptions::default()
     };
     let mut log = JobLogs::new(connection.clone(), job.clone(), options);
     let mut found = Vec::new();

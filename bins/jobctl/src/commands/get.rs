@@ -1,9 +1,9 @@
-//! `jobctl get`: jobs, and what went wrong in their pods.
+//! `jobctl get`: jobs, why they ended, and what went wrong in their pods.
 
+use pumice_jobs::account;
 use pumice_jobs::list::{self, Column};
-use pumice_jobs::outcome::pod_failures;
 use pumice_jobs::summary::Summary;
-use pumice_jobs::{Exit, logs, pick, select};
+use pumice_jobs::{Exit, pick, select};
 
 use super::{Session, results};
 use crate::args::{Form, SeveralJobs};
@@ -13,7 +13,7 @@ use crate::{output, terminal};
 /// Failures listed under the table, for each job.
 const FAILURES_SHOWN: usize = 10;
 
-/// Prints jobs; for people their rows and what went wrong in their pods.
+/// Prints jobs; for people their rows, why they ended and what went wrong in their pods.
 pub fn run(session: &Session, args: &SeveralJobs) -> Result<Exit, Failure> {
     session.talk(|connection| async move {
         let now = terminal::now();
@@ -40,16 +40,15 @@ pub fn run(session: &Session, args: &SeveralJobs) -> Result<Exit, Failure> {
                     objects.iter().map(|object| Summary::read(&connection, object)).collect::<Result<_, _>>()?;
                 let mut text = list::table(&summaries, &columns, now).render(terminal::colours(&session.surroundings));
                 for (job, object) in jobs.iter().zip(&objects) {
-                    if let Some(told) = results::shortfall(&connection, &select::typed(&connection, object)?).await {
+                    let typed = select::typed(&connection, object)?;
+                    if let Some(told) = results::shortfall(&connection, &typed).await {
                         text.push_str(&format!("job {}: {told}\n", job.name));
                     }
-                    let failures = pod_failures(&logs::failed_pods(&connection, job).await?);
-                    for failure in failures.iter().take(FAILURES_SHOWN) {
-                        text.push_str(&format!("{}\n", failure.sentence()));
-                    }
-                    if failures.len() > FAILURES_SHOWN {
-                        text.push_str(&format!("and {} more\n", failures.len() - FAILURES_SHOWN));
-                    }
+                    let account = account::fetch(&connection, job, &typed).await?;
+                    account
+                        .lines(&job.name, FAILURES_SHOWN)
+                        .iter()
+                        .for_each(|line| text.push_str(&format!("{line}\n")));
                 }
                 output::text(&text)?;
             }

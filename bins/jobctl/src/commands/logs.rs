@@ -1,7 +1,8 @@
 //! `jobctl logs`: what a job's pods wrote.
 
+use pumice_api::batch::Job;
 use pumice_jobs::attend::{Attendance, Happening};
-use pumice_jobs::logs::{JobLogs, LogLine, LogOptions, PODS_FOLLOWED_MAX, STREAMS_MAX, pods};
+use pumice_jobs::logs::{Attempt, JobLogs, LogOptions, PODS_FOLLOWED_MAX, STREAMS_MAX, absence, may_have_written};
 use pumice_jobs::progress::Counts;
 use pumice_jobs::select::JobRef;
 use pumice_jobs::{Connection, Error, Exit, pick, select};
@@ -9,35 +10,44 @@ use pumice_jobs::{Connection, Error, Exit, pick, select};
 use super::Session;
 use crate::args::LogsArgs;
 use crate::failure::Failure;
+use crate::log_printer::LogPrinter;
 use crate::{output, terminal};
 
-/// Prints the lines, with the pod's name in front where there are several pods.
+/// Pods that are gone and are named.
+const GONE_SHOWN: usize = 5;
+
+/// A job, what is wanted of its logs, and how they are printed.
+struct Asked {
+    connection: Connection,
+    job: JobRef,
+    state: Job,
+    options: LogOptions,
+    printer: LogPrinter,
+}
+
+/// Prints what was written, with the pod's name in front where there are several pods.
 pub fn run(session: &Session, args: &LogsArgs) -> Result<Exit, Failure> {
     let verb = |connection: Connection| async move {
         let job = pick::pick_one(&connection, &args.job).await?;
-        let typed = select::typed(&connection, &select::get(&connection, &job).await?)?;
-        let several = Counts::of(&typed).total > 1 && args.pod.is_none();
-        let prefixed = args.prefix.unwrap_or(several);
+        let state = select::typed(&connection, &select::get(&connection, &job).await?)?;
+        let total = Counts::of(&state).total;
+        let several = total > 1 && args.pod.is_none();
+        let printer = LogPrinter::new(&job, several, args.prefix.unwrap_or(several));
         let options = LogOptions {
             follow: args.follow,
             tail_lines: args.tail,
             pod: args.pod.as_deref().map(|pod| full_name(&job, pod)),
             container: args.container.clone(),
+            stream: args.stream(),
+            pieces: Some(printer.pieces()),
+            attempt: args.attempt(),
+            // Before anything ran there is nothing that could be gone.
+            pods_total: if may_have_written(&state) { total } else { 0 },
         };
-        check_pod(&connection, &job, &options).await?;
-        if args.follow {
-            follow(connection, job, options, prefixed).await
-        } else {
-            now(connection, job, options, prefixed).await
-        }
+        let asked = Asked { connection, job, state, options, printer };
+        if args.follow { follow(asked).await } else { now(asked).await }
     };
     if args.follow { session.attend(verb) } else { session.talk(verb) }
-}
-
-/// The front of a line of one of several pods: its name without the job's.
-pub fn prefix(job: &JobRef, line: &LogLine) -> String {
-    let pod = line.pod.strip_prefix(&format!("{}-", job.name)).unwrap_or(&line.pod);
-    format!("[{pod}] ")
 }
 
 /// A pod by its name or by what stands after the job's in it.
@@ -45,40 +55,53 @@ pub fn full_name(job: &JobRef, pod: &str) -> String {
     if pod.starts_with(&format!("{}-", job.name)) { pod.to_owned() } else { format!("{}-{pod}", job.name) }
 }
 
-async fn check_pod(connection: &Connection, job: &JobRef, options: &LogOptions) -> Result<(), Failure> {
-    let Some(pod) = &options.pod else { return Ok(()) };
-    let found = pods(connection, job).await?;
-    if found.iter().any(|one| one.metadata.name.as_ref() == Some(pod)) || options.follow {
-        return Ok(());
-    }
-    Err(Error::NoPod { job: job.name.clone(), pod: pod.clone() }.into())
-}
-
-async fn now(connection: Connection, job: JobRef, options: LogOptions, prefixed: bool) -> Result<Exit, Failure> {
-    let mut logs = JobLogs::new(connection, job.clone(), options);
+async fn now(asked: Asked) -> Result<Exit, Failure> {
+    let Asked { connection, job, state, options, mut printer } = asked;
+    let mut logs = JobLogs::new(connection, job.clone(), options.clone());
     let mut failed = None;
-    while let Some(line) = logs.next().await {
+    let mut told_gone = false;
+    while let Some(piece) = logs.next().await {
+        if !std::mem::replace(&mut told_gone, true) {
+            say_gone(&logs);
+        }
         // One pod's log may be gone; the others' are still wanted.
-        let line = match line {
-            Ok(line) => line,
-            Err(error) => {
-                failed.get_or_insert(error);
-                continue;
-            }
-        };
-        let front = if prefixed { prefix(&job, &line) } else { String::new() };
-        output::line(&front, &line.text)?;
+        match piece {
+            Ok(piece) => output::bytes(&printer.text(&piece))?,
+            Err(error) => drop(failed.get_or_insert(error)),
+        }
+    }
+    if let Some(error) = failed {
+        return Err(error.into());
     }
     if logs.pods_seen() == 0 {
-        terminal::say(&format!("no pod of job {} has started", job.name));
-        terminal::say(&format!("next:  jobctl why {}{}", job.name, job.namespace_flag()));
+        if let Some(pod) = options.pod.as_ref().filter(|pod| !logs.pods_there().contains(pod))
+            && options.attempt == Attempt::Latest
+        {
+            return Err(Error::NoPod { job: job.name.clone(), pod: pod.clone() }.into());
+        }
+        let absence = absence(&job, &state, &options, &logs);
+        terminal::say(&absence.sentence);
+        terminal::say(&format!("next:  {}", absence.next));
     }
-    failed.map_or(Ok(Exit::Success), |error| Err(error.into()))
+    Ok(Exit::Success)
 }
 
-async fn follow(connection: Connection, job: JobRef, options: LogOptions, prefixed: bool) -> Result<Exit, Failure> {
-    let mut attendance = Attendance::new(connection, job.clone(), Some(options));
-    let mut told_held_back = false;
+/// Says which of the pods whose logs come are gone.
+fn say_gone(logs: &JobLogs) {
+    let gone = logs.gone_seen();
+    for pod in gone.iter().take(GONE_SHOWN) {
+        let since = pod.removed_at.strftime("%Y-%m-%d %H:%M UTC");
+        terminal::say(&format!("pod {} is gone since {since}; node {} has its log", pod.pod, pod.node));
+    }
+    if gone.len() > GONE_SHOWN {
+        terminal::say(&format!("and {} more pods are gone", gone.len() - GONE_SHOWN));
+    }
+}
+
+async fn follow(mut asked: Asked) -> Result<Exit, Failure> {
+    let (job, options) = (asked.job.clone(), asked.options.clone());
+    let mut attendance = Attendance::new(asked.connection.clone(), job.clone(), Some(options));
+    let (mut told_held_back, mut printed) = (false, false);
     let interrupt = tokio::signal::ctrl_c();
     tokio::pin!(interrupt);
     loop {
@@ -88,9 +111,16 @@ async fn follow(connection: Connection, job: JobRef, options: LogOptions, prefix
             happening = attendance.next() => happening?,
         };
         match happening {
-            Happening::Line(line) => {
-                let front = if prefixed { prefix(&job, &line) } else { String::new() };
-                output::line(&front, &line.text)?;
+            Happening::Log(piece) => {
+                printed = true;
+                output::bytes(&asked.printer.text(&piece))?;
+            }
+            Happening::Ended(ending) if !printed => {
+                // Its pods may have gone before they could be read.
+                asked.state = ending.job;
+                asked.options.follow = false;
+                asked.options.pods_total = Counts::of(&asked.state).total;
+                return now(asked).await;
             }
             Happening::Ended(_) => return Ok(Exit::Success),
             Happening::LogsLost(error) => terminal::say(&format!("a log can't be read on: {error}")),

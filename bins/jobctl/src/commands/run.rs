@@ -1,6 +1,7 @@
 //! `jobctl run`: submit, attend, end with the job's own code.
 
 use pumice_api::batch::Job;
+use pumice_jobs::account::{self, Account};
 use pumice_jobs::attend::{Ending, Happening};
 use pumice_jobs::logs::{JobLogs, LogOptions, PODS_FOLLOWED_MAX, STREAMS_MAX};
 use pumice_jobs::outcome::{JobEnd, exit_of_run};
@@ -12,14 +13,15 @@ use pumice_jobs::{Connection, Exit};
 
 use super::attended::Attended;
 use super::work::Submission;
-use super::{Session, logs, results, stdin};
+use super::{Session, results, stdin};
 use crate::args::RunArgs;
 use crate::failure::Failure;
+use crate::log_printer::LogPrinter;
 use crate::terminal;
 
 /// Lines shown of the pod that failed.
 const LAST_LINES: u32 = 10;
-/// Failed pods named.
+/// Failed and evicted pods named.
 const FAILURES_SHOWN: usize = 5;
 
 /// Submits, then attends one job after the other; the first code that isn't 0 wins.
@@ -56,13 +58,13 @@ pub fn run(session: &Session, args: &RunArgs) -> Result<Exit, Failure> {
 async fn attend(session: &Session, args: &RunArgs, connection: &Connection, job: &JobRef) -> Result<Exit, Failure> {
     let options = (!args.no_logs).then(|| LogOptions { follow: true, ..LogOptions::default() });
     let mut attended = Attended::new(session, connection, job, options, false)?;
-    let (mut several, mut told_part) = (false, false);
+    let (mut several, mut told_part, mut printer) = (false, false, None);
     while let Some(happening) = attended.next().await? {
         match happening {
             Happening::State(state) => several = Counts::of(&state).total > 1,
-            Happening::Line(line) => {
-                let front = if several { logs::prefix(job, &line) } else { String::new() };
-                attended.terminal.data(&front, &line.text)?;
+            Happening::Log(piece) => {
+                let printer = printer.get_or_insert_with(|| LogPrinter::new(job, several, several));
+                attended.terminal.data(&printer.text(&piece))?;
             }
             Happening::Ended(ending) => return conclude(connection, job, &ending, args.no_logs || several).await,
             _ => {}
@@ -98,18 +100,20 @@ pub async fn conclude(connection: &Connection, job: &JobRef, ending: &Ending, sh
     if *end == JobEnd::Completed {
         return Ok(exit);
     }
-    for failure in failures.iter().take(FAILURES_SHOWN) {
-        terminal::say(&failure.sentence());
-    }
-    if failures.len() > FAILURES_SHOWN {
-        terminal::say(&format!("and {} more", failures.len() - FAILURES_SHOWN));
+    let account = Account {
+        because: account::because(state),
+        failures: account::failures(state, failures.clone()),
+        evictions: account::evictions(connection, job, state).await,
+    };
+    for line in account.lines(&job.name, FAILURES_SHOWN) {
+        terminal::say(&line);
     }
     if let Some(first) = failures.first().filter(|_| show_log) {
         let options = LogOptions {
             tail_lines: Some(LAST_LINES),
             pod: Some(first.pod.clone()),
             container: Some(first.container.clone()).filter(|name| !name.is_empty()),
-            follow: false,
+            ..LogOptions::default()
         };
         let mut lines = JobLogs::new(connection.clone(), job.clone(), options);
         let mut begun = false;

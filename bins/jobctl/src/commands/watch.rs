@@ -6,6 +6,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use anyhow::Context;
+use pumice_jobs::account;
 use pumice_jobs::act::{self, act};
 use pumice_jobs::events::{self, JobEvent};
 use pumice_jobs::live::{Change, Live};
@@ -23,6 +24,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::Session;
 use crate::args::WatchArgs;
 use crate::failure::Failure;
+use crate::log_printer;
 use crate::terminal;
 use crate::view::{Detail, Key, View, Wish, draw::draw};
 
@@ -216,7 +218,10 @@ async fn detail(connection: &Connection, job: &JobRef) -> Result<Detail, pumice_
     let typed = pumice_jobs::select::typed(connection, &pumice_jobs::select::get(connection, job).await?)?;
     let counts = pumice_jobs::progress::Counts::of(&typed);
     let waits = counts.running == 0 && pumice_jobs::outcome::end_of(&typed).is_none();
-    let why = if waits { why::fetch(connection, job).await?.one_line() } else { String::new() };
+    let why = match waits {
+        true => why::fetch(connection, job).await?.one_line(),
+        false => account::because(&typed).unwrap_or_default(),
+    };
     let failures = if counts.failed > 0 { pod_failures(&failed_pods(connection, job).await?) } else { Vec::new() };
     Ok(Detail {
         why,
@@ -236,15 +241,16 @@ async fn newest_events(connection: &Connection, job: &JobRef) -> Result<Vec<Stri
 
 async fn log(connection: &Connection, job: &JobRef) -> Result<Vec<String>, pumice_jobs::Error> {
     let typed = pumice_jobs::select::typed(connection, &pumice_jobs::select::get(connection, job).await?)?;
-    if pumice_jobs::progress::Counts::of(&typed).total > PODS_FOLLOWED_MAX {
+    let pods_total = pumice_jobs::progress::Counts::of(&typed).total;
+    if pods_total > PODS_FOLLOWED_MAX {
         return Ok(vec![format!("more than {PODS_FOLLOWED_MAX} pods: jobctl logs {} --pod NAME shows one", job.name)]);
     }
-    let options = LogOptions { tail_lines: u32::try_from(SHOWN_MAX).ok(), ..LogOptions::default() };
+    let options = LogOptions { tail_lines: u32::try_from(SHOWN_MAX).ok(), pods_total, ..LogOptions::default() };
     let mut lines = JobLogs::new(connection.clone(), job.clone(), options);
     let mut shown = Vec::new();
     while let Some(line) = lines.next().await {
         let line = line?;
-        shown.push(format!("{}{}", super::logs::prefix(job, &line), String::from_utf8_lossy(&line.text)));
+        shown.push(format!("{}{}", log_printer::prefix(job, &line), String::from_utf8_lossy(&line.text)));
     }
     shown.drain(..shown.len().saturating_sub(SHOWN_MAX));
     Ok(shown)

@@ -13,6 +13,7 @@ use futures::stream::BoxStream;
 use http::{Method, Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
+use pumice_api::batch::JobPhase;
 use pumice_api::names::{JOB_NAME, USER};
 use pumice_objects::selector::{FieldSelector, LabelSelector};
 use pumice_wire::api::JobState;
@@ -236,7 +237,12 @@ impl Front {
     async fn job(&self, namespace: &str, name: &str) -> Result<Value, Refusal> {
         let found = self.find(namespace, name).await?;
         let (known, set) = found.first().ok_or_else(|| Refusal::missing("job", name))?;
-        Ok(of_set(known, set))
+        let job = of_set(known, set);
+        if JobPhase::from(text_at(&job, "/status/state/phase")).is_finished() {
+            // Why it ended is told by its events only.
+            return Ok(objects::job_of_story(known, &*self.story(known).await?));
+        }
+        Ok(job)
     }
 
     /// Job sets of a name whose pods are in the namespace, newest first.
@@ -346,6 +352,10 @@ impl Front {
         }
         let job = of_set(known, set);
         let phase = text_at(&job, "/status/state/phase");
+        if JobPhase::from(phase).is_finished() {
+            // Its end is told by the job and its pods.
+            return Err(Refusal::missing("reason to wait for job", name));
+        }
         let mut text = format!("the job does not wait: it is {phase}");
         // Where its cluster is away, that is what it was when somebody last heard of it.
         if let Some(running) = first(JobState::Running) {

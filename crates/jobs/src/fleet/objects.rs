@@ -1,6 +1,7 @@
 //! Jobs and pods as a platform would have them, of what a fleet tells. Pure.
 
 use jiff::Timestamp;
+use pumice_api::batch::JobPhase;
 use pumice_api::names::{JOB_NAME, TASK_INDEX, TASK_SPEC, USER};
 use pumice_wire::api::{JobDetails, JobState};
 use pumice_wire::job_sets::JobSet;
@@ -215,7 +216,12 @@ pub fn list(kind: &str, version: &str, items: Vec<Value>) -> Value {
 
 /// The job that a story is of.
 pub fn job_of_story(known: &Known, story: &Story) -> Value {
-    job(known, &story.tally(), story.at, &story.read.to_string())
+    let mut job = job(known, &story.tally(), story.at, &story.read.to_string());
+    if let (Some(told), true) = (story.first_end(), JobPhase::from(text_at(&job, "/status/state/phase")).is_finished())
+    {
+        job["status"]["state"]["message"] = json!(told.message);
+    }
+    job
 }
 
 /// The pod that a name stands for.
@@ -253,6 +259,27 @@ mod tests {
             submitted: Some(Timestamp::UNIX_EPOCH),
             manifest,
             is_whole: false,
+        }
+    }
+
+    #[test]
+    fn a_job_that_has_ended_says_why_by_its_events() {
+        let told = |stage: Stage, message: &str| Told { stage, message: message.to_owned(), ..Told::default() };
+        for (jobs, message) in [
+            (vec![told(Stage::Succeeded, ""), told(Stage::Cancelled, "cancelled by ada")], Some("cancelled by ada")),
+            (
+                vec![told(Stage::Failed, ""), told(Stage::Failed, "preempted: for others")],
+                Some("preempted: for others"),
+            ),
+            (vec![told(Stage::Succeeded, "")], None),
+            // It goes on: a failure of one is no reason of the whole.
+            (vec![told(Stage::Failed, "it failed"), told(Stage::Running, "")], None),
+        ] {
+            let jobs = jobs.into_iter().enumerate().map(|(at, told)| (at.to_string(), told)).collect();
+            let job = job_of_story(&known(None), &Story { jobs, ..Story::default() });
+            assert_eq!(job["status"]["state"]["message"].as_str(), message, "{job}");
+            let typed: Job = serde_json::from_value(job).unwrap();
+            assert_eq!(crate::account::because(&typed).as_deref(), message);
         }
     }
 
@@ -341,7 +368,7 @@ mod tests {
         let pod: Pod = serde_json::from_value(pod("sweep", "01b", &told)).unwrap();
         assert_eq!(
             pod_failures(std::slice::from_ref(&pod))[0].sentence(),
-            "pod sweep-main-3 ended with exit code 137 (OOMKilled): it was run 2 times"
+            "pod sweep-main-3 was killed for memory (it was run 2 times)"
         );
         let brief = PodBrief::of(&pod);
         assert_eq!((brief.index, brief.attempt, brief.oom, brief.task.as_str()), (Some(3), Some(2), true, "main"));

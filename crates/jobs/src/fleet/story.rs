@@ -140,6 +140,12 @@ impl Story {
         tally
     }
 
+    /// The job that failed or was cancelled first and says why.
+    pub fn first_end(&self) -> Option<&Told> {
+        let ended = self.jobs.values().filter(|job| matches!(job.stage, Stage::Failed | Stage::Cancelled));
+        ended.filter(|job| !job.message.is_empty()).min_by_key(|job| job.finished)
+    }
+
     fn note(&mut self, events: Events) {
         match events {
             Events::Submitted(event) => {
@@ -320,6 +326,7 @@ mod tests {
         assert_eq!((a.stage, a.node.as_str(), a.index, a.changed), (Stage::Running, "n1", Some(0), 6));
         assert_eq!((b.attempts, b.message.as_str(), b.containers[0].exit_code), (2, "it failed", 3));
         assert_eq!(c.message, "cancelled by ada");
+        assert_eq!(story.first_end().map(|job| job.message.as_str()), Some("it failed"));
     }
 
     #[test]

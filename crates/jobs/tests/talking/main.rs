@@ -15,7 +15,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use kube::client::Body;
 use pumice_jobs::attend::{Attendance, Happening};
-use pumice_jobs::logs::{JobLogs, LogOptions};
+use pumice_jobs::logs::{Attempt, JobLogs, LogOptions, LogStream, Pieces};
 use pumice_jobs::manifest::Object;
 use pumice_jobs::select::JobRef;
 use pumice_jobs::submit::{self, Effect};
@@ -124,7 +124,7 @@ fn job_ref() -> JobRef {
 fn words(happening: &Happening) -> String {
     match happening {
         Happening::State(job) => format!("{} {}", job.status.state.phase.as_ref().unwrap(), job.status.running),
-        Happening::Line(line) => format!("line {}", String::from_utf8_lossy(&line.text)),
+        Happening::Log(piece) => format!("log {}", String::from_utf8_lossy(&piece.text)),
         Happening::Waits(why) => format!("waits: {}", why.one_line()),
         Happening::LogsLost(error) => format!("logs lost: {error}"),
         Happening::Lost(_) => "lost".to_owned(),
@@ -220,9 +220,10 @@ async fn lines_come_before_the_end() {
         .on("/pods?limit", looks)
         .on("/pods?watch", [Answer::Open(vec![])])
         .on("/pods/j-t-0/log", cut_log());
-    let told = attend(&script, Some(LogOptions { follow: true, ..LogOptions::default() })).await;
-    let lines: Vec<_> = told.iter().filter(|line| line.starts_with("line ")).collect();
-    assert_eq!(lines, ["line one", "line two", "line three"], "{told:?}");
+    let lines = LogOptions { follow: true, pieces: Some(Pieces::Lines), ..LogOptions::default() };
+    let told = attend(&script, Some(lines)).await;
+    let lines: Vec<_> = told.iter().filter(|line| line.starts_with("log ")).collect();
+    assert_eq!(lines, ["log one", "log two", "log three"], "{told:?}");
     assert_eq!(told.last().unwrap(), "ended Failed 1");
 }
 
@@ -271,9 +272,89 @@ async fn logs_up_to_now_and_long_lines() {
     while let Some(line) = logs.next().await {
         lengths.push(line.unwrap().text.len());
     }
-    assert_eq!(lengths, [1, 0, 65_536, 100_000 - 65_536, 3]);
+    assert_eq!(lengths, [1, 0, 100_000, 3]);
     let seen = script.seen.lock().unwrap();
     assert!(seen[1].contains("follow=false") && seen[1].contains("tailLines=3"), "{seen:?}");
+}
+
+#[tokio::test]
+async fn bytes_of_one_pod_come_as_they_are_written_and_once_across_a_cut() {
+    let running = pod(7, "Running", json!({"running": {}}));
+    let script = Script::default()
+        .on("/jobs?limit", [list(5, vec![job(5, "Running", 1)])])
+        .on("/jobs?watch", [Answer::Open(vec![])])
+        .on("/pods?limit", [list(5, vec![running])])
+        .on("/pods?watch", [Answer::Open(vec![])])
+        .on(
+            "/pods/j-t-0/log",
+            [Answer::Cut(vec!["\r 10%".into(), "\r 20%".into()]), Answer::Open(vec!["\r 10%\r 20%\r 30%".into()])],
+        );
+    let options = LogOptions { follow: true, ..LogOptions::default() };
+    let mut attendance = Attendance::new(script.connection(), job_ref(), Some(options));
+    let mut written = String::new();
+    while written.len() < 15 {
+        if let Happening::Log(piece) = attendance.next().await.unwrap() {
+            written.push_str(std::str::from_utf8(&piece.text).unwrap());
+        }
+    }
+    assert_eq!(written, "\r 10%\r 20%\r 30%");
+}
+
+/// What nodes retain of the job's one pod: two attempts.
+fn retained() -> Answer {
+    let pod = |uid: &str, attempt: u32| {
+        json!({"pod": "j-t-0", "uid": uid, "node": "n1", "owner": "u", "namespace": "default", "attempt": attempt,
+               "removedAt": "2026-01-01T00:00:00Z", "runs": [{"container": "t", "restart": 0, "bytes": 4}]})
+    };
+    Answer::Json(200, json!({"kind": "RetainedLogs", "pods": [pod("u1", 1), pod("u2", 2)], "silentNodes": []}))
+}
+
+#[tokio::test]
+async fn logs_of_pods_that_are_gone_are_read_where_nodes_retain_them() {
+    for (attempt, there, uid) in [
+        (Attempt::Latest, false, "u2"),
+        (Attempt::Previous, false, "u1"),
+        (Attempt::Number(1), false, "u1"),
+        (Attempt::Previous, true, "u2"),
+    ] {
+        let pods = if there { vec![pod(8, "Running", json!({"running": {}}))] } else { vec![] };
+        let log = ["log?node=n1&uid=u1&container=t&restart=0", "log?node=n1&uid=u2&container=t&restart=0"];
+        let script = Script::default()
+            .on("/pods?limit", [list(9, pods)])
+            .on(log[0], [Answer::Pieces(vec!["u1\n".into()])])
+            .on(log[1], [Answer::Pieces(vec!["u2\n".into()])])
+            .on("/apis/logs.pumice.sh/v1alpha1/namespaces/default/jobs/j", [retained()]);
+        let options = LogOptions { attempt, pods_total: 1, stream: Some(LogStream::Stderr), ..LogOptions::default() };
+        let mut logs = JobLogs::new(script.connection(), job_ref(), options);
+        let line = logs.next().await.unwrap().unwrap();
+        assert_eq!((line.text.as_slice(), line.pod.as_str()), (uid.as_bytes(), "j-t-0"), "{attempt:?} {there}");
+        assert!(logs.next().await.is_none());
+        assert_eq!(logs.gone_seen().len(), 1);
+        assert!(script.seen.lock().unwrap().last().unwrap().contains("&stream=Stderr"));
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_is_set_aside_a_moment_later_is_found() {
+    let nothing = Answer::Json(200, json!({"kind": "RetainedLogs", "pods": [], "silentNodes": []}));
+    let script = Script::default()
+        .on("/pods?limit", [list(9, vec![])])
+        .on("uid=u2", [Answer::Pieces(vec!["u2\n".into()])])
+        .on("/apis/logs.pumice.sh/v1alpha1/namespaces/default/jobs/j", [nothing, retained()]);
+    let options = LogOptions { pods_total: 1, ..LogOptions::default() };
+    let mut logs = JobLogs::new(script.connection(), job_ref(), options);
+    assert_eq!(logs.next().await.unwrap().unwrap().text, b"u2");
+}
+
+#[tokio::test]
+async fn a_kubernetes_without_such_logs_has_none() {
+    for answer in [status(404, "NotFound"), status(403, "Forbidden")] {
+        let script = Script::default().on("/pods?limit", [list(9, vec![])]).on("/apis/logs.pumice.sh", [answer]);
+        let options = LogOptions { pods_total: 1, ..LogOptions::default() };
+        let mut logs = JobLogs::new(script.connection(), job_ref(), options);
+        assert!(logs.next().await.is_none());
+        assert!(logs.retained().is_none() && logs.pods_seen() == 0);
+    }
 }
 
 #[tokio::test]

@@ -135,6 +135,13 @@ fn what_a_fleet_does_not_do_is_said_with_what_to_do_instead() {
         ("submit -- true".to_owned(), 2, "say --cpu and --memory"),
         (submit(&["--queue", "nobodys"]), 3, "there is no queue nobodys; the only one is research"),
         ("suspend sleeps".to_owned(), 2, "a fleet suspends no jobs\nnext:  jobctl cancel JOB"),
+        (
+            "delete sleeps".to_owned(),
+            2,
+            "a fleet forgets ended jobs by itself, and deletes none\nnext:  jobctl cancel JOB",
+        ),
+        ("logs sleeps --stream stderr".to_owned(), 2, "does not tell a pod's standard error from its output"),
+        ("logs sleeps --previous".to_owned(), 2, "a fleet has the log of a pod's last try alone"),
         ("shell --image python".to_owned(), 2, "a fleet opens no terminals"),
         ("notebook".to_owned(), 2, "a fleet opens no notebooks"),
         ("top".to_owned(), 2, "does not measure what pods use"),

@@ -26,6 +26,7 @@ mod history;
 mod hostile_peers;
 mod hostile_pods;
 mod interactive;
+mod job_logs;
 mod jobs;
 mod limits;
 mod logs;

@@ -90,6 +90,37 @@ fn a_job_is_suspended_resumed_and_tried_again() {
 }
 
 #[test]
+fn a_suspended_job_is_cancelled_and_an_ended_one_deleted() {
+    let platform = simulated(2);
+    // Suspended while it waits, and while it runs.
+    for (name, replicas) in [("waits", 100), ("runs", 2)] {
+        submit(&platform, name, replicas, "");
+        platform.wait_for_phase(name, "Running");
+        platform.jobctl(["suspend", name]).ok();
+        let refused = platform.jobctl(["delete", name]);
+        assert!(
+            refused.code == 6 && refused.stderr.ends_with(&format!("next:  jobctl cancel {name}\n")),
+            "{refused:?}"
+        );
+        let retried = platform.jobctl(["retry", name]);
+        assert!(retried.code == 6 && retried.stderr.contains(&format!("next:  jobctl resume {name}")), "{retried:?}");
+        assert_eq!(platform.jobctl(["cancel", name]).stderr, format!("job {name} terminated\n"));
+        assert!(platform.jobctl(["cancel", name]).stderr.contains("had already been terminated"));
+        assert!(platform.jobctl(["resume", name]).stderr.contains("there is nothing to resume"));
+        let why = platform.jobctl(["why", name]).ok();
+        assert_eq!(why, "the job terminated: it was cancelled\n");
+        assert!(platform.jobctl(["get", name]).ok().ends_with(&format!("job {name}: it was cancelled\n")));
+        assert_eq!(platform.jobctl(["delete", name]).stderr, format!("job {name} deleted\n"));
+        assert_eq!(platform.jobctl(["get", name]).code, 3);
+        // The name is free.
+        submit(&platform, name, 1, "");
+        assert_eq!(platform.jobctl(["delete", "--force", name]).stderr, format!("job {name} deleted\n"));
+    }
+    let left = platform.kubectl(["get", "pods,podgroups.scheduling.volcano.sh", "-o", "name"]).ok();
+    assert_eq!(left, "", "nothing is left of them");
+}
+
+#[test]
 fn progress_and_loads_are_told() {
     let platform = simulated(2);
     submit(&platform, "steps", 20, "pumice.sh/simulated-duration: 300ms");
