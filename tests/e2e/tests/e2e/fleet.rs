@@ -261,7 +261,7 @@ fn a_script_goes_along_and_is_the_pods_own_process() {
     let said = "it's \"$100\" é $(none) \\n";
     let works = format!(
         "#!/bin/sh\n#PUMICE --cpu 100m --memory 32Mi\ncat <<'END'\n{said}\nEND\necho \"$0 $1 $2 $VC_TASK_INDEX\"\n\
-         exit 7\n"
+         echo \"$SLURM_JOB_NAME $SLURM_NODEID/$SLURM_NNODES\"\nexit 7\n"
     );
     let path = fleet.file("works.sh", &works).display().to_string();
     let printed = fleet.jobctl(["submit", "--dry-run", "-o", "json", "--name", "printed", &path, "a b"]).ok();
@@ -277,7 +277,7 @@ fn a_script_goes_along_and_is_the_pods_own_process() {
         assert_eq!(ran.code, 7, "{name}: {ran:?}");
     }
     let logs = fleet.jobctl(["logs", "each", "--pod", "main-1"]).ok();
-    assert_eq!(logs, format!("{said}\n/run/pumice/script/works.sh a b --fast 1\n"));
+    assert_eq!(logs, format!("{said}\n/run/pumice/script/works.sh a b --fast 1\neach 1/2\n"));
 
     // Again, when the file is gone. Signals reach it, as here when its time is over, in which it has to begin, too.
     let waits = "#!/bin/sh\ntrap 'echo saved; exit 0' TERM\necho begun\nsleep 1000 & wait\n";
