@@ -56,7 +56,7 @@ pub struct Cli {
 
 const EXIT_CODES: &str = "Exit codes: 0 success, 1 job failed, 2 wrong use, 3 not found, 4 denied, 5 server unreachable \
 (try again), 6 conflict, 7 job cancelled, 8 timed out waiting, 9 partly succeeded, 130 interrupted; \
-`run`: the job's own code, 128+signal when killed";
+`run`: the job's own code, 128+signal when killed, 127 without its program";
 
 /// Which platform, which namespace.
 #[derive(Debug, Args)]
