@@ -12,10 +12,11 @@ use pumice_jobs::attend::Attendance;
 use pumice_jobs::brief::JobBrief;
 use pumice_jobs::history::sheet::Sheet;
 use pumice_jobs::history::{self, Ask, GroupBy};
-use pumice_jobs::logs::{JobLogs, LogOptions};
+use pumice_jobs::logs::{JobLogs, LogOptions, Pieces, may_have_written};
 use pumice_jobs::manifest::{self, Object};
 use pumice_jobs::pick::{self, Place};
 use pumice_jobs::pods::{self, Selection};
+use pumice_jobs::progress::Counts;
 use pumice_jobs::select::{self, JobRef};
 use pumice_jobs::target::{Environment, Flags, Target};
 use pumice_jobs::why::About;
@@ -306,7 +307,8 @@ impl Connection {
 
     #[pyo3(signature = (job, logs=false))]
     fn watch(&self, py: Python<'_>, job: &str, logs: bool) -> PyResult<Stream> {
-        let options = logs.then(|| LogOptions { follow: true, ..LogOptions::default() });
+        let lines = LogOptions { follow: true, pieces: Some(Pieces::Lines), ..LogOptions::default() };
+        let options = logs.then_some(lines);
         let happenings = self.ask_about(py, job, |connection, job| async move {
             let name = job.name.clone();
             Ok(messages::of_attendance(Attendance::new(connection, job, options), name))
@@ -348,7 +350,15 @@ impl Connection {
             let object = select::get(&connection, &job).await?;
             let typed = select::typed(&connection, &object)?;
             let pod = index.map(|index| pods::name_of(&typed, task, index)).transpose()?;
-            let options = LogOptions { follow, tail_lines: tail, pod, container };
+            let options = LogOptions {
+                follow,
+                tail_lines: tail,
+                pod,
+                container,
+                pieces: Some(Pieces::Lines),
+                pods_total: if may_have_written(&typed) { Counts::of(&typed).total } else { 0 },
+                ..LogOptions::default()
+            };
             let name = job.name.clone();
             Ok(if follow {
                 messages::lines_of_attendance(Attendance::new(connection, job, Some(options)), name)

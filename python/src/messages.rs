@@ -6,7 +6,7 @@ use pumice_jobs::Error;
 use pumice_jobs::attend::{Attendance, Ending, Happening};
 use pumice_jobs::brief::JobBrief;
 use pumice_jobs::call::CallError;
-use pumice_jobs::logs::{JobLogs, LogLine};
+use pumice_jobs::logs::{JobLogs, LogPiece};
 use pumice_jobs::outcome::exit_of_end;
 use pumice_jobs::pods::{PodBrief, place_in};
 use pumice_jobs::watch::News;
@@ -25,7 +25,7 @@ pub fn of_ending(ending: &Ending) -> Value {
 }
 
 /// A line of a log. Bytes that are no UTF-8 are replaced.
-fn of_line(job: &str, line: &LogLine) -> Value {
+fn of_line(job: &str, line: &LogPiece) -> Value {
     let (task, index) = place_in(job, &line.pod).unzip();
     let text = String::from_utf8_lossy(&line.text);
     json!({"kind": "line", "pod": line.pod, "task": task, "index": index, "container": line.container, "text": text})
@@ -34,7 +34,7 @@ fn of_line(job: &str, line: &LogLine) -> Value {
 fn of_happening(job: &str, happening: &Happening) -> Value {
     match happening {
         Happening::State(state) => json!({"kind": "state", "job": JobBrief::of(state)}),
-        Happening::Line(line) => of_line(job, line),
+        Happening::Log(line) => of_line(job, line),
         Happening::Waits(why) => json!({"kind": "waits", "why": why}),
         Happening::LogsLost(error) => json!({"kind": "logs_lost", "detail": error.to_string()}),
         Happening::Lost(detail) => json!({"kind": "lost", "detail": detail}),

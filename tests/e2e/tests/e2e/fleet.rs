@@ -95,7 +95,7 @@ fn a_researcher_works_as_on_a_platform() {
     let cancelled = fleet.jobctl(["cancel", "large"]);
     assert!(cancelled.code == 0 && cancelled.stderr.contains("job large terminated"), "{cancelled:?}");
     assert_eq!(fleet.jobctl(["wait", "large"]).code, 7);
-    assert!(fleet.jobctl(["why", "large"]).ok().contains("it is Terminated"));
+    assert!(fleet.jobctl(["why", "large"]).ok().contains("the job terminated: cancelled by ada"));
 }
 
 /// The commands of `jobctl` that the document shows to people who have an identity and a queue.
