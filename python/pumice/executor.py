@@ -11,7 +11,7 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 from . import asking, watching
@@ -22,6 +22,7 @@ from .environment import Environment
 from .exiting import interpreter_ends, wait_at_exit
 from .futures import Future, Tracker
 from .interpreter import check_python
+from .parameters import arguments
 from .pickling import dumps_args, dumps_function
 
 __all__ = ["Executor"]
@@ -231,6 +232,9 @@ class Executor(concurrent.futures.Executor):
         """As of `concurrent.futures`; `chunksize` calls go as one."""
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
+        if "buffersize" not in more and not any(isinstance(values, Sized) for values in iterables):
+            # All calls are made at once, so what may have no end is read before the first of them.
+            iterables = tuple(zip(*arguments(iterables), strict=True))
         if chunksize == 1:
             return super().map(_Pickled(fn, self._calls.imports), *iterables, timeout=timeout, **more)
         calls = iter(zip(*iterables, strict=False))

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from .errors import BadOption
 from .shortened import short_repr
 
-__all__ = ["Call", "Grid", "calls", "content_hash", "grid", "key_of", "plain_key"]
+__all__ = ["Call", "Grid", "arguments", "calls", "content_hash", "grid", "key_of", "plain_key"]
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,=:+-]{0,79}")
 _HASH_LENGTH = 16
@@ -78,7 +78,7 @@ def calls(iterables: Sequence[Iterable[Any]], key: Callable[..., str] | None) ->
     if len(iterables) == 1 and isinstance(iterables[0], Grid):
         rows = (((), dict(row)) for row in iterables[0])
     else:
-        rows = ((args, {}) for args in _arguments(iterables))
+        rows = ((args, {}) for args in arguments(iterables))
     made: list[Call] = []
     seen: Counter[str] = Counter()
     for args, kwargs in itertools.islice(rows, _LIMIT + 1):
@@ -107,7 +107,7 @@ def _can_be_written(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _arguments(iterables: Sequence[Iterable[Any]]) -> Iterable[tuple[Any, ...]]:
+def arguments(iterables: Sequence[Iterable[Any]]) -> Iterable[tuple[Any, ...]]:
     """The arguments of each call. Where nothing has a length they are read before any is looked at: they may have no end."""
     arguments = zip(*iterables, strict=False)
     if any(isinstance(values, Sized) for values in iterables):

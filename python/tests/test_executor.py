@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import signal
 import subprocess
@@ -57,6 +58,16 @@ def test_map_keeps_the_order_whatever_the_chunks(pool):
     with pumice.Executor(on=pool) as executor:
         for chunksize in (1, 2, 7, 1000):
             assert list(executor.map(pow, range(50), range(50), chunksize=chunksize)) == [n**n for n in range(50)]
+
+
+def test_a_map_over_what_has_no_end_is_refused_before_the_first_call(fake):
+    with pumice.Executor(on=fake) as executor:
+        for chunksize in (1, 10):
+            with pytest.raises(pumice.BadOption, match="may have no end"):
+                executor.map(pow, itertools.count(), itertools.repeat(2), chunksize=chunksize)
+            assert fake.jobs == []
+        assert list(executor.map(pow, itertools.count(), [1, 2])) == [0, 1]
+        assert list(executor.map(pow, iter([2, 3]), iter([1, 2, 3]))) == [2, 9] and list(executor.map(abs, iter([]))) == []
 
 
 def test_an_exception_comes_back_as_it_is_with_the_remote_traceback(pool):
