@@ -75,11 +75,21 @@ fn a_job_of_higher_priority_gets_room_and_the_victims_say_for_whom() {
             if told { Ok(()) } else { Err(format!("{why:?}")) }
         });
     }
+    // And when the job is looked at, while it runs and after its end.
+    let told = |text: &str| {
+        text.lines()
+            .any(|line| line.starts_with("pod low-w-") && line.contains(" was evicted: preempt for default/urgent"))
+    };
+    let running = platform.jobctl(["get", "low"]).ok();
+    assert!(told(&running), "{running}");
     eventually("an event tells that the room was used", || {
         let events = platform.list("events");
         let told = events.iter().any(|event| event["reason"] == "RoomFreed" && event["type"] == "Normal");
         if told { Ok(()) } else { Err(format!("{} events", events.len())) }
     });
+    platform.jobctl(["cancel", "low"]).ok();
+    let why = platform.jobctl(["why", "low"]).ok();
+    assert!(why.starts_with("the job terminated: it was cancelled\n") && told(&why), "{why}");
 }
 
 #[test]
