@@ -59,7 +59,7 @@ const WRONG: &[(&[&str], i32, [&str; 2])] = &[
         3,
         ["there is no queue nowhere; the only one is default", "jobctl queue list"],
     ),
-    (&["--cpu", "lots", "--", "true"], 2, ["--cpu \"lots\" is not a positive quantity", "--help"]),
+    (&["--cpu", "lots", "--", "true"], 2, ["--cpu \"lots\" is no number of processors", "--help"]),
     (&["--array", "0-9", "--min-success", "110%", "--", "true"], 2, ["--min-success \"110%\"", "--help"]),
     (&["--days", "2024-13-01:2024-12-31", "--", "true"], 2, ["2024-13-01:2024-12-31", "--help"]),
     (
