@@ -116,7 +116,7 @@ class _Closable(list):
 def followed(work: Work, key: str | None = OURS, **options) -> list[Change]:
     """The last changes of a job whose only pod has ended with what stands in its log."""
     pod = dict.fromkeys(("started", "finished", "message", "signal", "oom"))
-    pod |= {"index": 0, "task": "main", "phase": "Succeeded", "attempt": 1, "node": "n", "exit_code": 0}
+    pod |= {"index": 0, "task": "main", "phase": "Succeeded", "attempt": 1, "node": "n", "exit_code": 0, "discarded": ""}
     changes: list[Change] = []
     spec = JobSpec(b"", [Record(str(n), b"") for n in range(work.count)], Options(**options), Environment(files={}))
     connection, chunk = Scripted([pod]), work.chunk

@@ -17,6 +17,7 @@ use crate::names::NameError;
 use crate::outcome::Exit;
 use crate::render::RenderError;
 use crate::results::ResultsError;
+use crate::select::JobRef;
 use crate::shards::params::ParamsError;
 use crate::shards::record::RecordError;
 use crate::submit::SubmitError;
@@ -289,7 +290,10 @@ impl Error {
             Error::Submit(SubmitError::NoQueue { .. }) => Some("jobctl queue list".to_owned()),
             Error::Submit(
                 SubmitError::OtherJob { name, namespace, .. } | SubmitError::NameTaken { name, namespace, .. },
-            ) => Some(format!("jobctl get {name} --namespace {namespace}")),
+            ) => {
+                let job = JobRef { namespace: namespace.clone(), name: name.clone() };
+                Some(format!("jobctl get {name}{}", job.namespace_flag()))
+            }
             Error::Submit(SubmitError::Call { source, .. }) => next_after_call(source, target),
             Error::Call(error) => next_after_call(error, target),
             Error::Place(error) | Error::Bundle(BundleError::Place(error)) => match error {

@@ -74,6 +74,8 @@ def _():
 
     program = [
         "import os, signal, sys, threading, time, cases, pumice",
+        # Where the tests run in the background, programs begin deaf to it.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)",
         "with pumice.use(cases._back_end()):",
         "    result = cases.task(time.sleep).map([1.5])",
         "    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()",

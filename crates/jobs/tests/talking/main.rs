@@ -473,7 +473,7 @@ async fn refused_objects_say_where_and_which_code() {
                 "f:1: there is a job j in namespace default already: choose another name, or none for one that is made up; \
                  `jobctl delete j` removes the one that is there"
             );
-            assert_eq!(error.next_command(None).unwrap(), "jobctl get j --namespace default");
+            assert_eq!(error.next_command(None).unwrap(), "jobctl get j");
         }
     }
     let script = Script::default().on("GET /apis/v9", []).on("GET /api/v9", [status(404, "NotFound")]);
@@ -542,7 +542,7 @@ async fn a_key_gives_the_job_that_has_it_and_refuses_another() {
             Err(error) => {
                 let error = pumice_jobs::Error::from(error);
                 assert_eq!((error.exit(), same), (Exit::Conflict, false), "{error}");
-                assert_eq!(error.next_command(None), Some(format!("jobctl get {name} --namespace default")));
+                assert_eq!(error.next_command(None), Some(format!("jobctl get {name}")));
             }
         }
     }
