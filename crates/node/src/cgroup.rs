@@ -401,8 +401,8 @@ fn quota_us(milli: i64) -> i64 {
     milli.saturating_mul(CPU_PERIOD_US / 1000).max(1000)
 }
 
-/// How often a group is made anew that others remove meanwhile.
-const MAKE_ATTEMPTS: u32 = 100;
+/// How often a group is made anew that others remove meanwhile. On a busy machine a hundred were once too few.
+const MAKE_ATTEMPTS: u32 = 1000;
 
 /// Makes a group and those above it. Another node that ends removes groups that are empty, which those above are until the
 /// one below is made.
