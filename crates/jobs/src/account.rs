@@ -77,7 +77,7 @@ pub fn because(state: &Job) -> Option<String> {
     if let Some(action) = message.strip_prefix(ACTION) {
         return match action.split_once(": ") {
             Some((action, cause)) => Some(format!("its policy asks for {action} on {cause}")),
-            None => asked(action).map(str::to_owned),
+            None => action_in_words(action).map(str::to_owned),
         };
     }
     match (reason, message) {
@@ -85,13 +85,13 @@ pub fn because(state: &Job) -> Option<String> {
         ("PodsSucceeded", _) | ("", "") => None,
         // That the only pod did not succeed is told by the pod.
         ("TooFewSuccesses", _) if Counts::of(state).total <= 1 && Counts::of(state).failed > 0 => None,
-        (reason, "") => asked(reason).map(str::to_owned).or_else(|| Some(reason.to_owned())),
+        (reason, "") => action_in_words(reason).map(str::to_owned).or_else(|| Some(reason.to_owned())),
         (_, message) => Some(message.to_owned()),
     }
 }
 
 /// What an action that somebody asked for is called. That a suspended job was suspended is said by its phase.
-fn asked(action: &str) -> Option<&'static str> {
+fn action_in_words(action: &str) -> Option<&'static str> {
     match Action::from(action) {
         Action::TerminateJob => Some("it was cancelled"),
         Action::CompleteJob => Some("it was told to complete"),

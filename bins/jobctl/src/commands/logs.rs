@@ -17,7 +17,7 @@ use crate::{output, terminal};
 const GONE_SHOWN: usize = 5;
 
 /// A job, what is wanted of its logs, and how they are printed.
-struct Asked {
+struct LogRequest {
     connection: Connection,
     job: JobRef,
     state: Job,
@@ -44,8 +44,8 @@ pub fn run(session: &Session, args: &LogsArgs) -> Result<Exit, Failure> {
             // Before anything ran there is nothing that could be gone.
             pods_total: if may_have_written(&state) { total } else { 0 },
         };
-        let asked = Asked { connection, job, state, options, printer };
-        if args.follow { follow(asked).await } else { now(asked).await }
+        let request = LogRequest { connection, job, state, options, printer };
+        if args.follow { follow(request).await } else { now(request).await }
     };
     if args.follow { session.attend(verb) } else { session.talk(verb) }
 }
@@ -55,8 +55,8 @@ pub fn full_name(job: &JobRef, pod: &str) -> String {
     if pod.starts_with(&format!("{}-", job.name)) { pod.to_owned() } else { format!("{}-{pod}", job.name) }
 }
 
-async fn now(asked: Asked) -> Result<Exit, Failure> {
-    let Asked { connection, job, state, options, mut printer } = asked;
+async fn now(request: LogRequest) -> Result<Exit, Failure> {
+    let LogRequest { connection, job, state, options, mut printer } = request;
     let mut logs = JobLogs::new(connection, job.clone(), options.clone());
     let mut failed = None;
     let mut told_gone = false;
@@ -98,9 +98,9 @@ fn say_gone(logs: &JobLogs) {
     }
 }
 
-async fn follow(mut asked: Asked) -> Result<Exit, Failure> {
-    let (job, options) = (asked.job.clone(), asked.options.clone());
-    let mut attendance = Attendance::new(asked.connection.clone(), job.clone(), Some(options));
+async fn follow(mut request: LogRequest) -> Result<Exit, Failure> {
+    let (job, options) = (request.job.clone(), request.options.clone());
+    let mut attendance = Attendance::new(request.connection.clone(), job.clone(), Some(options));
     let (mut told_held_back, mut printed) = (false, false);
     let interrupt = tokio::signal::ctrl_c();
     tokio::pin!(interrupt);
@@ -113,14 +113,14 @@ async fn follow(mut asked: Asked) -> Result<Exit, Failure> {
         match happening {
             Happening::Log(piece) => {
                 printed = true;
-                output::bytes(&asked.printer.text(&piece))?;
+                output::bytes(&request.printer.text(&piece))?;
             }
             Happening::Ended(ending) if !printed => {
                 // Its pods may have gone before they could be read.
-                asked.state = ending.job;
-                asked.options.follow = false;
-                asked.options.pods_total = Counts::of(&asked.state).total;
-                return now(asked).await;
+                request.state = ending.job;
+                request.options.follow = false;
+                request.options.pods_total = Counts::of(&request.state).total;
+                return now(request).await;
             }
             Happening::Ended(_) => return Ok(Exit::Success),
             Happening::LogsLost(error) => terminal::say(&format!("a log can't be read on: {error}")),

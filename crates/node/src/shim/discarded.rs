@@ -89,7 +89,7 @@ pub(crate) fn look(layer: OwnedFd, container: &ContainerSpec) -> Option<Discarde
             looked += 1;
             if looked > ENTRIES_MAX || looked % ENTRIES_PER_LOOK == 0 && clock::monotonic() >= deadline {
                 found.partial = true;
-                return told(found);
+                return unless_empty(found);
             }
             let whole = path.join(OsStr::from_bytes(entry.name.to_bytes()));
             let Ok(status) = folder.look(&entry.name) else { continue };
@@ -106,7 +106,7 @@ pub(crate) fn look(layer: OwnedFd, container: &ContainerSpec) -> Option<Discarde
             }
         }
     }
-    told(found)
+    unless_empty(found)
 }
 
 /// Which places of a container's root are for results, and which for what programs keep for themselves.
@@ -158,7 +158,7 @@ fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_bytes().starts_with(b".") || name == COMPILED)
 }
 
-fn told(found: Discarded) -> Option<Discarded> {
+fn unless_empty(found: Discarded) -> Option<Discarded> {
     (found.files > 0).then_some(found)
 }
 
