@@ -10,7 +10,7 @@ usage: cargo xtask <verb>
   codegen          write generated files: custom resource definitions, schemas of built-in kinds
   codegen --check  fail where a committed file differs from what would be generated
   protobuf DIRECTORY  write the table of protobuf messages from Kubernetes' sources, of which DIRECTORY is staging/src/k8s.io
-  tidy             check the rules of the house: layers, layout, licences, links";
+  tidy [CHECK…]    check the rules of the house, all or some: layers, modules, words, layout, licences, links, …";
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -19,7 +19,7 @@ fn main() -> anyhow::Result<ExitCode> {
         ["codegen"] => codegen(&root()?),
         ["codegen", "--check"] => codegen_check(&root()?),
         ["protobuf", directory] => protobuf(&root()?, Path::new(directory)),
-        ["tidy"] => tidy(&root()?),
+        ["tidy", checks @ ..] => tidy(&root()?, checks),
         _ => {
             eprintln!("{USAGE}");
             Ok(ExitCode::from(2))
@@ -55,8 +55,8 @@ fn protobuf(root: &Path, directory: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn tidy(root: &Path) -> anyhow::Result<ExitCode> {
-    let violations = xtask::tidy::run(root)?;
+fn tidy(root: &Path, checks: &[&str]) -> anyhow::Result<ExitCode> {
+    let violations = xtask::tidy::run(root, checks)?;
     for violation in &violations {
         eprintln!("{violation}");
     }

@@ -16,8 +16,11 @@ mod layers;
 mod layout;
 mod licences;
 mod links;
+mod modules;
 mod packages;
+mod source;
 mod tree;
+mod unfinished;
 mod words;
 
 pub use packages::{Dependency, Kind, Package, Packages};
@@ -49,22 +52,36 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Runs every check on the workspace at `root`; violations come sorted by file and line.
-pub fn run(root: &Path) -> anyhow::Result<Vec<Violation>> {
+/// The checks by name, as `cargo xtask tidy NAME` takes them.
+pub const CHECKS: &[&str] =
+    &["build", "layers", "externals", "licences", "duplicates", "layout", "unfinished", "links", "modules", "words"];
+
+/// Runs the checks of these names, or every one, on the workspace at `root`; violations come sorted by file and line.
+pub fn run(root: &Path, names: &[&str]) -> anyhow::Result<Vec<Violation>> {
+    if let Some(name) = names.iter().find(|name| !CHECKS.contains(name)) {
+        anyhow::bail!("no check is called {name}; there are {}", CHECKS.join(", "));
+    }
     let files = tree::read(root)?;
+    let sources = source::parse(&files);
     let packages = packages::read(root)?;
     let deny = std::fs::read_to_string(root.join(deny::FILE)).with_context(|| format!("read {}", deny::FILE))?;
     let deny = deny::Deny::parse(&deny)?;
 
     let mut violations = Vec::new();
-    violations.extend(build::check(&files, &build::read(root)?));
-    violations.extend(layers::check(&packages));
-    violations.extend(externals::check(&packages));
-    violations.extend(licences::check(&packages, &deny));
-    violations.extend(duplicates::check(&packages, &deny));
-    violations.extend(layout::check(&files));
-    violations.extend(words::check(&files));
-    violations.extend(links::check(&files, |path| root.join(path).exists()));
+    for name in CHECKS.iter().filter(|name| names.is_empty() || names.contains(name)) {
+        violations.extend(match *name {
+            "build" => build::check(&files, &build::read(root)?),
+            "layers" => layers::check(&packages),
+            "externals" => externals::check(&packages),
+            "licences" => licences::check(&packages, &deny),
+            "duplicates" => duplicates::check(&packages, &deny),
+            "layout" => layout::check(&files),
+            "unfinished" => unfinished::check(&files),
+            "links" => links::check(&files, |path| root.join(path).exists()),
+            "modules" => modules::check(&sources),
+            _ => words::check(&sources),
+        });
+    }
     violations.sort();
     Ok(violations)
 }

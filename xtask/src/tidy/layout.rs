@@ -40,7 +40,7 @@ fn source(file: &File) -> Vec<Violation> {
 }
 
 /// Lines up to the unit tests, which stand at the end.
-fn lines_without_tests(text: &str) -> usize {
+pub(super) fn lines_without_tests(text: &str) -> usize {
     let lines: Vec<&str> = text.lines().collect();
     let tests = lines.windows(2).position(|pair| pair[0] == "#[cfg(test)]" && pair[1].ends_with("mod tests {"));
     tests.unwrap_or(lines.len())
