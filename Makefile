@@ -8,7 +8,7 @@ BUILT = $(TARGET)/debug
 RELEASE = $(TARGET)/release
 REALKUBE = $(basename $(notdir $(wildcard tests/realkube/tests/*.rs)))
 
-.PHONY: help up demo demo-fleet test test-clients test-realkube client wheel test-wheel lint fmt gen pictures bench crash kill-fleet fuzz
+.PHONY: help up demo demo-fleet quick test test-clients test-realkube client wheel test-wheel lint fmt gen pictures bench crash kill-fleet fuzz
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 15
@@ -30,6 +30,10 @@ demo-fleet: ## build, send 20,000 jobs (or PUMICE_DEMO_JOBS) to a fleet of clust
 
 # Tests wait as much as they compute.
 TEST_THREADS = $$(($$(nproc) * 3 / 2))
+
+quick: ## check what changed, in minutes: format, rules, clippy, unit tests of changed crates; SINCE=REVISION: since then
+	$(CARGO) build --quiet --workspace --bin xtask
+	$(BUILT)/xtask quick $(SINCE)
 
 test: ## every test, through the real binaries too
 	./tests/prerequisites

@@ -10,6 +10,7 @@ usage: cargo xtask <verb>
   codegen          write generated files: custom resource definitions, schemas of built-in kinds
   codegen --check  fail where a committed file differs from what would be generated
   protobuf DIRECTORY  write the table of protobuf messages from Kubernetes' sources, of which DIRECTORY is staging/src/k8s.io
+  quick [REVISION] check what changed since a revision, by default since this branch left its upstream
   tidy [CHECK…]    check the rules of the house, all or some: layers, modules, words, layout, licences, links, …";
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -19,6 +20,8 @@ fn main() -> anyhow::Result<ExitCode> {
         ["codegen"] => codegen(&root()?),
         ["codegen", "--check"] => codegen_check(&root()?),
         ["protobuf", directory] => protobuf(&root()?, Path::new(directory)),
+        ["quick"] => quick(&root()?, None),
+        ["quick", revision] => quick(&root()?, Some(revision)),
         ["tidy", checks @ ..] => tidy(&root()?, checks),
         _ => {
             eprintln!("{USAGE}");
@@ -65,4 +68,9 @@ fn tidy(root: &Path, checks: &[&str]) -> anyhow::Result<ExitCode> {
     }
     eprintln!("{} rules are broken", violations.len());
     Ok(ExitCode::FAILURE)
+}
+
+fn quick(root: &Path, revision: Option<&str>) -> anyhow::Result<ExitCode> {
+    xtask::quick::run(root, revision)?;
+    Ok(ExitCode::SUCCESS)
 }
