@@ -7,7 +7,6 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod adapter;
-mod clock;
 pub mod cron_job;
 mod findings;
 pub mod hyper_node;

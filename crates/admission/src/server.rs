@@ -18,6 +18,7 @@ use hyper::body::Incoming;
 use kube::Client;
 use pumice_apiserver::{Body, ConnectionError, Handler, serve_connections};
 use pumice_auth::{ShownCertificate, TlsError, changing_server_config};
+use pumice_clock::now;
 use pumice_cluster::Vitals;
 use pumice_units::with_causes;
 use rustls::pki_types::CertificateDer;
@@ -27,7 +28,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::VolcanoAdmission;
-use crate::clock::now;
 use crate::review::{BadReview, REVIEW_BYTES_MAX, Request, Verdict};
 
 mod certificate;

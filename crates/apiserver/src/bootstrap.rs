@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use pumice_auth::{CLUSTER_ADMIN, DefaultRole, MASTERS, Rule, default_cluster_roles, uncovered};
+use pumice_clock::wire_time;
 use pumice_store::{ApplyError, Change, Expect, Key};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::clock::wire_time;
 use crate::render::{draft, parse};
 use crate::rights::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GROUP};
 use crate::server::State;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, join_all};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
+use pumice_clock::{Clock, wire_time};
 use pumice_objects::status::{GroupResource, Status};
 use pumice_store::Store;
 use serde::Deserialize;
@@ -16,7 +17,6 @@ use serde_json::{Value, json};
 
 use crate::aggregate::{AggregatedApi, AggregatedResource, AggregatedService};
 use crate::body::Body;
-use crate::clock::{Clock, wire_time};
 use crate::node_proxy::NodeProxy;
 use crate::pipeline;
 use crate::query::{Query, ReadOptions};

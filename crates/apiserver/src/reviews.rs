@@ -5,13 +5,13 @@
 
 use http::StatusCode;
 use pumice_auth::{Attributes, BoundTo, Claims, Decision, ISSUER, Identity, Rule, Target, named};
+use pumice_clock::wire_time;
 use pumice_objects::meta;
 use pumice_objects::status::Status;
 use serde_json::{Value, json};
 
 use crate::accounts::Rejected;
 use crate::body::Body;
-use crate::clock::wire_time;
 use crate::pipeline::{self, Answer, Call};
 use crate::query::WriteOptions;
 use crate::verbs::write;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pumice_clock::wire_time;
 use pumice_objects::meta;
 use pumice_store::{ApplyError, Change, Expect, Key, Object};
 use serde_json::{Value, json};
@@ -15,7 +16,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::clock::wire_time;
 use crate::following::Following;
 use crate::render::{draft, parse};
 use crate::server::State;

@@ -16,6 +16,7 @@ use kube::api::PostParams;
 use kube::{Api, Client, Resource};
 use pumice_api::batch::CronJob;
 use pumice_api::names;
+use pumice_clock as clock;
 use pumice_cluster::{Change, EventRecorder, WatchScope, failure, watch_optional, words};
 use pumice_machines::cron::{Cron, CronEffect, CronView, EffectOf, Schedule, ScheduleError, step, zone_name};
 use pumice_machines::workload::{Told, reference_to};
@@ -23,7 +24,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use crate::clock;
 use crate::deletion;
 use crate::index::{Key, key};
 use crate::shelf::Shelf;

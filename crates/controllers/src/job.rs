@@ -250,7 +250,7 @@ impl JobWork {
                 entry.not_before = Some(now + backoff::wait(trouble.failure, entry.failures));
                 if let Some((reason, message)) = trouble.event {
                     let record = Effect::Record { severity: Severity::Warning, reason, message };
-                    tell_one(entry, &answer.job, &record, recorder, crate::clock::now());
+                    tell_one(entry, &answer.job, &record, recorder, pumice_clock::now());
                 }
             }
         }

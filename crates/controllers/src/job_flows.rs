@@ -13,12 +13,12 @@ use kube::{Api, Client};
 use pumice_api::batch::Job;
 use pumice_api::flow::{JobFlow, JobTemplate};
 use pumice_api::names;
+use pumice_clock as clock;
 use pumice_cluster::events::{Occurrence, Severity};
 use pumice_cluster::{Change, EventRecorder, WatchScope, failure, watch_optional, words, write};
 use pumice_machines::job_flow::{FlowEffect, FlowView, job_name, step};
 use serde_json::json;
 
-use crate::clock;
 use crate::index::{self, key};
 use crate::made_jobs::{controller_of, delete};
 use crate::metrics::Metrics;

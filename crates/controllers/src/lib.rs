@@ -15,7 +15,6 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod backoff;
-mod clock;
 mod commands;
 mod cron_jobs;
 mod deletion;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use pumice_api::batch::{Job, JobPhase};
 use pumice_api::flow::FlowPhase;
+use pumice_clock as clock;
 use pumice_cluster::metrics::{Cell, Counts, Histogram, LINES_MAX, Page};
 use pumice_cluster::{Pace, Vitals};
 use pumice_machines::job::Effect;
@@ -17,7 +18,6 @@ use pumice_machines::queue::GroupCounts;
 use pumice_machines::retention::{Kind, Reason};
 use tokio::time::Instant;
 
-use crate::clock;
 use crate::index::job_queue;
 use crate::job::{Answer, JobPlan};
 use crate::small_loop;

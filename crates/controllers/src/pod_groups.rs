@@ -23,7 +23,6 @@ use pumice_cluster::{Change, EventRecorder, WatchScope, watch, watch_all, watch_
 use pumice_machines::pod_group::{GroupEffect, GroupView, Newest, Origin, OwnerFacts, Source, step};
 use tokio::time::Instant;
 
-use crate::clock;
 use crate::index::{Key, key};
 use crate::shelf::Shelf;
 use crate::small_loop::{Controller, Plan};
@@ -31,6 +30,7 @@ use carry::{About, Carrying};
 use members::{Gathered, Members, SeenPod};
 use natives::{NativeChange, Natives};
 use owners::{Kind, Owners, SlimOwner};
+use pumice_clock as clock;
 
 /// How long a pod alone may be on its way to a node before its group is made: most are bound by then, and a group made before
 /// would be one more thing that the scheduler looks at.

@@ -11,13 +11,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use pumice_api::profile::{ResourceProfile, ResourceProfileStatus};
+use pumice_clock as clock;
 use pumice_cluster::{Failure, failure, write};
 use pumice_machines::job::Lesson;
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::backoff;
 use crate::index::{Index, Key, Touched};
-use crate::{backoff, clock};
 
 /// Least time between two writes of a profile.
 const WRITES_APART: Duration = Duration::from_secs(60);

@@ -10,15 +10,16 @@ use kube::{Api, Client};
 use pumice_api::bus::Action;
 use pumice_api::names;
 use pumice_api::scheduling::{Queue, QueueState};
+use pumice_clock as clock;
 use pumice_cluster::events::{Occurrence, Severity};
 use pumice_cluster::{EventRecorder, Failure, failure, write};
 use pumice_machines::queue::{GroupCounts, QueueEffect, QueueView, counts_differ, step};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::backoff;
 use crate::commands::Ticket;
 use crate::index::{Index, Touched};
-use crate::{backoff, clock};
 
 /// Least time between two writes of counts: phases of groups change by the thousands.
 const COUNTS_WAIT: Duration = Duration::from_secs(1);

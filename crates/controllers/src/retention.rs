@@ -30,11 +30,11 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::clock;
 use crate::cron_jobs::until;
 use crate::metrics::Metrics;
 use crate::small_loop::{Answer, Controller, Plan};
 use known::{Known, Leaver};
+use pumice_clock as clock;
 use read::{ReadBatchJob, ReadFlow, ReadJob, ReadObject, ReadPod};
 
 /// Most removals at once, of all namespaces and kinds.

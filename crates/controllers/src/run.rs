@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use futures::{FutureExt as _, StreamExt as _};
 use kube::Client;
+use pumice_clock as clock;
 use pumice_cluster::{Change, EventRecorder, Timers};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
@@ -21,7 +22,7 @@ use crate::metrics::{Metrics, Rounds};
 use crate::profiles::{self, ProfileWork};
 use crate::queue::{self, QueueWork};
 use crate::slim::SlimPod;
-use crate::{Error, clock, discovery};
+use crate::{Error, discovery};
 
 /// Most changes taken in before looking at what to do.
 const BURST_MAX: usize = 4096;

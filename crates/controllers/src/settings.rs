@@ -8,7 +8,7 @@ use kube::{Api, Client};
 use pumice_cluster::events::{Occurrence, Severity};
 use pumice_cluster::{Change, EventRecorder, WatchScope, watch_optional};
 
-use crate::clock;
+use pumice_clock as clock;
 
 /// Where a configuration stands.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use pumice_cluster::EventRecorder;
 use pumice_cluster::events::{Occurrence, Severity};
 use pumice_machines::workload::Told;
 
-use crate::clock;
+use pumice_clock as clock;
 
 /// Tells of objects of one kind and name.
 #[derive(Clone)]

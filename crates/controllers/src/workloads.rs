@@ -26,7 +26,6 @@ use pumice_machines::replica_set::{self, SetView};
 use pumice_machines::workload::{OwnedPod, WorkPlan, read_selector, reference_to};
 use tokio::time::Instant;
 
-use crate::clock;
 use crate::cron_jobs::until;
 use crate::index::{self, key};
 use crate::shelf::Shelf;
@@ -34,6 +33,7 @@ use crate::small_loop::{Controller, Plan};
 use crate::teller::Teller;
 use calls::Carrying;
 use pods::{Pods, SeenPod};
+use pumice_clock as clock;
 
 /// Something to look after.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

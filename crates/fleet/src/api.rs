@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
+use pumice_clock as clock;
 use pumice_ledger::{PriorityClasses, RetryPolicies, TimeMs};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock;
 use crate::database::Database;
 use crate::submit::Rules;
 
@@ -61,7 +61,7 @@ pub struct Sources {
 impl Sources {
     /// This machine's clock and its generator.
     pub fn system() -> Self {
-        Self { now: Box::new(clock::now_ms), random: Box::new(rand::random) }
+        Self { now: Box::new(|| TimeMs(clock::now_ms())), random: Box::new(rand::random) }
     }
 }
 

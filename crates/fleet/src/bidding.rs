@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use pumice_ledger::PriceBand;
+use pumice_clock as clock;
+use pumice_ledger::{PriceBand, TimeMs};
 use pumice_units::{GoDuration, with_causes};
 use pumice_wire::api::bid_retriever_service_client::BidRetrieverServiceClient;
 use pumice_wire::api::{self as wire, PricingPhase};
@@ -20,7 +21,6 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Endpoint;
 
-use crate::clock;
 use crate::metrics::Metrics;
 use crate::rounds::{Bid, Bids, PoolBids, Price};
 use crate::trust::{TrustError, authorities};
@@ -148,8 +148,8 @@ impl Bidding {
                         if told.is_none() {
                             tracing::info!(queues = bids.queues(), "bids are known");
                         }
-                        told = Some(clock::instant());
-                        metrics.bids_told(Some(clock::now_ms()));
+                        told = Some(clock::monotonic());
+                        metrics.bids_told(Some(TimeMs(clock::now_ms())));
                         self.bids.send_if_modified(|known| {
                             let is_new = **known != bids;
                             if is_new {

@@ -45,8 +45,8 @@ pub use standing::DatabaseStanding;
 
 pub(in crate::database) use open::Pools;
 
-use crate::clock;
 use observed::Kind;
+use pumice_clock as clock;
 
 /// Why the database can't be used, or does not do what was asked.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -178,7 +178,7 @@ impl Database {
     /// # Errors
     /// When nothing, or where the connection was lost perhaps something, was written.
     pub async fn submit(&self, batch: Vec<Submission>) -> Result<Vec<Answer>, Error> {
-        let began = clock::instant();
+        let began = clock::monotonic();
         let answer = self.writer().submit(batch).await;
         self.writes().observe(Kind::Submission, began, &answer);
         answer
@@ -189,7 +189,7 @@ impl Database {
     /// # Errors
     /// When the entry has other events, the queue is not as expected or has jobs but is to be removed, or nothing was written.
     pub async fn request(&self, entry: Entry, expect: Expect) -> Result<Seq, Error> {
-        let began = clock::instant();
+        let began = clock::monotonic();
         let answer = self.writer().request(entry, expect).await;
         self.writes().observe(Kind::Request, began, &answer);
         answer
@@ -233,7 +233,7 @@ impl Database {
     where
         F: FnOnce(Vec<(Seq, Entry)>) -> Changed + Send,
     {
-        let began = clock::instant();
+        let began = clock::monotonic();
         let answer = lead::commit(self, epoch, after, decide).await;
         self.writes().observe(Kind::Commit, began, &answer);
         answer

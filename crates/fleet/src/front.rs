@@ -15,6 +15,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, Response};
 use http_body_util::Limited;
 use pumice_auth::{Authenticated, Identity, IdentityError, OidcToken};
+use pumice_clock as clock;
 use pumice_metrics::Page;
 use pumice_wire::api::{
     event_server::EventServer, executor_server::ExecutorServer, jobs_server::JobsServer, node_server::NodeServer,
@@ -34,7 +35,6 @@ use tonic::codegen::Service as _;
 
 use crate::api::{self, Api, Permission, Who};
 use crate::binoculars::Binoculars;
-use crate::clock;
 use crate::database::DatabaseStanding;
 use crate::errands::Errands;
 use crate::executors::{ExecutorName, Streams};
@@ -202,7 +202,7 @@ impl Front {
             let metrics = Arc::clone(&self.metrics);
             let spoken = is_grpc(&request);
             let asked = Asked::of(spoken, request.method().as_str(), request.uri().path());
-            let began = clock::instant();
+            let began = clock::monotonic();
             let origin = if spoken { None } else { self.origins.of(request.headers()) };
             let mut response = if origin.is_some() && cors::is_preflight(&request) {
                 cors::preflight()

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use pumice_clock as clock;
 use pumice_engine::Delta;
 use pumice_ledger::{Changes, Inbox, Ledger, PriorityClasses, Proposal, RestoreError, Retries, TimeMs};
 use pumice_wire::executor as wire;
@@ -16,7 +17,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock;
 use crate::database::{Database, Epoch, Error, Seq};
 use crate::metrics::{Metrics, Snapshot, Stories};
 use crate::rounds::{Bids, Constraints, Limits, Penalties, Rates};
@@ -198,7 +198,7 @@ impl Leader {
                     }
                 };
                 tracing::info!(epoch = epoch.0, "this server leads the fleet");
-                self.metrics.leads(Some(clock::now_ms()));
+                self.metrics.leads(Some(TimeMs(clock::now_ms())));
                 self.metrics.follows(None);
                 let ended = Box::pin(self.lead(epoch, &shutdown)).await;
                 self.metrics.leads(None);
@@ -308,7 +308,7 @@ impl Leader {
             // Whoever asked may be gone, here as below.
             Input::Errand { cluster, errand, sent } => drop(sent.send(term.errand(&cluster, errand))),
             Input::Homes { node, answer } => drop(answer.send(term.sessions.homes(&node))),
-            Input::Executors { answer } => drop(answer.send(term.sessions.executors(clock::now_ms()))),
+            Input::Executors { answer } => drop(answer.send(term.sessions.executors(TimeMs(clock::now_ms())))),
             Input::Measure { answer } => drop(answer.send(term.measure())),
             Input::Closed { name, number } => term.close(&name, number),
         }
@@ -370,7 +370,7 @@ impl Term {
     fn new(standing: Standing, epoch: Epoch, options: &Options, metrics: Arc<Metrics>) -> Self {
         let Standing { ledger, position } = standing;
         let mut sessions = Sessions::default();
-        sessions.expect(&ledger, clock::now_ms());
+        sessions.expect(&ledger, TimeMs(clock::now_ms()));
         let policies = &options.retries.policies;
         let default = policies.default_policy_name.as_str();
         if !default.is_empty() && !policies.names().contains(default) && !ledger.policies().contains_key(default) {
@@ -382,7 +382,7 @@ impl Term {
         let stories = Stories::of(&ledger);
         let mut term = Self {
             epoch,
-            began: clock::now_ms(),
+            began: TimeMs(clock::now_ms()),
             position,
             ledger,
             retries: options.retries.clone(),
@@ -422,7 +422,7 @@ impl Term {
         number: u64,
         out: mpsc::Sender<wire::ToExecutor>,
     ) -> Result<String, Broken> {
-        let (name, welcome) = self.sessions.open(first, who, number, clock::now_ms())?;
+        let (name, welcome) = self.sessions.open(first, who, number, TimeMs(clock::now_ms()))?;
         // A new channel has room for one.
         let _ = out.try_send(welcome);
         self.outs.insert(name.clone(), (number, out));
@@ -430,7 +430,7 @@ impl Term {
     }
 
     fn receive(&mut self, name: &str, number: u64, message: wire::FromExecutor) {
-        match self.sessions.receive(name, number, message, &self.ledger, clock::now_ms()) {
+        match self.sessions.receive(name, number, message, &self.ledger, TimeMs(clock::now_ms())) {
             Ok(received) => {
                 self.dirty |= !received.reports.is_empty();
                 self.inbox.reports.extend(received.reports);
@@ -457,7 +457,7 @@ impl Term {
 
     /// How everything stands, or stood a moment ago.
     fn measure(&mut self) -> Arc<Snapshot> {
-        let now = clock::now_ms();
+        let now = TimeMs(clock::now_ms());
         let fresh = self.measured.as_ref().filter(|measured| (0..MEASURED_MS).contains(&now.since(measured.at())));
         if let Some(fresh) = fresh {
             return Arc::clone(fresh);
@@ -469,13 +469,13 @@ impl Term {
     }
 
     fn silent(&mut self) {
-        for (name, number) in self.sessions.stale(clock::now_ms()) {
+        for (name, number) in self.sessions.stale(TimeMs(clock::now_ms())) {
             tracing::warn!(executor = name, "nothing is heard of it; its session ends");
             self.close(&name, number);
         }
         // A cluster that is silent for less is of no use to a decision, which would look at each of its runs.
         let least = self.ledger.queues().filter_map(|queue| self.retries.silence(queue.definition).after_ms()).min();
-        let silent = self.sessions.silent(clock::now_ms());
+        let silent = self.sessions.silent(TimeMs(clock::now_ms()));
         let is_long = |ms: i64| least.is_some_and(|least| ms >= least);
         self.inbox.silent = silent.into_iter().filter(|(_, ms)| is_long(*ms)).collect();
         self.dirty |= !self.inbox.silent.is_empty();

@@ -8,7 +8,6 @@
 pub mod api;
 pub mod bidding;
 pub mod binoculars;
-mod clock;
 pub mod config;
 pub mod database;
 pub mod doctor;

@@ -6,12 +6,13 @@
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
 use pumice_api::history::{GROUP, PageMeta, VERSION};
+use pumice_clock as clock;
 use pumice_units::with_causes;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::query::{self, QueryError};
-use crate::{Database, DatabaseError, Handle, LastRuns, clock};
+use crate::{Database, DatabaseError, Handle, LastRuns};
 
 impl Handle {
     /// Answers a GET of `.../jobs`, `.../namespaces/NS/jobs` or `.../namespaces/NS/jobs/NAME`, below

@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, Row as _};
+use tokio::time::Instant;
 
 use crate::rows::{Cell, Kind};
 use crate::statements::{Dialect, Statement};
@@ -207,13 +208,13 @@ impl Database {
     /// # Errors
     /// When the statement fails or takes longer than [`QUESTION_MAX`].
     pub async fn ask(&self, statement: &Statement, kinds: &[Kind]) -> Result<Vec<Vec<Cell>>, DatabaseError> {
-        let deadline = crate::clock::instant() + QUESTION_MAX;
+        let deadline = Instant::now() + QUESTION_MAX;
         let asked = async {
             match self {
                 Database::Sqlite { readers, .. } => {
                     let mut connection = readers.acquire().await?;
                     // Whoever asked may be gone; the connection's thread would go on.
-                    let in_time = move || crate::clock::instant() < deadline;
+                    let in_time = move || Instant::now() < deadline;
                     connection.lock_handle().await?.set_progress_handler(STEPS_BETWEEN_LOOKS, in_time);
                     let rows = bound!(statement).fetch_all(&mut *connection).await?;
                     connection.lock_handle().await?.remove_progress_handler();
@@ -227,7 +228,7 @@ impl Database {
         };
         match tokio::time::timeout_at(deadline, asked).await {
             Ok(Ok(rows)) => Ok(rows),
-            Ok(Err(_)) if crate::clock::instant() >= deadline => Err(DatabaseError::TooLong),
+            Ok(Err(_)) if Instant::now() >= deadline => Err(DatabaseError::TooLong),
             Ok(Err(error)) => Err(DatabaseError::Failed(error)),
             Err(_) => Err(DatabaseError::TooLong),
         }

@@ -14,12 +14,13 @@ use k8s_openapi::api::batch::v1 as kubernetes;
 use kube::{Api, Client, Resource, ResourceExt};
 use pumice_api::batch::Job;
 use pumice_api::scheduling::PodGroup;
+use pumice_clock as clock;
 use pumice_cluster::{Told, watch_from};
 use pumice_units::Quantity;
 use serde::Deserialize;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
-use crate::clock;
 use crate::facts::{Facts, Fate, Seen, SeenPod};
 use crate::pending::{Cursor, Entry, Watched};
 use crate::rows::{Row, Table};
@@ -87,7 +88,7 @@ pub(crate) async fn watch(client: Client, cursors: BTreeMap<Watched, Cursor>, mu
     news.push(stream::<kubernetes::Job>(&client, Watched::KubernetesJobs, of(Watched::KubernetesJobs), |_| vec![]));
     news.push(stream::<PodGroup>(&client, Watched::Groups, of(Watched::Groups), |_| vec![]));
     news.push(stream::<SeenPod>(&client, Watched::Pods, of(Watched::Pods), running_pods));
-    let mut next_sample = clock::instant() + SAMPLE_EVERY;
+    let mut next_sample = Instant::now() + SAMPLE_EVERY;
     let mut sampling: Option<BoxFuture<'static, Vec<Row>>> = None;
     loop {
         let entry = tokio::select! {
@@ -102,14 +103,14 @@ pub(crate) async fn watch(client: Client, cursors: BTreeMap<Watched, Cursor>, mu
                 told.entry
             }
             () = tokio::time::sleep_until(next_sample), if sampling.is_none() => {
-                next_sample = clock::instant() + SAMPLE_EVERY;
+                next_sample = Instant::now() + SAMPLE_EVERY;
                 sampling = Some(sampled(client.clone(), running.clone()).boxed());
                 Entry::Well
             }
             Some(rows) = OptionFuture::from(sampling.as_mut()) => {
                 sampling = None;
-                let took = SAMPLE_EVERY.saturating_sub(next_sample.saturating_duration_since(clock::instant()));
-                next_sample = next_sample.max(clock::instant() + took * SAMPLE_SHARE);
+                let took = SAMPLE_EVERY.saturating_sub(next_sample.saturating_duration_since(Instant::now()));
+                next_sample = next_sample.max(Instant::now() + took * SAMPLE_SHARE);
                 Entry::Used(rows)
             }
         };

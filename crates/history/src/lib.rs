@@ -14,7 +14,6 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod answer;
-mod clock;
 pub mod database;
 pub mod facts;
 mod feed;
@@ -37,6 +36,7 @@ use futures::future::BoxFuture;
 use kube::Client;
 use pumice_units::with_causes;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use answer::not_ready;
@@ -101,7 +101,7 @@ impl History {
             let mut pause = PAUSE_FIRST;
             let mut said = String::new();
             loop {
-                let began = clock::instant();
+                let began = Instant::now();
                 let ended = AssertUnwindSafe(self.once(&shutdown)).catch_unwind().await;
                 if shutdown.is_cancelled() {
                     return;
@@ -111,7 +111,7 @@ impl History {
                     Ok(Err(error)) => with_causes(&error),
                     Err(_) => "it panicked; see the message before this one".to_owned(),
                 };
-                if clock::instant() - began > PAUSE_MAX {
+                if Instant::now() - began > PAUSE_MAX {
                     pause = PAUSE_FIRST;
                 }
                 if why == said {

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use pumice_clock as clock;
 use pumice_testkit::Postgres;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock;
 use crate::database::{Database, Place};
 use crate::numbers::Numbers;
 use crate::pending::{Cursor, Entry, Pending, Watched};

@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use pumice_clock as clock;
 use pumice_units::with_causes;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock;
 use crate::database::{Database, DatabaseError};
 use crate::numbers::Numbers;
 use crate::pending::{Cursor, Entry, Pending, Watched};
@@ -71,7 +72,7 @@ impl Writer {
             };
             let mut weight = first.weight();
             pending.add(dialect, first, clock::now().as_millisecond());
-            let full = clock::instant() + BATCH_TIME;
+            let full = Instant::now() + BATCH_TIME;
             while weight < BATCH_ROWS {
                 let Ok(Some(next)) = tokio::time::timeout_at(full, self.entries.recv()).await else { break };
                 weight += next.weight();

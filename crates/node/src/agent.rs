@@ -66,8 +66,8 @@ pub use options::{Options, POD_PIDS_MAX, ShimCommand};
 pub use teardown::{TornDown, Unended, tear_down};
 
 use crate::files::private_dir;
+use crate::lease;
 use crate::shim::format::{FORMAT, Newer, newer};
-use crate::{clock, lease};
 use bridge::NodeNetwork;
 use disk::Measurer;
 use launch::Launcher;
@@ -76,6 +76,7 @@ use log_service::PodIndex;
 use node_object::Capacity;
 pub use node_object::host_ip;
 use pods::{Drain, Pods};
+use pumice_clock as clock;
 use retained_logs::RetainedLogs;
 use service::NodeService;
 use start::NodeContext;

@@ -9,7 +9,6 @@
 
 mod agent;
 mod cgroup;
-mod clock;
 mod cpu_turns;
 mod detached_mount;
 mod files;

@@ -36,9 +36,9 @@ pub use capacity::{NodeShape, NodeShapeError};
 pub use faults::{Faults, FaultsError};
 pub use fleet::Counts;
 
-use crate::clock;
 use fleet::{Call, Fleet, Now, Outcome, What};
 use pod::WirePod;
+use pumice_clock as clock;
 
 /// Start of a simulated node's name; its number follows.
 const NODE_PREFIX: &str = "sim-";

@@ -22,12 +22,13 @@ use pumice_api::reservation::Reservation;
 use pumice_api::scheduling::{PodGroup, PodGroupPhase, Queue};
 use pumice_api::shard::NodeShard;
 use pumice_api::topology::HyperNode;
+use pumice_clock as clock;
 use pumice_cluster::Change;
 use pumice_engine::Delta;
 use tokio::time::Instant;
 
 use crate::metrics::Metrics;
-use crate::{clock, translate};
+use crate::translate;
 
 /// The zone of a node; label.
 const ZONE: &str = "topology.kubernetes.io/zone";

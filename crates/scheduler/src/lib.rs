@@ -28,7 +28,6 @@ use tokio_util::sync::CancellationToken;
 mod ask;
 mod autoscalers;
 pub mod check;
-mod clock;
 mod extender;
 mod feed;
 mod intake;
@@ -213,7 +212,7 @@ impl Scheduler {
                 return Box::pin(self.schedule(shutdown)).await;
             };
             let (name, metrics) = (options.name.clone(), self.metrics.clone());
-            let mut elector = Elector::new(self.client.clone(), options, clock::now);
+            let mut elector = Elector::new(self.client.clone(), options, pumice_clock::now);
             tokio::select! {
                 biased;
                 () = shutdown.cancelled() => return Ok(()),

@@ -10,13 +10,13 @@ use std::time::Duration;
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt as _, StreamExt as _};
 use kube::Client;
+use pumice_clock::SteadyClock;
 use pumice_cluster::EventRecorder;
 use pumice_engine::plugin::Registry;
-use pumice_engine::{Config, Delta, Plan, World};
+use pumice_engine::{Config, Delta, Plan, TimeMs, World};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::ask::Shared;
-use crate::clock::Clock;
 use crate::intake::{Input, Intake, Ours};
 use crate::metrics::Metrics;
 use crate::record::{Beginning, Flags, Tape, Told};
@@ -59,7 +59,7 @@ pub(crate) struct Loop {
     tape: Tape,
     writer: Writer,
     reload: Reload,
-    clock: Clock,
+    clock: SteadyClock,
     deltas: Vec<Delta>,
     /// Something happened since the last cycle.
     dirty: bool,
@@ -85,7 +85,7 @@ impl Loop {
             intake: Intake::of(ours.clone(), metrics.clone()),
             writer: Writer::new(client.clone(), recorder, metrics.clone()),
             reload,
-            clock: Clock::new(),
+            clock: SteadyClock::new(),
             deltas: Vec::new(),
             dirty: false,
             earliest: Instant::now(),
@@ -235,7 +235,7 @@ impl Loop {
         let mut next = Some(first);
         while let Some(answer) = next {
             let settled = self.writer.answered(answer);
-            let now = self.clock.now_ms();
+            let now = TimeMs(self.clock.now_ms());
             match settled {
                 Settled::No => {}
                 Settled::Bind { uid, error } => {
@@ -289,7 +289,7 @@ impl Loop {
 
     fn cycle(&mut self) {
         let started = Instant::now();
-        let now = self.clock.now_ms();
+        let now = TimeMs(self.clock.now_ms());
         let mut world = self.world.write();
         if self.tape.is_full() {
             world.forget();

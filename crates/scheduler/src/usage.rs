@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::MissedTickBehavior;
 
-use crate::clock;
+use pumice_clock as clock;
 
 /// The use of nodes, by their names.
 pub(crate) type Measured = Vec<(String, NodeUsage)>;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use kube::Client;
+use pumice_clock as clock;
 use pumice_cluster::events::Severity;
 use pumice_cluster::{EventRecorder, Failure, Window, failure};
 use pumice_engine::{
@@ -19,7 +20,6 @@ use pumice_engine::{
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::clock;
 use crate::intake::Intake;
 use crate::metrics::Metrics;
 use crate::patches::{self, QueueNames, Stamps};

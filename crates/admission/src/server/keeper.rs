@@ -16,6 +16,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt as _};
 use pumice_api::names::ADMISSION_CONFIGURATION;
 use pumice_auth::ShownCertificate;
+use pumice_clock::now;
 use pumice_cluster::{Change, Failure, WatchScope, failure, watch, words};
 use pumice_units::with_causes;
 
@@ -24,7 +25,6 @@ use super::certificate::{Certificates, Pair, Rotation, Step};
 use super::configuration::{Registration, kind};
 use super::files::{CertificateFiles, Texts};
 use super::routes::{Phase, Route};
-use crate::clock::now;
 
 /// Who owns the fields of the configurations.
 const FIELD_MANAGER: &str = "pumice-admission";

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
+use pumice_clock::wire_time;
 use pumice_store::{ApplyError, Change, EventKind, Expect, Key, Store, Watch, WatchError};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{Accounts, DEFAULT, ROOT_CERTIFICATE, SERVICE_ACCOUNTS};
-use crate::clock::wire_time;
 use crate::render::{draft, parse};
 use crate::server::State;
 

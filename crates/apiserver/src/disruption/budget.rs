@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use pumice_objects::meta::{self, parse_time};
 use serde_json::{Value, json};
 
-use crate::clock::wire_time;
+use pumice_clock::wire_time;
 
 /// How long a granted eviction may take to become a deletion; after that the pod counts again.
 const CONFIRMED_WITHIN: SignedDuration = SignedDuration::from_mins(2);

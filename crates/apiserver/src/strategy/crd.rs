@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use pumice_clock::wire_time;
 use pumice_objects::field::FieldError;
 use pumice_objects::status::Status;
 use pumice_objects::table::Table;
@@ -12,7 +13,6 @@ use serde_json::{Value, json};
 
 use super::problems::Problems;
 use super::{Hook, Strategy, admission};
-use crate::clock::wire_time;
 use crate::registry::custom;
 use crate::rules;
 

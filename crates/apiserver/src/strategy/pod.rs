@@ -3,12 +3,12 @@
 //! Invariant: what this file lets through, the scheduler and the node can read without further checks.
 //! Called by the pipeline through [`Strategy`].
 
+use pumice_clock::wire_time;
 use pumice_objects::field::FieldError;
 use pumice_objects::status::Status;
 use serde_json::{Map, Value, json};
 
 use super::{Hook, Strategy};
-use crate::clock::wire_time;
 
 mod account;
 mod defaults;

@@ -1,5 +1,6 @@
 //! PersistentVolumes: what may stand in one. They are bound by `volumes`.
 
+use pumice_clock::wire_time;
 use pumice_objects::field::FieldError;
 use pumice_objects::status::Status;
 use serde_json::{Value, json};
@@ -9,7 +10,6 @@ use super::pod::source_defaults;
 use super::pod::spec::parse_quantity;
 use super::problems::Problems;
 use super::{Hook, Strategy};
-use crate::clock::wire_time;
 use crate::volumes::binding::{PROVISIONER, VOLUME_PROTECTION};
 
 const POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];

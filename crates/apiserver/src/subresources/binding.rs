@@ -2,6 +2,7 @@
 //!
 //! Invariant: a pod's node never changes once it is set. Called by schedulers.
 
+use pumice_clock::wire_time;
 use pumice_objects::meta;
 use pumice_objects::status::{GroupResource, Status};
 use pumice_store::{ApplyError, Change, Draft, Expect, Object};
@@ -9,7 +10,6 @@ use serde_json::{Value, json};
 
 use super::done;
 use crate::body::Body;
-use crate::clock::wire_time;
 use crate::cut::{Cut, cut};
 use crate::pipeline::{Answer, Call};
 use crate::query::WriteOptions;

@@ -8,6 +8,7 @@ use std::fmt;
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use pumice_auth::{BoundTo, Claims, ISSUER, Named};
+use pumice_clock::wire_time;
 use pumice_objects::field::FieldError;
 use pumice_objects::meta;
 use pumice_objects::status::{GroupKind, GroupResource, Status};
@@ -17,7 +18,6 @@ use uuid::Uuid;
 
 use crate::accounts::SERVICE_ACCOUNTS;
 use crate::body::Body;
-use crate::clock::wire_time;
 use crate::pipeline::{self, Answer, Call};
 use crate::query::WriteOptions;
 use crate::render::parse;

@@ -1,6 +1,7 @@
 //! Server-side apply: a patch that is what its sender wants, and makes it the owner of that. Makes the object where there is none.
 
 use http::header;
+use pumice_clock::wire_time;
 use pumice_objects::apply::{self, By};
 use pumice_objects::field::FieldError;
 use pumice_objects::meta;
@@ -10,7 +11,6 @@ use serde_json::Value;
 use super::update::{self, Edit};
 use super::{create, read, write};
 use crate::body::Body;
-use crate::clock::wire_time;
 use crate::decode::{self, DecodeError, Decoded, Format};
 use crate::pipeline::{self, Answer, Call};
 use crate::query::{FIELD_MANAGER_BYTES_MAX, WriteOptions};

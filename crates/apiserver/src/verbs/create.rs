@@ -1,6 +1,7 @@
 //! create.
 
 use http::StatusCode;
+use pumice_clock::wire_time;
 use pumice_objects::meta;
 use pumice_objects::names;
 use pumice_objects::status::{GroupResource, Status, StatusCause};
@@ -11,7 +12,6 @@ use uuid::Uuid;
 use super::write::{self, Write};
 use crate::admission::Operation;
 use crate::body::Body;
-use crate::clock::wire_time;
 use crate::conversion;
 use crate::cut::field;
 use crate::pipeline::{self, Answer, Call};

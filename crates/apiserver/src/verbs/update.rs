@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::{Response, StatusCode};
+use pumice_clock::wire_time;
 use pumice_objects::apply::By;
 use pumice_objects::meta;
 use pumice_objects::patch::{apply_json_patch, apply_merge_patch, apply_strategic_merge_patch};
@@ -15,7 +16,6 @@ use super::write::{self, Write};
 use super::{apply, read};
 use crate::admission::Operation;
 use crate::body::Body;
-use crate::clock::wire_time;
 use crate::conversion;
 use crate::cut::{Cut, cut};
 use crate::decode::{self, Decoded, Format};

@@ -15,6 +15,7 @@ use kube::{Api, Client, Resource as _};
 use pumice_api::batch::{Job, JobStatus};
 use pumice_api::names;
 use pumice_api::scheduling::PodGroup;
+use pumice_clock as clock;
 use pumice_cluster::{Failure, failure, write};
 use pumice_machines::job::{Effect, Existing, JobPod, Lesson, Mark, ObjectId};
 use serde_json::json;
@@ -22,7 +23,6 @@ use tokio::time::Instant;
 
 use super::ensure;
 use super::status_patch::status_patch;
-use crate::clock;
 use crate::index::Key;
 use crate::keys::Keys;
 use crate::slim::SlimPod;

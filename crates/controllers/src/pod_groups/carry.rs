@@ -10,13 +10,13 @@ use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use pumice_api::names;
 use pumice_api::scheduling::PodGroup;
+use pumice_clock as clock;
 use pumice_cluster::events::{Occurrence, Severity};
 use pumice_cluster::{Change, EventRecorder, Failure, failure, words, write};
 use pumice_machines::pod_group::{GroupEffect, Origin};
 use serde_json::json;
 
 use super::{Input, group_input, owners};
-use crate::clock;
 use crate::index::Key;
 use crate::small_loop::Answer;
 

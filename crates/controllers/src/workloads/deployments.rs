@@ -8,6 +8,7 @@ use futures::FutureExt as _;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
+use pumice_clock as clock;
 use pumice_cluster::{Change, Failure, failure, words, write};
 use pumice_machines::deployment::{DeploymentEffect, DeploymentView, collided, is_the_same, step};
 use pumice_machines::workload::{PodName, adoption, owner_of, reference_to, release};
@@ -16,7 +17,6 @@ use tokio::time::Instant;
 
 use super::calls::Carrying;
 use super::{Input, Key, Workloads};
-use crate::clock;
 use crate::cron_jobs::until;
 use crate::deletion;
 use crate::index::{self, key};

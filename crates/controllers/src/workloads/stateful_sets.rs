@@ -6,6 +6,7 @@ use futures::FutureExt as _;
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::{Patch, PatchParams, PostParams};
+use pumice_clock as clock;
 use pumice_cluster::{Change, Failure, failure, words, write};
 use pumice_machines::stateful_set::{StatefulEffect, StatefulView, collided, is_the_same, step};
 use pumice_machines::workload::reference_to;
@@ -14,7 +15,6 @@ use tokio::time::Instant;
 
 use super::calls::Carrying;
 use super::{Input, Key, Workloads};
-use crate::clock;
 use crate::cron_jobs::until;
 use crate::deletion;
 use crate::index;

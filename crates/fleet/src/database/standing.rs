@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use pumice_clock as clock;
+use pumice_ledger::TimeMs;
 use serde::{Deserialize, Serialize};
 
 use super::append::lock;
 use super::cells::{Cell, Cells, Columns, Kind};
 use super::{Database, Error, lead};
-use crate::clock;
 
 /// How a database does.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +36,7 @@ const HEAD: &Columns = &[("holder", Kind::Text), ("until", Kind::Int), ("now", K
 
 /// Writes what is there already, durably, and looks.
 pub(super) async fn probe(database: &Database) -> Result<DatabaseStanding, Error> {
-    let began = clock::instant();
+    let began = clock::monotonic();
     let mut transaction = database.begin_write().await?;
     let head = lock(&mut transaction).await?;
     transaction.execute("UPDATE head SET seq = seq WHERE one = 1", vec![]).await?;
@@ -56,7 +57,7 @@ pub(super) async fn probe(database: &Database) -> Result<DatabaseStanding, Error
         Ok(())
     };
     transaction.each(("head", HEAD), sql, vec![], read).await?;
-    found.ahead_ms = database_now - clock::now_ms().0;
+    found.ahead_ms = database_now - TimeMs(clock::now_ms()).0;
     let sql = "SELECT at FROM log WHERE seq > $1 ORDER BY seq LIMIT 1".to_owned();
     let read = |mut cells: Cells| {
         found.lag_ms = (database_now - cells.int()?).max(0);

@@ -9,12 +9,13 @@ use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::rt::TokioIo;
 use pumice_auth::IdentityError;
+use pumice_clock as clock;
+use pumice_ledger::TimeMs;
 use rustls::ClientConfig;
 use rustls::pki_types::{InvalidDnsNameError, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::clock;
 use crate::standing::{PATH, Standing};
 
 /// Longest time for everything: the server itself waits for its database and its leader.
@@ -89,7 +90,7 @@ async fn asked(server: &str, tls: Arc<ClientConfig>) -> Result<Answer, AskError>
     let shown = stream.get_ref().1.peer_certificates().and_then(|shown| shown.first());
     let until = pumice_auth::valid_until(shown.map(AsRef::as_ref).unwrap_or_default())?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let began: Instant = clock::instant();
+    let began: Instant = clock::monotonic();
     let asking = async {
         let authority = format!("{host}:{port}");
         let request = Request::get(PATH).header(http::header::HOST, authority);
@@ -107,7 +108,7 @@ async fn asked(server: &str, tls: Arc<ClientConfig>) -> Result<Answer, AskError>
             return Err(AskError::Body);
         }
     };
-    let here = clock::now_ms().0;
+    let here = TimeMs(clock::now_ms()).0;
     let half = i64::try_from(began.elapsed().as_millis()).unwrap_or(0) / 2;
     if !status.is_success() {
         let said = String::from_utf8_lossy(&body).chars().take(200).collect();

@@ -17,11 +17,11 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use jiff::Timestamp;
 use pumice_auth::{OidcError, OidcKeys, OidcRules, OidcToken};
+use pumice_clock as clock;
 use pumice_units::with_causes;
 use serde::Deserialize;
 
 use super::Known;
-use crate::clock;
 use crate::trust::{TrustError, authorities};
 
 /// Longest time for an answer of the issuer.
@@ -170,7 +170,7 @@ impl Issuer {
     }
 
     async fn fetch_locked(&self, asked: &mut Asked) -> Result<(), IssuerError> {
-        asked.last = Some(clock::instant());
+        asked.last = Some(clock::monotonic());
         let address = format!("{}{DISCOVERY}", self.rules.issuer.trim_end_matches('/'));
         let body = self.get(&address).await?;
         let told: Told = serde_json::from_slice(&body).map_err(|error| IssuerError::Answer(address, error))?;
@@ -182,7 +182,7 @@ impl Issuer {
         }
         let keys = OidcKeys::read(&self.get(&told.jwks_uri).await?)?;
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
-        *self.fetched.write().unwrap_or_else(PoisonError::into_inner) = Some(clock::instant());
+        *self.fetched.write().unwrap_or_else(PoisonError::into_inner) = Some(clock::monotonic());
         Ok(())
     }
 

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderValue, Method, Response, StatusCode, header};
+use pumice_clock as clock;
+use pumice_ledger::TimeMs;
 use pumice_metrics::Page;
 use pumice_units::with_causes;
 use tokio::sync::oneshot;
@@ -14,7 +16,6 @@ use tonic::{Code, Status};
 
 use super::{Front, gateway};
 use crate::api::Who;
-use crate::clock;
 use crate::database::DatabaseStanding;
 use crate::leader::Input;
 use crate::metrics::Snapshot;
@@ -63,7 +64,7 @@ impl Front {
         let standing = Standing {
             release: env!("CARGO_PKG_VERSION").to_owned(),
             format: FORMAT,
-            now_ms: clock::now_ms().0,
+            now_ms: TimeMs(clock::now_ms()).0,
             who: asker.unwrap_or_default(),
             leads_since_ms: self.metrics.leads_since().map(|since| since.0),
             database,
@@ -86,7 +87,7 @@ impl Front {
         let found = tokio::time::timeout(DATABASE_MAX, self.api.log().probe()).await;
         let found = found.map_err(|_| format!("no answer within {} s", DATABASE_MAX.as_secs()))?;
         let found = found.map_err(|error| with_causes(&error))?;
-        *last = Some((clock::instant(), found.clone()));
+        *last = Some((clock::monotonic(), found.clone()));
         Ok(found)
     }
 

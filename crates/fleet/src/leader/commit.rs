@@ -4,11 +4,11 @@
 
 use std::collections::BTreeSet;
 
+use pumice_clock as clock;
 use pumice_engine::Delta;
-use pumice_ledger::{Entry, Event};
+use pumice_ledger::{Entry, Event, TimeMs};
 
 use super::{Ended, RENEW_EVERY, Term, room};
-use crate::clock;
 use crate::database::{Changed, Database, Seq};
 use crate::metrics::Told;
 use crate::rounds::queue_delta;
@@ -34,14 +34,14 @@ impl Term {
             return Ok(());
         }
         self.catch_up(log, head).await?;
-        let (mut leased, mut told, began) = (BTreeSet::new(), Vec::new(), clock::instant());
+        let (mut leased, mut told, began) = (BTreeSet::new(), Vec::new(), clock::monotonic());
         let (leased_by, told_by) = (&mut leased, &mut told);
         let committed = log
             .commit(self.epoch, self.position, |tail| {
                 self.take_in(&tail, told_by);
                 let inbox = std::mem::take(&mut self.inbox);
                 let (ledger, stories) = (&mut self.ledger, &mut self.stories);
-                let now = clock::now_ms();
+                let now = TimeMs(clock::now_ms());
                 let nodes = self.sessions.all_nodes(ledger, (self.began, now));
                 let could_hold = room::question(nodes, &self.constraints);
                 let decided = ledger.decide_where(now, inbox, self.retries.clone(), &could_hold);
@@ -66,7 +66,7 @@ impl Term {
 
     /// Folds what was written up to `head`, while others can append. It may take longer than this server leads by itself.
     async fn catch_up(&mut self, log: &Database, head: Seq) -> Result<(), Ended> {
-        let mut renewed = clock::instant();
+        let mut renewed = clock::monotonic();
         while self.position < head {
             let tail = log.tail(self.position, TAIL).await?;
             let Some((last, _)) = tail.last() else { break };
@@ -76,7 +76,7 @@ impl Term {
             self.position = last;
             if renewed.elapsed() >= RENEW_EVERY {
                 log.renew(self.epoch).await?;
-                renewed = clock::instant();
+                renewed = clock::monotonic();
             }
         }
         Ok(())
@@ -95,7 +95,7 @@ impl Term {
                         self.news.set.insert(executor.clone());
                     }
                     Event::ExecutorForgotten { executor } => {
-                        let reports = self.sessions.gone(executor, &self.ledger, clock::now_ms());
+                        let reports = self.sessions.gone(executor, &self.ledger, TimeMs(clock::now_ms()));
                         self.inbox.reports.extend(reports);
                         self.news.gone.push(executor.clone());
                     }
@@ -114,7 +114,7 @@ impl Term {
             }
         }
         for executor in gone {
-            for (pool, delta) in self.sessions.forget(&executor, clock::now_ms()) {
+            for (pool, delta) in self.sessions.forget(&executor, TimeMs(clock::now_ms())) {
                 self.told.entry(pool).or_default().push(delta);
             }
         }

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pumice_clock as clock;
 use pumice_engine::Delta;
 use pumice_ledger::{JobId, Proposal, TimeMs};
 
 use super::questions::LastRound;
 use super::{ROUND_EVERY, Term};
-use crate::clock;
 use crate::rounds::{Bids, Pool, Window, queue_delta};
 
 /// What one round found.
@@ -45,7 +45,7 @@ impl Term {
     /// Queues bid this from now on: market pools have a round.
     pub(super) fn bid(&mut self, bids: Arc<Bids>) {
         self.bids = bids;
-        let now = clock::now_ms();
+        let now = TimeMs(clock::now_ms());
         for pool in self.constraints.markets.keys() {
             self.again.insert(pool.clone(), now);
         }
@@ -54,7 +54,7 @@ impl Term {
     /// Starts a round in each pool that has something new.
     pub(super) fn start_rounds(&mut self) {
         let unsettled: BTreeSet<&String> = self.unsettled.iter().map(|(name, _)| name).collect();
-        let now = pumice_engine::TimeMs(clock::now_ms().0);
+        let now = pumice_engine::TimeMs(TimeMs(clock::now_ms()).0);
         let news = |(name, waiting): &(&String, &Waiting)| {
             let wakes = waiting.pool.wakes().is_some_and(|at| at <= now);
             let changed = self.changed.get(name.as_str()).is_some_and(|changed| !changed.is_empty());
@@ -77,7 +77,7 @@ impl Term {
             self.again.remove(&name);
             self.busy.insert(name);
             self.rounds.spawn_blocking(move || {
-                let began = clock::instant();
+                let began = clock::monotonic();
                 if let Some(bids) = bids {
                     pool.bid(bids);
                 }
@@ -100,7 +100,7 @@ impl Term {
         }
         self.take_rates(&proposals);
         if pool.cut_short() {
-            let now = clock::now_ms();
+            let now = TimeMs(clock::now_ms());
             let later = now.plus(i64::try_from(ROUND_EVERY.as_millis()).unwrap_or(i64::MAX));
             self.again.insert(name.clone(), self.rates.next().map_or(later, |at| at.max(later)));
         }
@@ -123,12 +123,12 @@ impl Term {
             }
         }
         for (queue, jobs) in started {
-            self.rates.take(queue, jobs, clock::now_ms());
+            self.rates.take(queue, jobs, TimeMs(clock::now_ms()));
         }
     }
 
     pub(super) fn settle(&mut self, leased: &BTreeSet<JobId>) {
-        let now = pumice_engine::TimeMs(clock::now_ms().0);
+        let now = pumice_engine::TimeMs(TimeMs(clock::now_ms()).0);
         for (name, proposals) in std::mem::take(&mut self.unsettled) {
             let Some(waiting) = self.pools.get_mut(&name) else { continue };
             for proposal in &proposals {

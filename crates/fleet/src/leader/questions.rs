@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use pumice_ledger::{ExecutorSettings, Job, JobId, Ledger, NodeRef, Phase, Proposal, Retries, RunPhase, Silence};
+use pumice_clock as clock;
+use pumice_ledger::{
+    ExecutorSettings, Job, JobId, Ledger, NodeRef, Phase, Proposal, Retries, RunPhase, Silence, TimeMs,
+};
 use tokio::sync::oneshot;
 
 use super::{Term, Waiting};
-use crate::clock;
 use crate::doctor::time;
 use crate::rounds::group_of;
 
@@ -94,7 +96,7 @@ impl Term {
                 }
             }
             if self.busy.iter().all(|name| asked.told.contains_key(name)) {
-                let away = self.sessions.away(clock::now_ms());
+                let away = self.sessions.away(TimeMs(clock::now_ms()));
                 let told = whole(&asked.question, (&self.ledger, &away, &self.retries), &asked.told);
                 // Whoever asked may be gone.
                 let _ = asked.answer.send(told);

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
+use pumice_clock as clock;
 use pumice_ledger::TimeMs;
 use serde::Deserialize;
 
 use super::{Ended, Term};
-use crate::clock;
 use crate::database::{Database, Error, Seq, SetName};
 
 /// Rows of one transaction: others wait for it some milliseconds.
@@ -99,7 +99,7 @@ impl Keeper {
 impl Term {
     /// Removes a little of what is over, if there is something.
     pub(super) async fn keep(&mut self, log: &Database) -> Result<(), Ended> {
-        let now = clock::now_ms();
+        let now = TimeMs(clock::now_ms());
         if self.keeper.retention == Retention::FOR_EVER || now < self.keeper.next {
             return Ok(());
         }

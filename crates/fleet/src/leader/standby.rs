@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pumice_clock as clock;
 use pumice_ledger::{Event, Ledger, PriorityClasses, Refusal};
 
 use super::Ended;
-use crate::clock;
 use crate::database::{Database, Error, Seq};
 
 /// Entries that are read and folded at a time.
@@ -92,7 +92,7 @@ impl Standby {
             Some(standing) => standing.follow(&log).await,
             None => {
                 if self.loaded.is_none_or(|loaded| loaded.elapsed() >= LOAD_EVERY) {
-                    self.loaded = Some(clock::instant());
+                    self.loaded = Some(clock::monotonic());
                     self.load(&log, classes).await;
                 }
                 return self;

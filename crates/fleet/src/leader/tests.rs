@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
 use http_body_util::{BodyExt as _, Full};
-use pumice_ledger::{Entry, Event, JobId, PriorityClass, RunId};
+use pumice_ledger::{Entry, Event, JobId, PriorityClass, RunId, TimeMs};
 use pumice_wire::api::{self as wire_api, event_server::Event as _, submit_server::Submit as _};
 use pumice_wire::executor::{from_executor::Message, to_executor};
 use pumice_wire::kubernetes::PodSpec;
@@ -148,7 +148,7 @@ fn report(run: RunId, phase: wire::RunPhase) -> wire::RunReport {
 async fn submit(log: &Arc<Database>, jobs: usize) -> Vec<JobId> {
     let drawn = std::sync::atomic::AtomicU64::new(1);
     let sources = api::Sources {
-        now: Box::new(clock::now_ms),
+        now: Box::new(|| TimeMs(clock::now_ms())),
         random: Box::new(move || drawn.fetch_add(1, std::sync::atomic::Ordering::Relaxed).into()),
     };
     let api = Api::new(Arc::clone(log), Rules::default(), sources, CancellationToken::new());
@@ -402,7 +402,8 @@ async fn a_cordoned_cluster_gets_nothing_until_it_is_let_go() {
     let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
     let jobs = submit(&log, 6).await;
     let ask = async |event| {
-        let entry = Entry { user: "ada".to_owned(), events: vec![event], ..Entry::new(clock::now_ms(), "", "") };
+        let entry =
+            Entry { user: "ada".to_owned(), events: vec![event], ..Entry::new(TimeMs(clock::now_ms()), "", "") };
         log.request(entry, crate::database::Expect::Any).await.expect("written");
     };
     let executor = || "one".to_owned();

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Pod, Volume};
+use pumice_clock as clock;
 use pumice_units::Quantity;
 use tokio::sync::mpsc;
 
@@ -17,7 +18,6 @@ use super::log_service::PodIndex;
 use super::resolve::is_sidecar;
 use super::usage::Usage;
 use super::{fields, start};
-use crate::clock;
 use crate::shim::status::{ContainerStatus, ShimPhase, ShimStatus};
 use crate::tree::size::Size;
 

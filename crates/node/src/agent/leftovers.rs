@@ -18,11 +18,11 @@ use pumice_cluster::events::{Occurrence, Severity};
 
 use super::options::ShimCommand;
 use super::start::{NodeContext, claims_dir};
-use crate::clock;
 use crate::files::private_dir;
 use crate::shim::remove::remove_small;
 use crate::shim::spec::ShimSpec;
 use crate::tree::removal::Outcome;
+use pumice_clock as clock;
 use remover::Remover;
 use set_aside::SetAside;
 

@@ -1,8 +1,8 @@
 //! The query of a request for logs.
 
 use jiff::{SignedDuration, Timestamp};
+use pumice_clock as clock;
 
-use crate::clock;
 use crate::shim::logs::Stream;
 
 /// What part of a log is wanted, and how.

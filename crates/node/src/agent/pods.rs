@@ -41,12 +41,12 @@ use super::shim_watch::StatusWatch;
 use super::start::{NodeContext, StartError};
 use super::teardown::KILL_WITHIN;
 use crate::cgroup::CgroupSpec;
-use crate::clock;
 use crate::shim::control;
 use crate::shim::status::{ShimPhase, ShimStatus};
 use calls::CallDone;
 use entry::{End, Entry, Presence, Stage};
 use names::Names;
+use pumice_clock as clock;
 
 /// Names of peers are gathered this long before files are rewritten.
 const NAMES_AFTER: Duration = Duration::from_millis(10);

@@ -13,9 +13,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use pumice_clock as clock;
 use serde::{Deserialize, Serialize};
 
-use crate::clock;
 use crate::files::{self, Durability, private_dir, read_bounded, write_atomic};
 use crate::shim::spec::ShimSpec;
 

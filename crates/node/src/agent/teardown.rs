@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pumice_clock as clock;
 use pumice_units::stable_hash;
 
 use super::bridge::NodeNetwork;
@@ -14,7 +15,7 @@ use crate::cgroup::{self, CgroupSpec, Hierarchy, PUMICE};
 use crate::shim::control::{self, ShimProcess, Stop, Termination};
 use crate::shim::spec::ShimSpec;
 use crate::shim::status::{SHUTDOWN_MESSAGE, TERMINATED};
-use crate::{clock, survivors};
+use crate::survivors;
 
 /// What names a node on this host: follows from where its data directory is.
 pub(crate) struct NodePaths {

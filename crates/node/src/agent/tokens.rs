@@ -14,9 +14,9 @@ use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, T
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::PostParams;
 use kube::{Api, Client};
+use pumice_clock as clock;
 
 use super::volumes;
-use crate::clock;
 
 /// Seconds that a token holds where its volume says nothing.
 const SECONDS_DEFAULT: i64 = 3600;

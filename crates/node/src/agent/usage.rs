@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use http::{Response, StatusCode};
 use jiff::Timestamp;
+use pumice_clock as clock;
 use serde_json::{Value, json};
 use tokio::time::MissedTickBehavior;
 
@@ -17,10 +18,10 @@ use super::disk::DiskUse;
 use super::log_service::{NodeBody, PodIndex};
 use super::service;
 use crate::cgroup::{CgroupSpec, ContainerCgroup, Hierarchy};
+use crate::procfs;
 use crate::shim::control::ShimProcess;
 use crate::shim::spec::{Network, ShimSpec};
 use crate::shim::status::{ContainerState, ShimPhase, ShimStatus};
-use crate::{clock, procfs};
 
 /// Time between two samples.
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);

@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::stat::SFlag;
+use pumice_clock as clock;
 use serde::{Deserialize, Serialize};
 
 use super::spec::ContainerSpec;
-use crate::clock;
 use crate::tree::{Folder, is_folder};
 
 /// Entries of the layer that are looked at.

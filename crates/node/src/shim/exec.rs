@@ -20,6 +20,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, pipe2};
+use pumice_clock as clock;
 use pumice_units::with_causes;
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +30,7 @@ use super::program::{Handles, become_program, close_on_exec_all, give_away, hide
 use super::spec::{ContainerSpec, Network, ShimSpec};
 use super::status::{ContainerState, ShimStatus};
 use crate::cgroup::ContainerCgroup;
-use crate::{clock, pidfd, procfs};
+use crate::{pidfd, procfs};
 
 /// Word that asks for another program in a container; the pod's directory follows.
 pub(crate) const EXEC: &str = "exec";

@@ -199,8 +199,8 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::clock;
     use crate::shim::logs::LOG_BYTES_MAX;
+    use pumice_clock as clock;
 
     fn now() -> Timestamp {
         Timestamp::from_nanosecond(1_475_137_809_669_794_202).unwrap()

@@ -15,6 +15,7 @@ use nix::sched::CloneFlags;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::{ForkResult, Pid, pipe2};
+use pumice_clock as clock;
 
 use super::init::{self, Birth, Report};
 use super::logs::{LogFile, log_path, tail};
@@ -26,7 +27,6 @@ use super::rootfs::Layers;
 use super::spec::{ContainerSpec, ShimSpec};
 use super::status::{Exit, START_ERROR};
 use crate::cgroup::ContainerCgroup;
-use crate::clock;
 use crate::files;
 use crate::procfs;
 

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::{ForkResult, Pid, getpid, getppid};
+use pumice_clock as clock;
 
 use super::program::close_all_but_streams;
 use super::{init, journal};
-use crate::clock;
 use crate::tree::removal::{self, Outcome, RemovalError};
 
 /// Flag that has a tree removed; its path follows.

@@ -1,7 +1,7 @@
 //! The shim's loop: init containers one by one, then the containers, until all is over.
 //!
 //! Invariant: `status.json` says what is true now, and an exit is on disk before anything follows
-//! from it. Time comes in through `crate::clock` at the top of each turn only.
+//! from it. Time comes in through `pumice_clock` at the top of each turn only.
 
 use std::fs::File;
 use std::io;
@@ -16,6 +16,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use pumice_clock as clock;
 use pumice_units::with_causes;
 
 use super::backoff::Backoff;
@@ -30,7 +31,6 @@ use super::status::{
     ContainerState, ContainerStatus, DEADLINE_EXCEEDED, Exit, START_ERROR, STATUS_FILE, ShimPhase, ShimStatus,
 };
 use crate::cgroup::ContainerCgroup;
-use crate::clock;
 use crate::files::{Durability, is_for_want_of_room};
 use crate::{oom, survivors};
 

@@ -10,6 +10,7 @@ use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use pumice_clock as clock;
 use pumice_cluster::{Failure, failure};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -18,7 +19,7 @@ use tokio::time::Instant;
 use super::capacity::NodeShape;
 use super::status::wire_time;
 use super::{SIMULATED, node_name};
-use crate::{clock, lease};
+use crate::lease;
 
 /// Nodes registered at a time.
 const REGISTER_MAX: usize = 64;

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use pumice_clock as clock;
 use pumice_engine::TimeMs;
 use pumice_engine::plugin::Registry;
 use tokio::time::Instant;
@@ -22,7 +23,6 @@ use super::segment::{self, Header, Writer};
 use super::sweep::Sweep;
 use super::tape::Batch;
 use super::{RecordError, RecordOptions};
-use crate::clock;
 use crate::metrics::Metrics;
 
 /// Longest time that an entry waits for its block.

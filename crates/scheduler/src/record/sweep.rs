@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use pumice_clock as clock;
 use pumice_engine::plugin::Registry;
 use pumice_units::with_causes;
 use tokio::time::Instant;
@@ -20,7 +21,6 @@ use super::play::Player;
 use super::read::{Item, Recording};
 use super::segment::{self, Header, Reader};
 use super::{RecordOptions, digest};
-use crate::clock;
 use crate::metrics::Metrics;
 
 /// After so much work it rests three times as long.

@@ -14,7 +14,7 @@ use pumice_cluster::events::{Occurrence, Severity};
 use pumice_engine::Bind;
 use tokio::time::Instant;
 
-use crate::clock;
+use pumice_clock as clock;
 
 /// Events a second, over a longer time.
 const PER_SECOND: u32 = 50;

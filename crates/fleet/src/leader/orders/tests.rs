@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pumice_ledger::{Entry, Event, JobId, PriorityClass, Queue, Retries};
+use pumice_clock as clock;
+use pumice_ledger::{Entry, Event, JobId, PriorityClass, Queue, Retries, TimeMs};
 use pumice_wire::api::{JobSubmitRequest, JobSubmitRequestItem, submit_server::Submit as _};
 use pumice_wire::executor::from_executor::Message;
 use pumice_wire::kubernetes::PodSpec;
@@ -15,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::api::{Api, Permission, Sources, Who};
-use crate::clock;
 use crate::database::{Database, Expect, Place, Seq};
 use crate::leader::{Input, Leader, OUT_MAX, Options};
 use crate::rounds::Limits;
@@ -128,13 +128,14 @@ fn report(run: RunId, phase: wire::RunPhase) -> wire::RunReport {
 
 async fn define(log: &Database, rerun_after_ms: i64) {
     let queue = Queue { name: "q".to_owned(), rerun_after_ms, ..Queue::default() };
-    let entry = Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(clock::now_ms(), "q", "") };
+    let entry =
+        Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(TimeMs(clock::now_ms()), "q", "") };
     log.request(entry, Expect::Any).await.expect("written");
 }
 
 /// Submits a job, as a user does.
 async fn submit(log: &Arc<Database>) -> JobId {
-    let sources = Sources { now: Box::new(clock::now_ms), random: Box::new(|| 1) };
+    let sources = Sources { now: Box::new(|| TimeMs(clock::now_ms())), random: Box::new(|| 1) };
     let api = Api::new(Arc::clone(log), Rules::default(), sources, CancellationToken::new());
     let resources = json!({ "cpu": "1", "memory": "1Gi" });
     let container = json!({ "name": "c", "image": "i", "resources": { "requests": resources, "limits": resources } });
@@ -305,10 +306,11 @@ async fn a_job_that_ran_out_of_memory_gets_more() {
         json!({ "action": "Retry", "onCategory": "oom", "mutate": { "resources": { "memory": { "factor": 1.5 } } } });
     let policy = json!({ "name": "more", "retryLimit": 2, "defaultAction": "Fail", "rules": [rule] });
     let policy = Event::RetryPolicySet(Box::new(serde_json::from_value(policy).expect("a policy")));
-    let entry = Entry { events: vec![policy], ..Entry::new(clock::now_ms(), "", "") };
+    let entry = Entry { events: vec![policy], ..Entry::new(TimeMs(clock::now_ms()), "", "") };
     log.request(entry, Expect::Any).await.expect("written");
     let queue = Queue { name: "q".to_owned(), retry_policies: vec!["more".to_owned()], ..Queue::default() };
-    let entry = Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(clock::now_ms(), "q", "") };
+    let entry =
+        Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(TimeMs(clock::now_ms()), "q", "") };
     log.request(entry, Expect::Any).await.expect("written");
     submit(&log).await;
     let (inputs, _running) = lead(&log);

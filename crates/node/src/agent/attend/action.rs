@@ -345,7 +345,7 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn over_tls_any_certificate_will_do() {
-        let now = crate::clock::now();
+        let now = pumice_clock::now();
         let ca = pumice_auth::Ca::passing(now).unwrap();
         let issued = ca.issue_server(&["somebody.else".to_owned()], now).unwrap();
         let acceptor = tokio_rustls::TlsAcceptor::from(pumice_auth::server_config(&ca, &issued).unwrap());

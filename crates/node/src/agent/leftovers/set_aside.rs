@@ -8,10 +8,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use pumice_clock as clock;
 use serde::{Deserialize, Serialize};
 
 use super::{Folders, Owner, OwnerKind};
-use crate::clock;
 use crate::files::{Durability, private_dir, read_bounded, write_atomic};
 use crate::tree::removal::{self, RemovalError};
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ContainerStatus as WireStatus, Pod};
+use pumice_clock as clock;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Pods;
@@ -16,7 +17,6 @@ use crate::agent::attend::{self, Care, Finding, Run, Word};
 use crate::agent::resolve::is_sidecar;
 use crate::agent::start::NodeContext;
 use crate::agent::{pod_status, start, tokens};
-use crate::clock;
 use crate::shim::control::{self, Restart};
 use crate::shim::status::{ContainerState, ContainerStatus, ShimPhase};
 

@@ -10,13 +10,13 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use pumice_clock as clock;
 
 use tokio_util::task::AbortOnDropHandle;
 
 use super::attending::Attended;
 use super::{RETRY_FIRST, RETRY_LONGEST, TURN_TOLD_AFTER, backoff};
 use crate::agent::resolve::{Requests, hostname, requests};
-use crate::clock;
 use crate::shim::status::ShimStatus;
 
 /// Whether the API server has the pod.

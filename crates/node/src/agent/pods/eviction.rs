@@ -5,11 +5,12 @@
 
 use std::time::Duration;
 
+use pumice_clock as clock;
+
 use super::Pods;
 use super::entry::Stage;
 use crate::agent::disk::{self, Measured};
 use crate::agent::teardown::KILL_WITHIN;
-use crate::clock;
 use crate::shim::control::{self, Stop, Termination};
 use crate::shim::status::EVICTED;
 

@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
+use pumice_clock as clock;
 use pumice_cluster::Change;
 
 use super::Pods;
 use super::adopt::{self, FoundState};
 use super::entry::{End, Entry, Presence, Stage, has_run, is_terminal};
 use crate::cgroup;
-use crate::clock;
 
 impl Pods {
     pub(super) fn adopt(&mut self) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pumice_clock as clock;
 use tokio::task::JoinError;
 
 use super::entry::{Entry, Stage};
@@ -11,7 +12,6 @@ use super::{Pods, START_TOLD_AFTER, Started};
 use crate::agent::hosts::Peer;
 use crate::agent::shim_watch::ProcessHandle;
 use crate::agent::start::{self, StartError, StartOrder};
-use crate::clock;
 use crate::shim::control::ShimProcess;
 
 /// Wait before hosts files that could not be written are written again.

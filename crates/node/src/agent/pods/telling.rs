@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use pumice_clock as clock;
 use pumice_cluster::Failure;
 use tokio::task::JoinError;
 
@@ -15,7 +16,6 @@ use super::{CALL_AGAIN_FIRST, CALL_AGAIN_LONGEST, FORCED_GRACE_SECONDS, Pods, ba
 use crate::agent::pod_status::{self, Facts, View};
 use crate::agent::teardown::KILL_WITHIN;
 use crate::agent::{numbers, start};
-use crate::clock;
 use crate::shim::control::{self, Stop, Termination};
 use crate::shim::status::{SHUTDOWN_MESSAGE, TERMINATED};
 

@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use pumice_clock as clock;
 use pumice_cluster::events::{Occurrence, Severity};
 
 use super::Pods;
@@ -16,7 +17,7 @@ use crate::agent::start::StartError;
 use crate::shim::status::{
     ContainerState, ContainerStatus, DEADLINE_EXCEEDED, Exit, START_ERROR, ShimStatus, TERMINATED,
 };
-use crate::{clock, survivors};
+use crate::survivors;
 
 /// Attempts of a pod to start that may fail for want of a claim's volume before that is trouble: one is made for it meanwhile.
 const UNBOUND_BEFORE_TROUBLE: u32 = 2;
