@@ -19,6 +19,7 @@ mod links;
 mod modules;
 mod packages;
 mod source;
+mod translations;
 mod tree;
 mod unfinished;
 mod words;
@@ -53,8 +54,19 @@ impl fmt::Display for Violation {
 }
 
 /// The checks by name, as `cargo xtask tidy NAME` takes them.
-pub const CHECKS: &[&str] =
-    &["build", "layers", "externals", "licences", "duplicates", "layout", "unfinished", "links", "modules", "words"];
+pub const CHECKS: &[&str] = &[
+    "build",
+    "layers",
+    "externals",
+    "licences",
+    "duplicates",
+    "layout",
+    "unfinished",
+    "links",
+    "translations",
+    "modules",
+    "words",
+];
 
 /// Runs the checks of these names, or every one, on the workspace at `root`; violations come sorted by file and line.
 pub fn run(root: &Path, names: &[&str]) -> anyhow::Result<Vec<Violation>> {
@@ -78,6 +90,7 @@ pub fn run(root: &Path, names: &[&str]) -> anyhow::Result<Vec<Violation>> {
             "layout" => layout::check(&files),
             "unfinished" => unfinished::check(&files),
             "links" => links::check(&files, |path| root.join(path).exists()),
+            "translations" => translations::check(&files),
             "modules" => modules::check(&sources),
             _ => words::check(&sources),
         });
