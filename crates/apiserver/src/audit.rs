@@ -2,7 +2,7 @@
 //!
 //! Invariant: no body, header or token is ever written, nor the words of a command that is run in a pod. A request never
 //! waits for its line: where lines can't be written as fast as they come, some are lost, which is counted and said. Fed by
-//! the pipeline through [`crate::observed`].
+//! the pipeline through [`crate::handlers::request_log`].
 
 mod log;
 mod policy;
@@ -15,10 +15,10 @@ use pumice_auth::{Identity, named};
 use pumice_metrics::Page;
 use serde::{Deserialize, Serialize};
 
-use crate::body::Body;
-use crate::caller::Caller;
-use crate::request::Target;
-use crate::server::State;
+use crate::authn::Caller;
+use crate::context::State;
+use crate::http::body::Body;
+use crate::http::request::Target;
 
 pub use log::{AuditError, AuditOptions};
 pub use policy::{AuditPolicy, AuditPolicyError};

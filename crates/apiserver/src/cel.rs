@@ -4,6 +4,7 @@
 //! its [`Budget`] is spent, whatever the expression and the object, and never panics. Called by `rules`, `policies` and
 //! `webhooks`. The language itself is `kube-cel`'s; what is here is scope, types, values and bounds.
 
+pub(crate) mod authorizer;
 mod budget;
 mod check;
 mod functions;

@@ -10,9 +10,9 @@ use pumice_auth::{AUTHENTICATED, Identity};
 use pumice_objects::status::Status;
 use pumice_store::{Room, Store};
 
-use crate::body::Body;
-use crate::pipeline::Answer;
-use crate::query::Query;
+use crate::http::body::Body;
+use crate::http::query::Query;
+use crate::http::respond::Answer;
 
 /// What a check finds: nothing, or why its part isn't well.
 type Look = Box<dyn Fn() -> Result<(), String> + Send + Sync>;

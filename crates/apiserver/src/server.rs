@@ -3,6 +3,9 @@
 //! Invariant: a request is answered from one registry and one identity, both fixed when it arrives. Built by `pumice up`
 //! and by tests; called by the listener and by in-process clients.
 
+mod bootstrap;
+mod listener;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -19,22 +22,26 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
-use crate::accounts::{Accounts, companions};
+use crate::admission::dynamic::GatesCell;
+use crate::admission::quota;
+use crate::admission::quota::Quotas;
 use crate::admission::{Admission, AdmitAll};
-use crate::aggregate::AggregatedApi;
 use crate::audit::AuditLog;
-use crate::body::Body;
-use crate::connections::ConnectionLimits;
-use crate::expiry::EventLimits;
-use crate::flow::Flow;
-use crate::gates::GatesCell;
+use crate::authn::service_accounts::Accounts;
+use crate::authz::RightsCell;
+use crate::context::State;
+use crate::handlers::{metrics_api, pipeline, retained_logs};
 use crate::health::{Health, Weight};
-use crate::node_proxy::{NoNodes, NodeProxy};
-use crate::quota::Quotas;
-use crate::registry::RegistryCell;
-use crate::request_metrics::RequestMetrics;
-use crate::rights::RightsCell;
-use crate::{bootstrap, disruption, endpoints, expiry, gc, metrics, pipeline, quota, retained_logs, volumes};
+use crate::http::body::Body;
+use crate::http::connections::ConnectionLimits;
+use crate::http::flow::Flow;
+use crate::http::request_metrics::RequestMetrics;
+use crate::kinds::aggregated::AggregatedApi;
+use crate::kinds::registry::RegistryCell;
+use crate::nodes::{NoNodes, NodeProxy};
+use crate::workers::event_expiry::EventLimits;
+use crate::workers::service_accounts;
+use crate::workers::{disruption, endpoints, event_expiry, gc, volumes};
 
 /// How much should be free on the store's disk, unless the builder says otherwise.
 pub const WARN_ROOM_BYTES: u64 = 1 << 30;
@@ -50,28 +57,6 @@ pub enum BuildError {
     /// There is no key for tokens.
     #[error("cannot sign tokens of service accounts")]
     Key(#[source] TokenKeyError),
-}
-
-/// What every request shares.
-pub(crate) struct State {
-    pub(crate) store: Store,
-    pub(crate) rights: RightsCell,
-    pub(crate) accounts: Accounts,
-    pub(crate) quotas: Quotas,
-    pub(crate) registry: RegistryCell,
-    pub(crate) admission: Arc<dyn Admission>,
-    /// What people configured to judge writes.
-    pub(crate) gates: GatesCell,
-    pub(crate) node_proxy: Arc<dyn NodeProxy>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) bookmark_every: Duration,
-    pub(crate) health: Health,
-    pub(crate) requests: RequestMetrics,
-    pub(crate) audit: Option<AuditLog>,
-    /// Limits of the connections of all listeners.
-    pub(crate) connections: Arc<ConnectionLimits>,
-    /// Whose turn it is.
-    pub(crate) flow: Flow,
 }
 
 /// Puts a server together. Made by [`ApiServer::builder`].
@@ -197,7 +182,7 @@ impl Builder {
         Box::pin(async move {
             if self.metrics {
                 let (nodes, clock) = (Arc::clone(&self.node_proxy), Arc::clone(&self.clock));
-                self.aggregated.push(metrics::api(self.store.clone(), nodes, clock));
+                self.aggregated.push(metrics_api::api(self.store.clone(), nodes, clock));
             }
             if self.retained_logs {
                 self.aggregated.push(retained_logs::api(self.store.clone(), Arc::clone(&self.node_proxy)));
@@ -226,12 +211,12 @@ impl Builder {
             let stop = CancellationToken::new();
             bootstrap::run(&state).await.map_err(BuildError::Bootstrap)?;
             let companions =
-                companions::start(Arc::clone(&state), stop.clone()).await.map_err(BuildError::Bootstrap)?;
+                service_accounts::start(Arc::clone(&state), stop.clone()).await.map_err(BuildError::Bootstrap)?;
             let tasks = TaskTracker::new();
             tasks.spawn(gc::run(Arc::clone(&state), stop.clone()));
             tasks.spawn(companions);
             tasks.spawn(endpoints::keep(Arc::clone(&state), stop.clone()));
-            tasks.spawn(expiry::run(Arc::clone(&state), self.events, stop.clone()));
+            tasks.spawn(event_expiry::run(Arc::clone(&state), self.events, stop.clone()));
             tasks.spawn(disruption::keep(Arc::clone(&state), stop.clone()));
             tasks.spawn(quota::keep(Arc::clone(&state), stop.clone()));
             tasks.spawn(volumes::keep(Arc::clone(&state), stop.clone()));

@@ -7,7 +7,7 @@ use http::Method;
 use pumice_auth::Identity;
 use serde::Deserialize;
 
-use crate::request::Target;
+use crate::http::request::Target;
 
 /// Most rules of a policy, and largest file, in bytes.
 const RULES_MAX: usize = 1000;
@@ -236,7 +236,7 @@ fn begins_with(segments: &[String], start: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request;
+    use crate::http::request;
 
     fn told(policy: &AuditPolicy, user: &str, method: &Method, path: &str) -> bool {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));

@@ -126,7 +126,7 @@ pub(super) fn context() -> &'static Context<'static> {
         context.add_function("replace", replace);
         context.add_function("join", join);
         context.add_function("lists.range", range);
-        crate::gates::authorizer::register(&mut context);
+        crate::cel::authorizer::register(&mut context);
         context
     });
     &CONTEXT

@@ -1,0 +1,468 @@
+//! Validating policies and their bindings, and the conditions of webhooks: expressions about requests.
+//!
+//! Invariant: a policy judges only what one of its bindings binds it to, with each of the binding's parameters; what can't be
+//! judged counts as its `failurePolicy` says. What all expressions cost for one request is bounded. Called by `gates`.
+
+mod params;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pumice_objects::status::{GroupResource, Status, StatusCause, StatusReason};
+use serde_json::Value;
+
+use super::Subject;
+use super::matching::{Matching, problems_of_match};
+use crate::cel::authorizer::{About, Question};
+use crate::cel::{
+    Binding as Bound, Bindings, Budget, CompileError, Computed, EvaluateError, Expression, Scope, Variable, Wanted,
+};
+use crate::strategies::problems::Problems;
+
+/// Most match conditions, as upstream.
+const CONDITIONS_MAX: usize = 64;
+/// Most variables, and most validations, of one policy.
+const EXPRESSIONS_MAX: usize = 256;
+/// Longest message that an expression may make.
+const MESSAGE_BYTES_MAX: usize = 5120;
+const REASONS: [(&str, StatusReason, u16); 4] = [
+    ("Invalid", StatusReason::Invalid, 422),
+    ("Forbidden", StatusReason::Forbidden, 403),
+    ("Unauthorized", StatusReason::Unauthorized, 401),
+    ("RequestEntityTooLarge", StatusReason::RequestEntityTooLarge, 413),
+];
+
+/// Conditions that all must hold before somebody judges.
+#[derive(Debug)]
+pub(super) struct Conditions(Vec<(String, Result<Expression, CompileError>)>);
+
+/// One policy.
+#[derive(Debug)]
+pub(super) struct Policy {
+    matching: Matching,
+    conditions: Conditions,
+    /// In their order: each sees those before it.
+    variables: Vec<(String, Result<Expression, CompileError>)>,
+    validations: Vec<Validation>,
+    param_kind: Option<(String, String)>,
+    passes_on_failure: bool,
+}
+
+#[derive(Debug)]
+struct Validation {
+    source: String,
+    holds: Result<Expression, CompileError>,
+    message: Option<String>,
+    says: Option<Expression>,
+    reason: usize,
+}
+
+/// What puts a policy into force.
+#[derive(Debug)]
+pub(super) struct Binding {
+    name: String,
+    policy: String,
+    params: Value,
+    matching: Option<Matching>,
+    denies: bool,
+    warns: bool,
+}
+
+/// The variables that expressions about requests see.
+fn scope(variables: &[String], has_params: bool) -> Scope<'static> {
+    let json = ["object", "oldObject", "request", "namespaceObject"].map(|name| Variable::json(name, None));
+    let mut all = Vec::from(json);
+    all.push(Variable::with_field("authorizer", "requestResource"));
+    all.push(Variable::computed("variables", variables.to_vec()));
+    if has_params {
+        all.push(Variable::json("params", None));
+    }
+    Scope(all)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn listed<'a>(declared: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
+    declared[field].as_array().into_iter().flatten()
+}
+
+impl Conditions {
+    /// Those of a webhook, or of a policy with or without parameters.
+    pub(super) fn new(declared: &Value, has_params: Option<bool>) -> Self {
+        let scope = scope(&[], has_params == Some(true));
+        let compiled = declared.as_array().into_iter().flatten().map(|one| {
+            let source = one["expression"].as_str().unwrap_or_default();
+            (text(&one["name"]), Expression::compile(source, &scope, Wanted::Bool))
+        });
+        Self(compiled.collect())
+    }
+
+    /// Whether all hold of a request; no condition costs nothing.
+    pub(super) fn hold(&self, subject: &Subject<'_>, object: Option<&Value>) -> Result<bool, String> {
+        if self.0.is_empty() {
+            return Ok(true);
+        }
+        let facts = Facts::new(subject, object);
+        self.hold_of(&facts.bindings(None), &mut Budget::new())
+    }
+
+    fn hold_of(&self, bindings: &Bindings<'_>, budget: &mut Budget) -> Result<bool, String> {
+        let mut failure = None;
+        for (name, condition) in &self.0 {
+            let held = match condition {
+                Ok(condition) => condition.holds(bindings, budget).map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            match held {
+                Ok(true) => {}
+                // One that does not hold decides, whatever became of the others.
+                Ok(false) => return Ok(false),
+                Err(cause) => failure = Some(format!("match condition {name:?} failed: {cause}")),
+            }
+        }
+        failure.map_or(Ok(true), Err)
+    }
+}
+
+/// What expressions about one request see.
+struct Facts<'a> {
+    object: &'a Value,
+    old: &'a Value,
+    request: Value,
+    namespace: Value,
+    subject: &'a Subject<'a>,
+}
+
+impl<'a> Facts<'a> {
+    fn new(subject: &'a Subject<'a>, object: Option<&'a Value>) -> Self {
+        Self {
+            object: object.unwrap_or(&Value::Null),
+            old: subject.old.unwrap_or(&Value::Null),
+            request: subject.request("", &subject.descriptor.version, object),
+            namespace: subject.namespace_object().unwrap_or_default(),
+            subject,
+        }
+    }
+
+    fn bindings<'b>(&'b self, params: Option<&'b Value>) -> Bindings<'b> {
+        let subject = self.subject;
+        let rights = subject.state.rights.load(&subject.state.store);
+        let about = About {
+            path: None,
+            group: subject.descriptor.group.clone(),
+            resource: subject.descriptor.plural.clone(),
+            subresource: subject.subresource.to_owned(),
+            namespace: subject.namespace.to_owned(),
+            name: subject.name.to_owned(),
+        };
+        let authorizer = Question::value(&rights, subject.identity, About::default());
+        let own = Question::value(&rights, subject.identity, about);
+        let bindings = Bindings::default()
+            .with("object", Bound::Json(self.object, None))
+            .with("oldObject", Bound::Json(self.old, None))
+            .with("request", Bound::Json(&self.request, None))
+            .with("namespaceObject", Bound::Json(&self.namespace, None))
+            .with("authorizer", Bound::WithField(authorizer, "requestResource", own));
+        match params {
+            Some(params) => bindings.with("params", Bound::Json(params, None)),
+            None => bindings,
+        }
+    }
+}
+
+impl Policy {
+    pub(super) fn new(stored: &Value) -> Self {
+        let spec = &stored["spec"];
+        let param_kind = spec["paramKind"].is_object();
+        let param_kind = param_kind.then(|| (text(&spec["paramKind"]["apiVersion"]), text(&spec["paramKind"]["kind"])));
+        let has_params = param_kind.is_some();
+        let mut names: Vec<String> = Vec::new();
+        let mut variables = Vec::new();
+        for one in listed(spec, "variables").take(EXPRESSIONS_MAX) {
+            let source = one["expression"].as_str().unwrap_or_default();
+            variables.push((text(&one["name"]), Expression::compile(source, &scope(&names, has_params), Wanted::Any)));
+            names.push(text(&one["name"]));
+        }
+        let scope = scope(&names, has_params);
+        let validation = |one: &Value| Validation {
+            source: text(&one["expression"]),
+            holds: Expression::compile(one["expression"].as_str().unwrap_or_default(), &scope, Wanted::Bool),
+            message: one["message"].as_str().map(str::to_owned),
+            says: one["messageExpression"].as_str().and_then(|one| Expression::compile(one, &scope, Wanted::Text).ok()),
+            reason: REASONS.iter().position(|(name, ..)| one["reason"] == *name).unwrap_or_default(),
+        };
+        Self {
+            matching: Matching::new(&spec["matchConstraints"], "resourceRules"),
+            conditions: Conditions::new(&spec["matchConditions"], Some(has_params)),
+            validations: listed(spec, "validations").take(EXPRESSIONS_MAX).map(validation).collect(),
+            variables,
+            param_kind,
+            passes_on_failure: spec["failurePolicy"] == "Ignore",
+        }
+    }
+
+    /// What it finds wrong, with these parameters.
+    fn judge(&self, facts: &Facts<'_>, params: Option<&Value>, budget: &mut Budget) -> Vec<(usize, String)> {
+        let failed = |cause: String| if self.passes_on_failure { Vec::new() } else { vec![(0, cause)] };
+        match self.conditions.hold_of(&facts.bindings(params), budget) {
+            Ok(true) => {}
+            Ok(false) => return Vec::new(),
+            Err(cause) => return failed(cause),
+        }
+        let computed = self.computed(facts, params, budget);
+        let bindings = facts.bindings(params).with("variables", Bound::Computed(&computed));
+        let mut wrong = Vec::new();
+        for validation in &self.validations {
+            let held = match &validation.holds {
+                Ok(holds) => holds.holds(&bindings, budget).map_err(|error| why(holds, &computed, &error)),
+                Err(error) => Err(error.to_string()),
+            };
+            match held {
+                Ok(true) => {}
+                Ok(false) => {
+                    let made = validation.says.as_ref().and_then(|says| says.text(&bindings, budget).ok());
+                    let fits = |text: &String| !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX;
+                    let message = made.filter(fits).or_else(|| validation.message.clone());
+                    let message = message.unwrap_or_else(|| format!("failed expression: {}", validation.source.trim()));
+                    wrong.push((validation.reason, message));
+                }
+                Err(cause) => {
+                    wrong.extend(failed(format!("expression '{}' resulted in error: {cause}", validation.source)));
+                }
+            }
+        }
+        wrong
+    }
+
+    /// The variables that validations look at, in their order.
+    fn computed(&self, facts: &Facts<'_>, params: Option<&Value>, budget: &mut Budget) -> Computed {
+        let mut wanted: BTreeSet<String> = BTreeSet::new();
+        for validation in &self.validations {
+            let expressions = validation.holds.iter().chain(&validation.says);
+            wanted.extend(expressions.flat_map(Expression::read).map(str::to_owned));
+        }
+        for (name, variable) in self.variables.iter().rev() {
+            if wanted.contains(&format!("variables.{name}")) {
+                wanted.extend(variable.iter().flat_map(Expression::read).map(str::to_owned));
+            }
+        }
+        let mut computed = Computed::new();
+        for (name, variable) in &self.variables {
+            if !wanted.contains(&format!("variables.{name}")) {
+                continue;
+            }
+            let value = match variable {
+                Ok(variable) => {
+                    let bindings = facts.bindings(params).with("variables", Bound::Computed(&computed));
+                    variable.evaluate(&bindings, budget).map_err(|error| why(variable, &computed, &error))
+                }
+                Err(error) => Err(error.to_string()),
+            };
+            computed.insert(name.clone(), value);
+        }
+        computed
+    }
+}
+
+/// Why an expression failed: perhaps because a variable did.
+fn why(expression: &Expression, computed: &Computed, error: &EvaluateError) -> String {
+    let of_variable = |(name, value): (&String, &Result<_, String>)| {
+        let cause = value.as_ref().err().filter(|_| expression.reads(&format!("variables.{name}")));
+        cause.map(|cause| format!("composited variable {name:?} fails to evaluate: {cause}"))
+    };
+    computed.iter().find_map(of_variable).unwrap_or_else(|| error.to_string())
+}
+
+impl Binding {
+    /// `None` for one without a policy.
+    pub(super) fn new(stored: &Value) -> Option<Self> {
+        let spec = &stored["spec"];
+        let acts = |action: &str| listed(spec, "validationActions").any(|one| one == action);
+        Some(Self {
+            name: text(&stored["metadata"]["name"]),
+            policy: spec["policyName"].as_str()?.to_owned(),
+            params: spec["paramRef"].clone(),
+            matching: spec["matchResources"]
+                .is_object()
+                .then(|| Matching::new(&spec["matchResources"], "resourceRules")),
+            denies: acts("Deny"),
+            warns: acts("Warn"),
+        })
+    }
+
+    fn matches(&self, subject: &Subject<'_>, object: Option<&Value>) -> bool {
+        match &self.matching {
+            None => true,
+            Some(matching) if matching.has_rules() => matching.version(subject, object).is_some(),
+            Some(matching) => matching.selects(subject, object),
+        }
+    }
+}
+
+/// Judges a request by all policies that are bound to it.
+pub(super) fn judge<'a>(
+    policies: &BTreeMap<&str, &Policy>,
+    bindings: impl Iterator<Item = &'a Binding>,
+    subject: &Subject<'_>,
+    object: Option<&Value>,
+    warnings: &mut Vec<String>,
+) -> Result<(), Status> {
+    let mut facts = None;
+    let mut budget = Budget::new();
+    let mut refusal = None;
+    for binding in bindings {
+        let Some(policy) = policies.get(binding.policy.as_str()) else { continue };
+        if policy.matching.version(subject, object).is_none() || !binding.matches(subject, object) {
+            continue;
+        }
+        let facts = facts.get_or_insert_with(|| Facts::new(subject, object));
+        let params = match &policy.param_kind {
+            None => Ok(vec![None]),
+            Some(kind) => params::find(kind, &binding.params, subject)
+                .map(|found| found.into_iter().map(Some).collect::<Vec<_>>()),
+        };
+        let wrong: Vec<(usize, String)> = match params {
+            Ok(params) => params.iter().flat_map(|params| policy.judge(facts, params.as_ref(), &mut budget)).collect(),
+            Err(_) if policy.passes_on_failure => Vec::new(),
+            Err(cause) => vec![(0, format!("failed to configure binding: {cause}"))],
+        };
+        for (reason, message) in wrong {
+            if binding.warns {
+                let (policy, binding) = (&binding.policy, &binding.name);
+                warnings.push(format!(
+                    "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
+                ));
+            }
+            if binding.denies && refusal.is_none() {
+                refusal = Some(refused(subject, object, binding, reason, &message));
+            }
+        }
+    }
+    refusal.map_or(Ok(()), Err)
+}
+
+fn refused(subject: &Subject<'_>, object: Option<&Value>, binding: &Binding, reason: usize, message: &str) -> Status {
+    let resource = GroupResource { group: &subject.descriptor.group, resource: &subject.descriptor.plural };
+    let name = match (subject.name, object) {
+        ("", Some(object)) => pumice_objects::meta::name(object),
+        (name, _) => name,
+    };
+    let (policy, binding) = (&binding.policy, &binding.name);
+    let text = format!("ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {message}");
+    let mut status = Status::forbidden(resource, name, &text);
+    let (_, reason, code) = &REASONS[reason.min(REASONS.len() - 1)];
+    status.reason = *reason;
+    status.code = *code;
+    let cause = StatusCause { reason: String::new(), message: text, field: String::new() };
+    status.details.get_or_insert_default().causes.push(cause);
+    status
+}
+
+/// Checks match conditions.
+pub(crate) fn problems_of_conditions(declared: &Value, has_params: Option<bool>, path: &str, problems: &mut Problems) {
+    let conditions = declared.as_array().map_or(&[][..], Vec::as_slice);
+    if conditions.len() > CONDITIONS_MAX {
+        let detail = format!("must have at most {CONDITIONS_MAX} items");
+        problems.invalid(path, &conditions.len().into(), &detail);
+        return;
+    }
+    let scope = scope(&[], has_params == Some(true));
+    let mut seen = BTreeSet::new();
+    for (index, one) in conditions.iter().enumerate() {
+        let (name, at) = (text(&one["name"]), format!("{path}[{index}]"));
+        if name.is_empty() {
+            problems.required(&format!("{at}.name"), "");
+        } else if !seen.insert(name.clone()) {
+            problems.duplicate(&format!("{at}.name"), &name);
+        }
+        problems_of_expression(&one["expression"], &scope, Wanted::Bool, &format!("{at}.expression"), problems);
+    }
+}
+
+fn problems_of_expression(source: &Value, scope: &Scope<'_>, wanted: Wanted, path: &str, problems: &mut Problems) {
+    match source.as_str().map(str::trim) {
+        None | Some("") => problems.required(path, ""),
+        Some(text) => {
+            if let Err(error) = Expression::compile(text, scope, wanted) {
+                problems.invalid(path, source, &error.to_string());
+            }
+        }
+    }
+}
+
+/// Checks a policy as it is written.
+pub(crate) fn check(policy: &Value, problems: &mut Problems) {
+    let spec = &policy["spec"];
+    let has_params = spec["paramKind"].is_object();
+    for field in ["apiVersion", "kind"].into_iter().filter(|_| has_params) {
+        if spec["paramKind"][field].as_str().is_none_or(str::is_empty) {
+            problems.required(&format!("spec.paramKind.{field}"), "");
+        }
+    }
+    if listed(&spec["matchConstraints"], "resourceRules").next().is_none() {
+        problems.required("spec.matchConstraints.resourceRules", "");
+    }
+    problems_of_match(&spec["matchConstraints"], "resourceRules", "spec.matchConstraints", problems);
+    problems_of_conditions(&spec["matchConditions"], Some(has_params), "spec.matchConditions", problems);
+    for field in ["variables", "validations", "auditAnnotations"] {
+        if spec[field].as_array().is_some_and(|list| list.len() > EXPRESSIONS_MAX) {
+            problems.forbidden(&format!("spec.{field}"), &format!("at most {EXPRESSIONS_MAX} items are allowed"));
+            return;
+        }
+    }
+    let mut names: Vec<String> = Vec::new();
+    for (index, one) in listed(spec, "variables").enumerate() {
+        let (name, at) = (text(&one["name"]), format!("spec.variables[{index}]"));
+        let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        if !is_name {
+            problems.invalid(&format!("{at}.name"), &one["name"], "name is not a valid CEL identifier");
+        } else if names.contains(&name) {
+            problems.duplicate(&format!("{at}.name"), &name);
+        }
+        let scope = scope(&names, has_params);
+        problems_of_expression(&one["expression"], &scope, Wanted::Any, &format!("{at}.expression"), problems);
+        names.push(name);
+    }
+    let scope = scope(&names, has_params);
+    let judges = listed(spec, "validations").next().is_some() || listed(spec, "auditAnnotations").next().is_some();
+    if !judges {
+        problems.required("spec.validations", "validations or auditAnnotations must contain at least one item");
+    }
+    for (index, one) in listed(spec, "validations").enumerate() {
+        let at = format!("spec.validations[{index}]");
+        problems_of_expression(&one["expression"], &scope, Wanted::Bool, &format!("{at}.expression"), problems);
+        if !one["messageExpression"].is_null() {
+            let at = format!("{at}.messageExpression");
+            problems_of_expression(&one["messageExpression"], &scope, Wanted::Text, &at, problems);
+        }
+        if let Some(message) = one["message"].as_str() {
+            let is_blank = message.trim().is_empty();
+            if is_blank || message.contains('\n') {
+                let detail = if is_blank {
+                    "message must be non-empty if specified"
+                } else {
+                    "message must not contain line breaks"
+                };
+                problems.invalid(&format!("{at}.message"), &one["message"], detail);
+            }
+        }
+        if let Some(reason) = one["reason"].as_str().filter(|one| !REASONS.iter().any(|(name, ..)| name == one)) {
+            problems.not_supported(&format!("{at}.reason"), reason, &REASONS.map(|(name, ..)| name));
+        }
+    }
+    for (index, one) in listed(spec, "auditAnnotations").enumerate() {
+        let at = format!("spec.auditAnnotations[{index}]");
+        if one["key"].as_str().is_none_or(str::is_empty) {
+            problems.required(&format!("{at}.key"), "");
+        }
+        problems_of_expression(
+            &one["valueExpression"],
+            &scope,
+            Wanted::Any,
+            &format!("{at}.valueExpression"),
+            problems,
+        );
+    }
+}

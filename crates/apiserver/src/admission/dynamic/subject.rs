@@ -1,0 +1,128 @@
+//! What is judged: a request, as webhooks and expressions see it.
+//!
+//! Invariant: it names the object and its place as the request did; the objects themselves are given beside it.
+
+use std::sync::Arc;
+
+use pumice_auth::Identity;
+use pumice_objects::meta;
+use pumice_objects::schema::Schema;
+use serde_json::{Value, json};
+
+use super::GROUP;
+use crate::context::Call;
+use crate::context::State;
+use crate::kinds::Descriptor;
+use crate::stored::parse;
+
+/// A request that is judged.
+pub(crate) struct Subject<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) identity: &'a Identity,
+    pub(crate) descriptor: &'a Arc<Descriptor>,
+    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
+    pub(crate) operation: &'static str,
+    pub(crate) subresource: &'a str,
+    /// Empty for resources of the cluster.
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) old: Option<&'a Value>,
+    pub(crate) dry_run: bool,
+}
+
+impl<'a> Subject<'a> {
+    /// What a request is about. `operation` is as in the field of that name.
+    pub(crate) fn of(call: &'a Call, operation: &'static str, name: &'a str, dry_run: bool) -> Self {
+        Self {
+            state: &call.state,
+            identity: &call.identity,
+            descriptor: &call.descriptor,
+            operation,
+            subresource: &call.request.subresource,
+            namespace: call.stored_namespace(),
+            name,
+            old: None,
+            dry_run,
+        }
+    }
+
+    /// Whether nobody may judge it: what says who judges, and what only asks.
+    pub(super) fn is_exempt(&self) -> bool {
+        self.descriptor.group == GROUP || self.descriptor.review.is_some()
+    }
+
+    /// Group, version and kind of the object.
+    pub(super) fn kind(&self) -> (String, String, String) {
+        let below = self.descriptor.subresource(self.subresource).and_then(|one| one.kind());
+        match below {
+            Some((group, version, kind)) => (group.to_owned(), version.to_owned(), kind.to_owned()),
+            None => (self.descriptor.group.clone(), self.descriptor.version.clone(), self.descriptor.kind.clone()),
+        }
+    }
+
+    /// The schema of the object, where it is no part of another.
+    pub(super) fn schema(&self) -> Option<&Schema> {
+        let is_whole = self.descriptor.subresource(self.subresource).is_none_or(|one| one.kind().is_none());
+        is_whole.then_some(&self.descriptor.schema)
+    }
+
+    /// The object's namespace as it is stored.
+    pub(super) fn namespace_object(&self) -> Option<Value> {
+        if self.namespace.is_empty() {
+            return None;
+        }
+        self.state.store.find("namespaces", "", self.namespace).map(|found| parse(&found))
+    }
+
+    /// Whether the labels of its namespace are asked for: not for resources of the cluster.
+    pub(super) fn is_namespace(&self) -> bool {
+        self.descriptor.group.is_empty() && self.descriptor.plural == "namespaces"
+    }
+
+    /// The request as expressions and reviews see it; `version` is that in which the object is shown.
+    pub(super) fn request(&self, uid: &str, version: &str, object: Option<&Value>) -> Value {
+        let of = |(group, version, kind): (String, String, String)| json!({ "group": group, "version": version, "kind": kind });
+        let resource = |version: &str| json!({ "group": self.descriptor.group, "version": version, "resource": self.descriptor.plural });
+        let asked = self.kind();
+        let is_own = asked.2 == self.descriptor.kind;
+        let shown = if is_own { (asked.0.clone(), version.to_owned(), asked.2.clone()) } else { asked.clone() };
+        let name = match (self.name, object) {
+            ("", Some(object)) => meta::name(object),
+            (name, _) => name,
+        };
+        let mut request = json!({
+            "uid": uid,
+            "kind": of(shown),
+            "resource": resource(version),
+            "requestKind": of(asked),
+            "requestResource": resource(&self.descriptor.version),
+            "name": name,
+            "operation": self.operation,
+            "userInfo": { "username": self.identity.user, "groups": self.identity.groups },
+            "dryRun": self.dry_run,
+            "options": self.options(),
+        });
+        if !self.subresource.is_empty() {
+            request["subResource"] = self.subresource.into();
+            request["requestSubResource"] = self.subresource.into();
+        }
+        if !self.namespace.is_empty() {
+            request["namespace"] = self.namespace.into();
+        }
+        request
+    }
+
+    fn options(&self) -> Value {
+        let kind = match self.operation {
+            "CREATE" => "CreateOptions",
+            "UPDATE" => "UpdateOptions",
+            "DELETE" => "DeleteOptions",
+            _ => return Value::Null,
+        };
+        let mut options = json!({ "kind": kind, "apiVersion": "meta.k8s.io/v1" });
+        if self.dry_run {
+            options["dryRun"] = json!(["All"]);
+        }
+        options
+    }
+}

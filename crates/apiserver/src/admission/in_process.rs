@@ -1,0 +1,127 @@
+//! The seam through which other crates change and refuse objects before they are stored.
+//!
+//! Invariant: admission runs in the process and synchronously, sees the store read-only, and every object it lets
+//! through is checked by schema and rules afterwards. Called by the write verbs.
+
+use jiff::Timestamp;
+use pumice_auth::Identity;
+use pumice_objects::status::Status;
+use pumice_store::Store;
+use serde_json::Value;
+
+use crate::json_scan::field;
+
+/// What a request does to the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Makes it.
+    Create,
+    /// Changes it, by update or patch.
+    Update,
+    /// Deletes it.
+    Delete,
+}
+
+/// Other objects, as they are now.
+pub trait ObjectReader: Send + Sync {
+    /// One object. `resource` is the store's name: `pods`, `batch.volcano.sh/jobs`; `namespace` is `""` for resources
+    /// of the cluster. Parses the body.
+    fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value>;
+
+    /// All objects of a resource, or of one namespace of it. Parses every body.
+    fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value>;
+
+    /// The first object of a resource of the cluster whose field `name`, one of its first level, is `true`.
+    fn find_flagged(&self, resource: &str, name: &str) -> Option<Value> {
+        self.list(resource, None).into_iter().find(|object| object[name] == true)
+    }
+}
+
+impl ObjectReader for Store {
+    fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        serde_json::from_slice(&self.find(resource, namespace, name)?.body).ok()
+    }
+
+    fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value> {
+        let listing = Store::list(self, resource, namespace);
+        listing.items.iter().filter_map(|object| serde_json::from_slice(&object.body).ok()).collect()
+    }
+
+    // Asked for each pod that is made: what is found is parsed, and nothing else.
+    fn find_flagged(&self, resource: &str, name: &str) -> Option<Value> {
+        let listing = Store::list(self, resource, None);
+        let found = listing.items.iter().find(|object| field(&object.body, name) == Some(b"true"))?;
+        serde_json::from_slice(&found.body).ok()
+    }
+}
+
+/// A write that waits for admission.
+pub struct AdmissionRequest<'a> {
+    /// What it does.
+    pub operation: Operation,
+    /// Who sends it.
+    pub identity: &'a Identity,
+    /// `""` for the core group.
+    pub group: &'a str,
+    /// Version in the path.
+    pub version: &'a str,
+    /// Plural name.
+    pub resource: &'a str,
+    /// Kind of the object.
+    pub kind: &'a str,
+    /// `""` for the object itself.
+    pub subresource: &'a str,
+    /// `""` for resources of the cluster.
+    pub namespace: &'a str,
+    /// The object's name; generated names are final.
+    pub name: &'a str,
+    /// The stored object; `None` on create. For a status it may be without the fields that its write can't change.
+    pub old: Option<&'a Value>,
+    /// Whether nothing will be stored.
+    pub dry_run: bool,
+    /// The store.
+    pub objects: &'a dyn ObjectReader,
+    /// The present moment.
+    pub now: Timestamp,
+}
+
+/// A yes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Admitted {
+    /// Go to the client as `Warning` headers.
+    pub warnings: Vec<String>,
+    /// Whether the object was left as it is; then it need not be cleaned again.
+    pub untouched: bool,
+    /// The status that a new object begins with, where its kind has a path of its own for that.
+    pub status: Option<Value>,
+}
+
+impl Admitted {
+    /// A yes without a word or a change.
+    pub fn untouched() -> Admitted {
+        Admitted { untouched: true, ..Admitted::default() }
+    }
+}
+
+/// Changes and refuses objects.
+pub trait Admission: Send + Sync + 'static {
+    /// May change the object, or refuse it. The object has defaults and no unknown fields, and its fields have the
+    /// right types, but rules of value are not checked yet. `object` is `None` for a delete. Asked again where a webhook
+    /// changed the object afterwards: what it left before, it must leave then.
+    fn admit(&self, request: &AdmissionRequest<'_>, object: Option<&mut Value>) -> Result<Admitted, Status>;
+
+    /// Sees the final, valid object and may still refuse it.
+    fn validate(&self, _request: &AdmissionRequest<'_>, _object: Option<&Value>) -> Result<Admitted, Status> {
+        Ok(Admitted::default())
+    }
+}
+
+/// Lets everything through.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AdmitAll;
+
+impl Admission for AdmitAll {
+    fn admit(&self, _request: &AdmissionRequest<'_>, _object: Option<&mut Value>) -> Result<Admitted, Status> {
+        Ok(Admitted::untouched())
+    }
+}

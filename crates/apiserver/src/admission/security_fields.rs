@@ -1,0 +1,145 @@
+//! Fields of pods that ask for protection which nobody here gives: the client is told.
+//!
+//! What ignoring would make unsafe is refused by the node (`agent/security.rs` of `node`); the rest only looks as if it
+//! protected. Invariant: a pod that asks for none of it costs some look-ups. Called when an object is made, or its
+//! templates of pods change.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::admission::Operation;
+use crate::admission::pod_security::templates;
+use crate::context::Call;
+
+/// Lists of containers of a pod.
+const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+/// Before the name of a container: the profile that it asks for, as it was asked for before there was a field.
+const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+
+const SECCOMP: &str = "seccompProfile RuntimeDefault has no effect here: system calls are not filtered";
+const SECCOMP_LOCAL: &str =
+    "seccompProfile Localhost: nodes of this platform load no profiles, and don't start the pod";
+const CONFINED: &str = "appArmorProfile RuntimeDefault has no effect here: nothing is confined";
+const CONFINED_LOCAL: &str =
+    "appArmorProfile Localhost: nodes of this platform load no profiles, and don't start the pod";
+const PROC: &str = "procMount Unmasked: nodes of this platform don't unmask /proc, and don't start the pod";
+const SYSCTLS: &str = "sysctls: nodes of this platform set none, and don't start the pod";
+const USERS: &str = "hostUsers false: nodes of this platform have no user namespaces, and don't start the pod";
+
+/// Says what of a new object, or of changed templates in it, will not protect anything.
+pub(crate) fn warn(call: &Call, operation: Operation, object: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    if !call.request.subresource.is_empty() {
+        return;
+    }
+    let is_pod = &*call.descriptor.storage == "pods";
+    let pods = match operation {
+        Operation::Create if is_pod => vec![object],
+        Operation::Create => templates(object),
+        // What is said of them changes with the specification alone, that of pods never.
+        Operation::Update if !is_pod && old.is_some_and(|old| old["spec"] != object["spec"]) => templates(object),
+        Operation::Update | Operation::Delete => return,
+    };
+    let mut found: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for pod in pods {
+        look(pod, &mut |text, place| {
+            let places = found.entry(text).or_default();
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        });
+    }
+    warnings.extend(found.into_iter().map(|(text, places)| format!("{text} ({})", places.join(", "))));
+}
+
+/// Finds what a pod or a template of pods asks for in vain, and where.
+fn look(pod: &Value, tell: &mut impl FnMut(&'static str, String)) {
+    let spec = &pod["spec"];
+    let whole = || "pod".to_owned();
+    profiles(&spec["securityContext"], &whole, tell);
+    if spec["hostUsers"] == false {
+        tell(USERS, whole());
+    }
+    if spec["securityContext"]["sysctls"].as_array().is_some_and(|list| !list.is_empty()) {
+        tell(SYSCTLS, whole());
+    }
+    for container in CONTAINERS.into_iter().flat_map(|list| spec[list].as_array().into_iter().flatten()) {
+        let context = &container["securityContext"];
+        let place = || format!("container {:?}", container["name"].as_str().unwrap_or_default());
+        profiles(context, &place, tell);
+        if context["procMount"] == "Unmasked" {
+            tell(PROC, place());
+        }
+    }
+    for (key, profile) in pod["metadata"]["annotations"].as_object().into_iter().flatten() {
+        let Some(container) = key.strip_prefix(APP_ARMOR) else { continue };
+        match profile.as_str().unwrap_or_default() {
+            "runtime/default" => tell(CONFINED, format!("container {container:?}")),
+            profile if profile.starts_with("localhost/") => tell(CONFINED_LOCAL, format!("container {container:?}")),
+            _ => {}
+        }
+    }
+}
+
+fn profiles(context: &Value, place: &dyn Fn() -> String, tell: &mut impl FnMut(&'static str, String)) {
+    let fields = [("seccompProfile", SECCOMP, SECCOMP_LOCAL), ("appArmorProfile", CONFINED, CONFINED_LOCAL)];
+    for (field, default, local) in fields {
+        match context[field]["type"].as_str() {
+            Some("RuntimeDefault") => tell(default, place()),
+            Some("Localhost") => tell(local, place()),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn found(pod: &Value) -> Vec<(&'static str, String)> {
+        let mut found = Vec::new();
+        look(pod, &mut |text, place| found.push((text, place)));
+        found
+    }
+
+    #[test]
+    fn each_field_is_found_where_it_stands() {
+        let context = |context: Value| json!({"spec": {"containers": [{"name": "c", "securityContext": context}]}});
+        let of_pod = |spec: Value| json!({ "spec": spec });
+        for (pod, text, place) in [
+            (of_pod(json!({"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}})), SECCOMP, "pod"),
+            (of_pod(json!({"securityContext": {"appArmorProfile": {"type": "Localhost"}}})), CONFINED_LOCAL, "pod"),
+            (of_pod(json!({"securityContext": {"sysctls": [{"name": "a", "value": "1"}]}})), SYSCTLS, "pod"),
+            (of_pod(json!({"hostUsers": false})), USERS, "pod"),
+            (context(json!({"seccompProfile": {"type": "Localhost"}})), SECCOMP_LOCAL, "container \"c\""),
+            (context(json!({"appArmorProfile": {"type": "RuntimeDefault"}})), CONFINED, "container \"c\""),
+            (context(json!({"procMount": "Unmasked"})), PROC, "container \"c\""),
+            (
+                json!({"metadata": {"annotations": {format!("{APP_ARMOR}c"): "runtime/default"}}}),
+                CONFINED,
+                "container \"c\"",
+            ),
+            (
+                json!({"metadata": {"annotations": {format!("{APP_ARMOR}c"): "localhost/p"}}}),
+                CONFINED_LOCAL,
+                "container \"c\"",
+            ),
+        ] {
+            assert_eq!(found(&pod), [(text, place.to_owned())], "{pod}");
+        }
+    }
+
+    #[test]
+    fn what_asks_for_nothing_is_quiet() {
+        for pod in [
+            json!({}),
+            json!({"spec": {"hostUsers": true, "securityContext": {"seccompProfile": {"type": "Unconfined"}, "sysctls": []}}}),
+            json!({"spec": {"containers": [{"name": "c", "securityContext": {"procMount": "Default"}}, 7]}}),
+            json!({"metadata": {"annotations": {format!("{APP_ARMOR}c"): "unconfined", "x": 3}}}),
+        ] {
+            assert_eq!(found(&pod), [], "{pod}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Who sends a request: the holder of the certificate or token, or whom he may act for.
+//!
+//! Invariant: a token that does not hold is 401, never nobody; whoever acts for another has the verb `impersonate` on each
+//! part of him. A certificate, or the identity of an in-process client, goes before a token. Called by the pipeline.
+
+pub(crate) mod service_accounts;
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, HeaderName, header};
+use pumice_auth::{ANONYMOUS, Attributes, Decision, ISSUER, Identity, Target, UNAUTHENTICATED, service_account_of};
+use pumice_objects::status::{GroupResource, Status};
+
+use crate::context::State;
+use crate::http::websocket;
+
+const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
+const IMPERSONATE_GROUP: HeaderName = HeaderName::from_static("impersonate-group");
+/// What all such headers begin with.
+const IMPERSONATE: &str = "impersonate-";
+/// Most groups that one request may act for.
+const GROUPS_MAX: usize = 128;
+
+/// Who a request is of.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    /// Whose rights count.
+    pub(crate) identity: Identity,
+    /// Who acts for him, if somebody does.
+    pub(crate) by: Option<Identity>,
+}
+
+/// Why a request is nobody's.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) status: Status,
+    /// Who may not act for another, if that is why.
+    pub(crate) who: Option<Identity>,
+}
+
+/// The caller, if he shows who he is. `shown` is what the listener knows of him.
+pub(crate) fn identify(
+    state: &State,
+    shown: Option<&Identity>,
+    headers: &HeaderMap,
+) -> Result<Option<Caller>, Refused> {
+    let identity = match (shown, token(headers)) {
+        (Some(identity), _) => identity.clone(),
+        (None, None) => return Ok(None),
+        (None, Some(token)) => {
+            let verified = state.accounts.verify(&state.store, &token, &[ISSUER], state.clock.now());
+            let claims = verified.map_err(|error| {
+                tracing::debug!(%error, "a token was refused");
+                Refused { status: Status::unauthorized(), who: None }
+            })?;
+            claims.identity()
+        }
+    };
+    match act_for(state, &identity, headers) {
+        Ok(None) => Ok(Some(Caller { identity, by: None })),
+        Ok(Some(other)) => Ok(Some(Caller { identity: other, by: Some(identity) })),
+        Err(status) => Err(Refused { status, who: Some(identity) }),
+    }
+}
+
+/// The token of a request, from its header or, as browsers send it, from its WebSocket's protocols.
+fn token(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    bearer(headers).map(Cow::Borrowed).or_else(|| websocket::bearer(headers).map(Cow::Owned))
+}
+
+/// The token of the header that is for it; empty for one that is no text.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let text = headers.get(header::AUTHORIZATION)?.as_bytes();
+    let (scheme, token) = text.split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| std::str::from_utf8(token).unwrap_or_default().trim())
+}
+
+/// Whom the headers name in place of `identity`, if they do.
+fn act_for(state: &State, identity: &Identity, headers: &HeaderMap) -> Result<Option<Identity>, Status> {
+    if !headers.keys().any(|name| name.as_str().starts_with(IMPERSONATE)) {
+        return Ok(None);
+    }
+    let mut named = headers.keys().filter(|name| name.as_str().starts_with(IMPERSONATE));
+    if let Some(other) = named.find(|name| **name != IMPERSONATE_USER && **name != IMPERSONATE_GROUP) {
+        return Err(Status::bad_request(format!("{other} is not served: act for a user and his groups")));
+    }
+    let text = |value: &http::HeaderValue| {
+        let text = value.to_str().map_err(|_| Status::bad_request("an impersonation header is not plain text"));
+        text.map(str::to_owned)
+    };
+    let user = headers.get(IMPERSONATE_USER).map(text).transpose()?.unwrap_or_default();
+    let groups =
+        headers.get_all(IMPERSONATE_GROUP).iter().take(GROUPS_MAX + 1).map(text).collect::<Result<Vec<_>, _>>()?;
+    if user.is_empty() || groups.len() > GROUPS_MAX {
+        let cause = if user.is_empty() { "requested groups without impersonating a user" } else { "too many groups" };
+        return Err(Status::bad_request(cause));
+    }
+    match service_account_of(&user) {
+        Some((namespace, name)) => may(state, identity, "serviceaccounts", Some(namespace), name)?,
+        None => may(state, identity, "users", None, &user)?,
+    }
+    for group in &groups {
+        may(state, identity, "groups", None, group)?;
+    }
+    Ok(Some(in_place(user, groups)))
+}
+
+/// The identity of a user who is acted for.
+fn in_place(user: String, groups: Vec<String>) -> Identity {
+    if user == ANONYMOUS || groups.iter().any(|group| group == UNAUTHENTICATED) {
+        return Identity::anonymous();
+    }
+    match service_account_of(&user) {
+        Some((namespace, name)) if groups.is_empty() => Identity::service_account(namespace, name),
+        _ => Identity::new(user, groups),
+    }
+}
+
+fn may(state: &State, identity: &Identity, resource: &str, namespace: Option<&str>, name: &str) -> Result<(), Status> {
+    let target = Target::Resource { group: "", resource, subresource: None, namespace, name: Some(name) };
+    let attributes = Attributes { verb: "impersonate", target };
+    match state.rights.load(&state.store).decide(identity, &attributes) {
+        Decision::Allow { .. } => Ok(()),
+        Decision::Deny { reason } => Err(Status::forbidden(GroupResource { group: "", resource }, name, reason)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pumice_auth::SERVICE_ACCOUNTS;
+
+    use super::*;
+
+    #[test]
+    fn a_bearer_is_read_whatever_its_case() {
+        for (value, wanted) in [
+            ("Bearer abc", Some("abc")),
+            ("bearer  abc ", Some("abc")),
+            ("Bearer ", Some("")),
+            ("Basic abc", None),
+            ("Bear", None),
+        ] {
+            let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value.parse().expect("header"))]);
+            assert_eq!(bearer(&headers), wanted, "{value}");
+        }
+        assert_eq!(bearer(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn a_service_account_comes_with_its_groups() {
+        let robot = in_place("system:serviceaccount:team:robot".to_owned(), Vec::new());
+        assert!(robot.is_in(SERVICE_ACCOUNTS) && robot.is_in("system:serviceaccounts:team"));
+        assert!(!in_place("ann".to_owned(), vec![UNAUTHENTICATED.to_owned()]).is_in("system:authenticated"));
+    }
+}

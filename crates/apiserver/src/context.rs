@@ -1,0 +1,96 @@
+//! What a request needs: what all of them share, and what is known of this one.
+//!
+//! Invariant: a [`Call`] is of a sender who may make it. Built by the server and the pipeline; given to handlers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderMap;
+use hyper::upgrade::OnUpgrade;
+use pumice_auth::Identity;
+use pumice_objects::status::GroupResource;
+use pumice_store::Store;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admission::Admission;
+use crate::admission::dynamic::GatesCell;
+use crate::admission::quota::Quotas;
+use crate::audit::AuditLog;
+use crate::authn::service_accounts::Accounts;
+use crate::authz::RightsCell;
+use crate::health::Health;
+use crate::http::connections::ConnectionLimits;
+use crate::http::flow::Flow;
+use crate::http::query::Query;
+use crate::http::request::ResourceRequest;
+use crate::http::request_metrics::RequestMetrics;
+use crate::kinds::Descriptor;
+use crate::kinds::registry::RegistryCell;
+use crate::nodes::NodeProxy;
+use pumice_clock::Clock;
+
+/// What every request shares.
+pub(crate) struct State {
+    pub(crate) store: Store,
+    pub(crate) rights: RightsCell,
+    pub(crate) accounts: Accounts,
+    pub(crate) quotas: Quotas,
+    pub(crate) registry: RegistryCell,
+    pub(crate) admission: Arc<dyn Admission>,
+    /// What people configured to judge writes.
+    pub(crate) gates: GatesCell,
+    pub(crate) node_proxy: Arc<dyn NodeProxy>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) bookmark_every: Duration,
+    pub(crate) health: Health,
+    pub(crate) requests: RequestMetrics,
+    pub(crate) audit: Option<AuditLog>,
+    /// Limits of the connections of all listeners.
+    pub(crate) connections: Arc<ConnectionLimits>,
+    /// Whose turn it is.
+    pub(crate) flow: Flow,
+}
+
+/// Set by a listener on its requests.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listener {
+    /// Watches end when it fires, so that the listener can.
+    pub(crate) closing: CancellationToken,
+    /// Those that go on over a WebSocket.
+    pub(crate) sockets: TaskTracker,
+}
+
+/// A request whose sender may make it.
+pub(crate) struct Call {
+    pub(crate) state: Arc<State>,
+    pub(crate) descriptor: Arc<Descriptor>,
+    pub(crate) identity: Identity,
+    pub(crate) request: ResourceRequest,
+    pub(crate) query: Query,
+    pub(crate) headers: HeaderMap,
+    pub(crate) listener: Listener,
+    /// The connection, to be had once this request is answered, if the client asks to change its protocol.
+    pub(crate) upgrade: Option<OnUpgrade>,
+}
+
+impl Call {
+    /// How messages name the resource, subresource included.
+    pub(crate) fn resource(&self) -> GroupResource<'_> {
+        GroupResource { group: &self.descriptor.group, resource: &self.descriptor.plural }
+    }
+
+    /// The namespace to list: `None` for all.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        if self.descriptor.namespaced && !self.request.namespace.is_empty() {
+            Some(&self.request.namespace)
+        } else {
+            None
+        }
+    }
+
+    /// The namespace under which the store files the object.
+    pub(crate) fn stored_namespace(&self) -> &str {
+        if self.descriptor.namespaced { &self.request.namespace } else { "" }
+    }
+}

@@ -1,0 +1,50 @@
+//! Eviction: a delete of a pod that its disruption budget allows.
+//!
+//! Invariant: a pod that a budget counts goes only after the budget was charged for it. Called by drains and by whoever
+//! makes room.
+
+use pumice_objects::meta;
+use pumice_objects::status::Status;
+use serde_json::Value;
+
+use super::done;
+use crate::context::Call;
+use crate::handlers::verbs::delete::{self, Wish};
+use crate::handlers::verbs::{read, write};
+use crate::http::body::Body;
+use crate::http::query::WriteOptions;
+use crate::http::respond::Answer;
+use crate::stored::parse_metadata;
+use crate::workers::disruption;
+
+/// Answers a create of `pods/x/eviction`.
+pub(crate) async fn evict(call: &Call, body: Body) -> Answer {
+    let options = WriteOptions::parse(&call.query)?;
+    let decoded = write::read_object(call, body).await?;
+    if !matches!(decoded.value["kind"].as_str(), None | Some("Eviction")) {
+        return Err(Status::bad_request("the body must be a policy/v1 Eviction"));
+    }
+    let named = meta::name(&decoded.value);
+    if !named.is_empty() && named != call.request.name {
+        return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let wished = &decoded.value["deleteOptions"];
+    let mut wish = if wished.is_null() { Wish::default() } else { delete::parse_wish(wished, &call.query)? };
+    wish.dry_run |=
+        options.dry_run || wished["dryRun"].as_array().is_some_and(|list| list.contains(&Value::from("All")));
+    write::judge_below(call, "CREATE", &decoded.value, wish.dry_run).await?;
+    let (state, namespace, name) = (&call.state, &call.request.namespace, &call.request.name);
+    let stored = read::fetch(call)?;
+    delete::check_preconditions(call.resource(), &stored, &parse_metadata(&stored), &wish)?;
+    disruption::take(state, &stored, wish.dry_run).await?;
+    if wish.uid.is_none() {
+        // The budget was charged for this pod and no other.
+        wish.uid = meta::uid(&parse_metadata(&stored)).map(str::to_owned);
+    }
+    let removed = delete::remove(state, &call.descriptor, namespace, name, &wish).await;
+    if removed.is_err() && !wish.dry_run {
+        disruption::give_back(state, namespace, name).await;
+    }
+    removed?;
+    Ok(done())
+}

@@ -1,0 +1,338 @@
+//! delete and deletecollection: one state machine for every kind.
+//!
+//! Invariant: an object goes at once only if nothing holds it: no finalizer, no grace. Otherwise it is marked, and the
+//! write that takes away the last hold removes it. The collector uses the same functions.
+
+use std::sync::{Arc, LazyLock};
+
+use futures::{StreamExt, stream};
+use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
+use pumice_clock::wire_time;
+use pumice_objects::meta;
+use pumice_objects::schema::Schema;
+use pumice_objects::status::{self, GroupResource, Status};
+use pumice_store::{ApplyError, Change, Expect, Object};
+use serde_json::{Value, json};
+
+use super::write::{self, Write};
+use super::{read, update};
+use crate::admission::Operation;
+use crate::context::Call;
+use crate::context::State;
+use crate::handlers::paging;
+use crate::handlers::selectors::Matcher;
+use crate::handlers::view::View;
+use crate::http::body::Body;
+use crate::http::decode;
+use crate::http::negotiate;
+use crate::http::query::{Query, ReadOptions};
+use crate::http::respond::{self, Answer, json as json_response};
+use crate::kinds::Descriptor;
+use crate::kinds::conversion;
+use crate::schemas;
+use crate::stored::{draft, parse};
+
+/// How often a delete without a stated revision is tried against a changing object.
+const ATTEMPTS_MAX: usize = 16;
+/// Objects of a collection deleted at a time.
+const DELETES_MAX: usize = 32;
+/// Longest grace, in seconds: 68 years. A longer one means "as long as it takes", and its end would be no date.
+const GRACE_SECONDS_MAX: i64 = 2_147_483_647;
+/// What may be said of a deletion.
+static OPTIONS: LazyLock<Schema> =
+    LazyLock::new(|| schemas::builtin("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"));
+/// The finalizer that makes the collector delete dependents first.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// The finalizer that makes the collector cut dependents loose.
+pub(crate) const ORPHAN: &str = "orphan";
+
+/// What becomes of dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// What a client wishes of a deletion.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wish {
+    pub(crate) grace_seconds: Option<i64>,
+    pub(crate) propagation: Option<Propagation>,
+    pub(crate) uid: Option<String>,
+    pub(crate) revision: Option<u64>,
+    pub(crate) dry_run: bool,
+}
+
+/// What came of it.
+pub(crate) enum Deleted {
+    /// It is gone; this was its last state.
+    Gone(Arc<Object>),
+    /// It stays until what holds it lets go.
+    Marked(Arc<Object>),
+}
+
+/// Answers a delete.
+pub(crate) async fn delete(call: &Call, body: Body) -> Answer {
+    let view = View::of(call)?;
+    let wish = wish(call, body).await?;
+    let stored = read::served(call).await?;
+    let mut warnings = Vec::new();
+    admit(call, &stored, &wish, &mut warnings).await?;
+    let key = &stored.key;
+    let outcome = remove(&call.state, &call.descriptor, &key.namespace, &key.name, &wish).await?;
+    let mut response = match outcome {
+        Deleted::Marked(object) => view.one(StatusCode::OK, &*served(call, object).await?),
+        Deleted::Gone(object) if call.descriptor.strategy.returns_deleted() => {
+            view.one(StatusCode::OK, &*served(call, object).await?)
+        }
+        Deleted::Gone(object) => {
+            let uid = meta::uid(&parse(&object)).unwrap_or_default().to_owned();
+            let resource = call.resource();
+            json_response(StatusCode::OK, status::deleted(resource, &call.request.name, &uid).to_string())
+        }
+    };
+    respond::warn(&mut response, &warnings);
+    Ok(response)
+}
+
+/// Answers a deletecollection: every object of the page that is asked for, without a limit all that match, with the list
+/// of what was there. Not all or nothing.
+pub(crate) async fn delete_collection(call: &Call, body: Body) -> Answer {
+    let view = View::of(call)?;
+    let options = ReadOptions::parse(&call.query)?;
+    let matcher = Matcher::new(&call.descriptor, &options)?;
+    let wish = wish(call, body).await?;
+    let page = paging::page(call, &options, &matcher)?;
+    let items = conversion::served(&call.state, &call.descriptor, page.items).await?;
+    let page = paging::Page { items, ..page };
+    let mut warnings = Vec::new();
+    for object in &page.items {
+        admit(call, object, &wish, &mut warnings).await?;
+    }
+    let results: Vec<Result<(), Status>> = stream::iter(page.items.clone())
+        .map(|object| {
+            let wish = &wish;
+            async move {
+                let key = &object.key;
+                remove(&call.state, &call.descriptor, &key.namespace, &key.name, wish).await.map(|_| ())
+            }
+        })
+        .buffer_unordered(DELETES_MAX)
+        .collect()
+        .await;
+    if let Some(status) = results.into_iter().filter_map(Result::err).find(|status| status.code != 404) {
+        return Err(status);
+    }
+    let mut response = view.list(page);
+    respond::warn(&mut response, &warnings);
+    Ok(response)
+}
+
+async fn served(call: &Call, object: Arc<Object>) -> Result<Arc<Object>, Status> {
+    conversion::served_one(&call.state, &call.descriptor, object).await
+}
+
+async fn admit(call: &Call, stored: &Object, wish: &Wish, warnings: &mut Vec<String>) -> Result<(), Status> {
+    let old = parse(stored);
+    let now = call.state.clock.now();
+    let write = Write { call, operation: Operation::Delete, old: Some(&old), dry_run: wish.dry_run, now };
+    write.admit_delete(&stored.key.name, warnings)?;
+    write.judge(&stored.key.name, None, warnings).await
+}
+
+/// Reads DeleteOptions from the body and, where it says nothing, from the query.
+pub(crate) async fn wish(call: &Call, body: Body) -> Result<Wish, Status> {
+    let bytes = decode::read(body).await?;
+    let options = if bytes.is_empty() {
+        Value::Null
+    } else {
+        let format = write::object_body(negotiate::body_kind(&call.headers))?;
+        decode::decode(&bytes, format)?.value
+    };
+    parse_wish(&options, &call.query)
+}
+
+pub(crate) fn parse_wish(options: &Value, query: &Query) -> Result<Wish, Status> {
+    let kind = options["kind"].as_str().unwrap_or("DeleteOptions");
+    if !(options.is_null() || options.is_object()) || kind != "DeleteOptions" {
+        return Err(Status::bad_request("the body of a delete must be DeleteOptions, or empty"));
+    }
+    // What is of another type would be read as if it were not there.
+    if let Some(error) = OPTIONS.validate(&mut options.clone()).first().filter(|_| options.is_object()) {
+        return Err(Status::bad_request(format!("the body of a delete is no DeleteOptions: {error}")));
+    }
+    let text = |field: &str| options[field].as_str().or_else(|| query.filled(field)).map(str::to_owned);
+    let mut propagation = match text("propagationPolicy").as_deref() {
+        None => None,
+        Some("Background") => Some(Propagation::Background),
+        Some("Foreground") => Some(Propagation::Foreground),
+        Some("Orphan") => Some(Propagation::Orphan),
+        Some(other) => {
+            return Err(Status::bad_request(format!(
+                "invalid propagationPolicy {other:?}: want Background, Foreground or Orphan"
+            )));
+        }
+    };
+    if options["orphanDependents"] == true {
+        propagation = Some(Propagation::Orphan);
+    }
+    let grace_seconds = match options["gracePeriodSeconds"].as_i64() {
+        Some(seconds) => Some(seconds),
+        None => query.integer("gracePeriodSeconds")?,
+    };
+    if grace_seconds.is_some_and(|seconds| seconds < 0) {
+        return Err(Status::bad_request("gracePeriodSeconds must not be negative"));
+    }
+    let preconditions = &options["preconditions"];
+    let revision = match preconditions["resourceVersion"].as_str().filter(|text| !text.is_empty()) {
+        None => None,
+        Some(text) => Some(
+            text.parse().map_err(|_| Status::bad_request("preconditions.resourceVersion must be a decimal number"))?,
+        ),
+    };
+    let all = |value: &Value| value.as_array().is_some_and(|list| list.iter().any(|entry| entry == "All"));
+    Ok(Wish {
+        grace_seconds,
+        propagation,
+        uid: preconditions["uid"].as_str().map(str::to_owned),
+        revision,
+        dry_run: all(&options["dryRun"]) || query.filled("dryRun") == Some("All"),
+    })
+}
+
+/// Deletes one object, or marks it.
+pub(crate) async fn remove(
+    state: &State,
+    descriptor: &Descriptor,
+    namespace: &str,
+    name: &str,
+    wish: &Wish,
+) -> Result<Deleted, Status> {
+    let resource = GroupResource { group: &descriptor.group, resource: &descriptor.plural };
+    for _ in 0..ATTEMPTS_MAX {
+        let stored =
+            state.store.find(&descriptor.storage, namespace, name).ok_or_else(|| Status::not_found(resource, name))?;
+        let old = parse(&stored);
+        descriptor.strategy.may_delete(&old)?;
+        check_preconditions(resource, &stored, &old, wish)?;
+        let step = step(descriptor, &old, wish, state.clock.now());
+        if wish.dry_run {
+            return Ok(if step.goes { Deleted::Gone(stored) } else { Deleted::Marked(stored) });
+        }
+        if !step.goes && step.object == old {
+            return Ok(Deleted::Marked(stored));
+        }
+        let (key, draft, expect) = (stored.key.clone(), draft(&step.object), Expect::Revision(stored.revision));
+        let change = if step.goes { Change::Delete { key, draft, expect } } else { Change::Put { key, draft, expect } };
+        match state.commit(change).await {
+            Ok(object) if step.goes => return Ok(Deleted::Gone(object)),
+            Ok(object) => return Ok(Deleted::Marked(object)),
+            Err(ApplyError::Conflict(_)) => {}
+            Err(error) => return Err(write::apply_status(resource, &error)),
+        }
+    }
+    Err(Status::conflict_modified(resource, name))
+}
+
+pub(crate) fn check_preconditions(
+    resource: GroupResource<'_>,
+    stored: &Object,
+    old: &Value,
+    wish: &Wish,
+) -> Result<(), Status> {
+    let uid = meta::uid(old).unwrap_or_default();
+    if let Some(wanted) = wish.uid.as_deref().filter(|wanted| *wanted != uid) {
+        let cause = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
+        return Err(Status::conflict(resource, &stored.key.name, cause));
+    }
+    if let Some(wanted) = wish.revision.filter(|wanted| *wanted != stored.revision) {
+        let cause = format!(
+            "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {}",
+            stored.revision
+        );
+        return Err(Status::conflict(resource, &stored.key.name, cause));
+    }
+    Ok(())
+}
+
+struct Step {
+    object: Value,
+    goes: bool,
+}
+
+/// The next state of an object that somebody wants deleted.
+fn step(descriptor: &Descriptor, old: &Value, wish: &Wish, now: Timestamp) -> Step {
+    let mut object = old.clone();
+    set_propagation(&mut object, wish.propagation);
+    let marked = meta::deletion_timestamp(old);
+    let running = meta::deletion_grace_period_seconds(old);
+    let mut grace = descriptor.strategy.grace_seconds(old, wish.grace_seconds).min(GRACE_SECONDS_MAX);
+    if let (Some(_), Some(running)) = (marked, running) {
+        // A second delete can only shorten the wait.
+        grace = if wish.grace_seconds.is_some() { grace.min(running) } else { running };
+    }
+    let shorter = marked.is_none() || running.is_none_or(|running| grace < running);
+    if shorter {
+        let began = match (marked, running) {
+            (Some(ends), Some(running)) => ends.checked_sub(SignedDuration::from_secs(running)).unwrap_or(now),
+            _ => now,
+        };
+        let ends = began.saturating_add(SignedDuration::from_secs(grace)).unwrap_or(Timestamp::MAX);
+        let metadata = meta::metadata_mut(&mut object);
+        metadata.insert("deletionTimestamp".to_owned(), json!(wire_time(ends)));
+        metadata.insert("deletionGracePeriodSeconds".to_owned(), json!(grace));
+        if marked.is_none() && descriptor.counts_generation {
+            meta::set_generation(&mut object, meta::generation(old) + 1);
+        }
+        if descriptor.kind == "Namespace" {
+            object["status"]["phase"] = json!("Terminating");
+        }
+    }
+    Step { goes: update::ends_deletion(&object), object }
+}
+
+/// Sets the finalizers that tell the collector what to do with dependents.
+fn set_propagation(object: &mut Value, propagation: Option<Propagation>) {
+    let Some(propagation) = propagation else { return };
+    let mut finalizers: Vec<String> =
+        meta::finalizers(object).filter(|one| *one != FOREGROUND && *one != ORPHAN).map(str::to_owned).collect();
+    match propagation {
+        Propagation::Background => {}
+        Propagation::Foreground => finalizers.push(FOREGROUND.to_owned()),
+        Propagation::Orphan => finalizers.push(ORPHAN.to_owned()),
+    }
+    meta::set_finalizers(object, finalizers.iter().map(String::as_str));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_come_from_body_then_query() {
+        let query = Query::parse("gracePeriodSeconds=5&propagationPolicy=Orphan").expect("query");
+        let wish = parse_wish(&json!({"gracePeriodSeconds": 0}), &query).expect("wish");
+        assert_eq!((wish.grace_seconds, wish.propagation), (Some(0), Some(Propagation::Orphan)));
+        for bad in [
+            json!({"propagationPolicy": "x"}),
+            json!({"gracePeriodSeconds": -1}),
+            json!({"kind": "Pod"}),
+            json!([]),
+            json!({"gracePeriodSeconds": 1.5}),
+            json!({"gracePeriodSeconds": 1e3}),
+            json!({"gracePeriodSeconds": "0"}),
+            json!({"gracePeriodSeconds": 9_223_372_036_854_775_808_u64}),
+            json!({"dryRun": "All"}),
+            json!({"preconditions": {"resourceVersion": "x"}}),
+            json!({"preconditions": {"uid": 7}}),
+        ] {
+            assert!(parse_wish(&bad, &Query::default()).is_err(), "{bad}");
+        }
+        for bad in ["-1", "1.5", "9223372036854775808", "0x10", "ten"] {
+            let query = Query::parse(&format!("gracePeriodSeconds={bad}")).expect("query");
+            assert!(parse_wish(&Value::Null, &query).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,615 @@
+//! Descriptors of the built-in kinds, as data.
+//!
+//! Invariant: a kind stands here only if what it promises happens, or the compatibility table says what does not.
+
+use std::sync::{Arc, LazyLock};
+
+use pumice_objects::table::Table;
+
+use super::descriptor::{Descriptor, Subresource};
+use crate::admission::dynamic;
+use crate::kinds::Review;
+use crate::kinds::conversion::Conversion;
+use crate::kinds::tables::{
+    admission as admission_tables, core, events, limits, nodes, pods, rights as rights_tables, storage, workloads,
+};
+use crate::schemas;
+use crate::schemas::zero_values::ZeroValues;
+use crate::strategies::{
+    Node, Plain, Strategy, admission, batch_cron_job, batch_job, claim, config, crd, deployment, disruption_budget,
+    endpoint_slice, event, lease, limit_range, namespace, network_policy, pod, priority, replica_set, resource_quota,
+    rights, service, service_account, stateful_set, storage_class, volume,
+};
+
+mod elsewhere;
+
+struct Kind {
+    group: &'static str,
+    version: &'static str,
+    plural: &'static str,
+    kind: &'static str,
+    short_names: &'static [&'static str],
+    categories: &'static [&'static str],
+    namespaced: bool,
+    component: &'static str,
+    table: fn() -> Table,
+    subresources: &'static [Subresource],
+    /// Whether `spec.replicas` can be set by itself.
+    scales: bool,
+    selectable: &'static [&'static str],
+    strategy: &'static dyn Strategy,
+    review: Option<Review>,
+}
+
+/// Kinds whose `metadata.generation` counts changes of the specification.
+const COUNTED: [&str; 13] = [
+    "cronjobs",
+    "customresourcedefinitions",
+    "deployments",
+    "deviceclasses",
+    "endpointslices",
+    "jobs",
+    "networkpolicies",
+    "poddisruptionbudgets",
+    "pods",
+    "replicasets",
+    "replicationcontrollers",
+    "resourceslices",
+    "statefulsets",
+];
+
+/// The group with the newer form of events.
+const EVENTS_GROUP: &str = "events.k8s.io";
+
+const CORE: Kind = Kind {
+    group: "",
+    version: "v1",
+    plural: "",
+    kind: "",
+    short_names: &[],
+    categories: &[],
+    namespaced: true,
+    component: "",
+    table: || Table::new(Vec::new()),
+    subresources: &[],
+    scales: false,
+    selectable: &[],
+    strategy: &Plain,
+    review: None,
+};
+
+static KINDS: &[Kind] = &[
+    Kind {
+        plural: "namespaces",
+        kind: "Namespace",
+        short_names: &["ns"],
+        namespaced: false,
+        component: "io.k8s.api.core.v1.Namespace",
+        table: core::namespace,
+        subresources: &[Subresource::Status, Subresource::Finalize],
+        selectable: &["status.phase"],
+        strategy: &namespace::Namespace,
+        ..CORE
+    },
+    Kind {
+        plural: "nodes",
+        kind: "Node",
+        short_names: &["no"],
+        namespaced: false,
+        component: "io.k8s.api.core.v1.Node",
+        table: nodes::table,
+        subresources: &[Subresource::Status],
+        selectable: &["spec.unschedulable"],
+        strategy: &Node,
+        ..CORE
+    },
+    Kind {
+        plural: "pods",
+        kind: "Pod",
+        short_names: &["po"],
+        categories: &["all"],
+        component: "io.k8s.api.core.v1.Pod",
+        table: pods::table,
+        subresources: &[
+            Subresource::Status,
+            Subresource::Binding,
+            Subresource::Eviction,
+            Subresource::Log,
+            Subresource::Exec,
+            Subresource::PortForward,
+        ],
+        selectable: &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        ],
+        strategy: &pod::Pod,
+        ..CORE
+    },
+    Kind {
+        plural: "configmaps",
+        kind: "ConfigMap",
+        short_names: &["cm"],
+        component: "io.k8s.api.core.v1.ConfigMap",
+        table: core::config_map,
+        strategy: &config::ConfigMap,
+        ..CORE
+    },
+    Kind {
+        plural: "secrets",
+        kind: "Secret",
+        component: "io.k8s.api.core.v1.Secret",
+        table: core::secret,
+        selectable: &["type"],
+        strategy: &config::Secret,
+        ..CORE
+    },
+    Kind {
+        plural: "services",
+        kind: "Service",
+        short_names: &["svc"],
+        categories: &["all"],
+        component: "io.k8s.api.core.v1.Service",
+        table: core::service,
+        subresources: &[Subresource::Status],
+        selectable: &["spec.clusterIP", "spec.type"],
+        strategy: &service::Service,
+        ..CORE
+    },
+    Kind {
+        plural: "serviceaccounts",
+        kind: "ServiceAccount",
+        short_names: &["sa"],
+        component: "io.k8s.api.core.v1.ServiceAccount",
+        table: core::service_account,
+        subresources: &[Subresource::Token],
+        strategy: &service_account::ServiceAccount,
+        ..CORE
+    },
+    Kind {
+        plural: "events",
+        kind: "Event",
+        short_names: &["ev"],
+        component: "io.k8s.api.core.v1.Event",
+        table: events::table,
+        selectable: &[
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "type",
+        ],
+        ..CORE
+    },
+    Kind {
+        group: EVENTS_GROUP,
+        plural: "events",
+        kind: "Event",
+        short_names: &["ev"],
+        component: "io.k8s.api.events.v1.Event",
+        table: events::table,
+        selectable: &[
+            "regarding.kind",
+            "regarding.namespace",
+            "regarding.name",
+            "regarding.uid",
+            "regarding.apiVersion",
+            "regarding.resourceVersion",
+            "regarding.fieldPath",
+            "reason",
+            "reportingController",
+            "type",
+        ],
+        strategy: &event::Event,
+        ..CORE
+    },
+    Kind {
+        plural: "persistentvolumeclaims",
+        kind: "PersistentVolumeClaim",
+        short_names: &["pvc"],
+        component: "io.k8s.api.core.v1.PersistentVolumeClaim",
+        table: storage::claim,
+        subresources: &[Subresource::Status],
+        strategy: &claim::Claim,
+        ..CORE
+    },
+    Kind {
+        plural: "persistentvolumes",
+        kind: "PersistentVolume",
+        short_names: &["pv"],
+        namespaced: false,
+        component: "io.k8s.api.core.v1.PersistentVolume",
+        table: storage::volume,
+        subresources: &[Subresource::Status],
+        strategy: &volume::Volume,
+        ..CORE
+    },
+    Kind {
+        plural: "resourcequotas",
+        kind: "ResourceQuota",
+        short_names: &["quota"],
+        component: "io.k8s.api.core.v1.ResourceQuota",
+        table: limits::resource_quota,
+        subresources: &[Subresource::Status],
+        strategy: &resource_quota::ResourceQuota,
+        ..CORE
+    },
+    Kind {
+        plural: "limitranges",
+        kind: "LimitRange",
+        short_names: &["limits"],
+        component: "io.k8s.api.core.v1.LimitRange",
+        table: limits::limit_range,
+        strategy: &limit_range::LimitRange,
+        ..CORE
+    },
+    Kind {
+        group: "apps",
+        plural: "controllerrevisions",
+        kind: "ControllerRevision",
+        component: "io.k8s.api.apps.v1.ControllerRevision",
+        table: workloads::controller_revision,
+        strategy: &stateful_set::ControllerRevision,
+        ..CORE
+    },
+    Kind {
+        group: "apps",
+        plural: "deployments",
+        kind: "Deployment",
+        short_names: &["deploy"],
+        categories: &["all"],
+        component: "io.k8s.api.apps.v1.Deployment",
+        table: workloads::deployment,
+        subresources: &[Subresource::Status],
+        scales: true,
+        strategy: &deployment::Deployment,
+        ..CORE
+    },
+    Kind {
+        group: "apps",
+        plural: "replicasets",
+        kind: "ReplicaSet",
+        short_names: &["rs"],
+        categories: &["all"],
+        component: "io.k8s.api.apps.v1.ReplicaSet",
+        table: workloads::replica_set,
+        subresources: &[Subresource::Status],
+        scales: true,
+        selectable: &["status.replicas"],
+        strategy: &replica_set::ReplicaSet,
+        ..CORE
+    },
+    Kind {
+        group: "apps",
+        plural: "statefulsets",
+        kind: "StatefulSet",
+        short_names: &["sts"],
+        categories: &["all"],
+        component: "io.k8s.api.apps.v1.StatefulSet",
+        table: workloads::stateful_set,
+        subresources: &[Subresource::Status],
+        scales: true,
+        strategy: &stateful_set::StatefulSet,
+        ..CORE
+    },
+    Kind {
+        group: "batch",
+        plural: "cronjobs",
+        kind: "CronJob",
+        short_names: &["cj"],
+        categories: &["all"],
+        component: "io.k8s.api.batch.v1.CronJob",
+        table: workloads::cron_job,
+        subresources: &[Subresource::Status],
+        strategy: &batch_cron_job::CronJob,
+        ..CORE
+    },
+    Kind {
+        group: "batch",
+        plural: "jobs",
+        kind: "Job",
+        categories: &["all"],
+        component: "io.k8s.api.batch.v1.Job",
+        table: workloads::job,
+        subresources: &[Subresource::Status],
+        strategy: &batch_job::Job,
+        ..CORE
+    },
+    Kind {
+        group: "coordination.k8s.io",
+        plural: "leases",
+        kind: "Lease",
+        component: "io.k8s.api.coordination.v1.Lease",
+        table: core::lease,
+        strategy: &lease::Lease,
+        ..CORE
+    },
+    Kind {
+        group: "discovery.k8s.io",
+        plural: "endpointslices",
+        kind: "EndpointSlice",
+        component: "io.k8s.api.discovery.v1.EndpointSlice",
+        table: limits::endpoint_slice,
+        strategy: &endpoint_slice::EndpointSlice,
+        ..CORE
+    },
+    Kind {
+        group: "scheduling.k8s.io",
+        plural: "priorityclasses",
+        kind: "PriorityClass",
+        short_names: &["pc"],
+        namespaced: false,
+        component: "io.k8s.api.scheduling.v1.PriorityClass",
+        table: core::priority_class,
+        strategy: &priority::PriorityClass,
+        ..CORE
+    },
+    Kind {
+        group: "networking.k8s.io",
+        plural: "networkpolicies",
+        kind: "NetworkPolicy",
+        short_names: &["netpol"],
+        component: "io.k8s.api.networking.v1.NetworkPolicy",
+        table: limits::network_policy,
+        strategy: &network_policy::NetworkPolicy,
+        ..CORE
+    },
+    Kind {
+        group: "policy",
+        plural: "poddisruptionbudgets",
+        kind: "PodDisruptionBudget",
+        short_names: &["pdb"],
+        component: "io.k8s.api.policy.v1.PodDisruptionBudget",
+        table: limits::disruption_budget,
+        subresources: &[Subresource::Status],
+        strategy: &disruption_budget::DisruptionBudget,
+        ..CORE
+    },
+    Kind {
+        group: "rbac.authorization.k8s.io",
+        plural: "roles",
+        kind: "Role",
+        component: "io.k8s.api.rbac.v1.Role",
+        table: rights_tables::role,
+        strategy: &rights::Role { namespaced: true },
+        ..CORE
+    },
+    Kind {
+        group: "rbac.authorization.k8s.io",
+        plural: "rolebindings",
+        kind: "RoleBinding",
+        component: "io.k8s.api.rbac.v1.RoleBinding",
+        table: rights_tables::binding,
+        strategy: &rights::Binding { namespaced: true },
+        ..CORE
+    },
+    Kind {
+        group: "rbac.authorization.k8s.io",
+        plural: "clusterroles",
+        kind: "ClusterRole",
+        namespaced: false,
+        component: "io.k8s.api.rbac.v1.ClusterRole",
+        table: rights_tables::role,
+        strategy: &rights::Role { namespaced: false },
+        ..CORE
+    },
+    Kind {
+        group: "rbac.authorization.k8s.io",
+        plural: "clusterrolebindings",
+        kind: "ClusterRoleBinding",
+        namespaced: false,
+        component: "io.k8s.api.rbac.v1.ClusterRoleBinding",
+        table: rights_tables::binding,
+        strategy: &rights::Binding { namespaced: false },
+        ..CORE
+    },
+    Kind {
+        group: "storage.k8s.io",
+        plural: "storageclasses",
+        kind: "StorageClass",
+        short_names: &["sc"],
+        namespaced: false,
+        component: "io.k8s.api.storage.v1.StorageClass",
+        table: storage::class,
+        strategy: &storage_class::StorageClass,
+        ..CORE
+    },
+    Kind {
+        group: "authentication.k8s.io",
+        plural: "selfsubjectreviews",
+        kind: "SelfSubjectReview",
+        namespaced: false,
+        component: "io.k8s.api.authentication.v1.SelfSubjectReview",
+        table: rights_tables::review,
+        review: Some(Review::Myself),
+        ..CORE
+    },
+    Kind {
+        group: "authentication.k8s.io",
+        plural: "tokenreviews",
+        kind: "TokenReview",
+        namespaced: false,
+        component: "io.k8s.api.authentication.v1.TokenReview",
+        table: rights_tables::review,
+        review: Some(Review::Token),
+        ..CORE
+    },
+    Kind {
+        group: "authorization.k8s.io",
+        plural: "localsubjectaccessreviews",
+        kind: "LocalSubjectAccessReview",
+        component: "io.k8s.api.authorization.v1.LocalSubjectAccessReview",
+        table: rights_tables::review,
+        review: Some(Review::LocalAccess),
+        ..CORE
+    },
+    Kind {
+        group: "authorization.k8s.io",
+        plural: "selfsubjectaccessreviews",
+        kind: "SelfSubjectAccessReview",
+        namespaced: false,
+        component: "io.k8s.api.authorization.v1.SelfSubjectAccessReview",
+        table: rights_tables::review,
+        review: Some(Review::MyAccess),
+        ..CORE
+    },
+    Kind {
+        group: "authorization.k8s.io",
+        plural: "selfsubjectrulesreviews",
+        kind: "SelfSubjectRulesReview",
+        namespaced: false,
+        component: "io.k8s.api.authorization.v1.SelfSubjectRulesReview",
+        table: rights_tables::review,
+        review: Some(Review::MyRules),
+        ..CORE
+    },
+    Kind {
+        group: "authorization.k8s.io",
+        plural: "subjectaccessreviews",
+        kind: "SubjectAccessReview",
+        namespaced: false,
+        component: "io.k8s.api.authorization.v1.SubjectAccessReview",
+        table: rights_tables::review,
+        review: Some(Review::Access),
+        ..CORE
+    },
+    Kind {
+        group: dynamic::GROUP,
+        plural: "mutatingwebhookconfigurations",
+        kind: "MutatingWebhookConfiguration",
+        categories: &["api-extensions"],
+        namespaced: false,
+        component: "io.k8s.api.admissionregistration.v1.MutatingWebhookConfiguration",
+        table: admission_tables::webhooks,
+        strategy: &admission::WebhookConfiguration { mutates: true },
+        ..CORE
+    },
+    Kind {
+        group: dynamic::GROUP,
+        plural: "validatingadmissionpolicies",
+        kind: "ValidatingAdmissionPolicy",
+        categories: &["api-extensions"],
+        namespaced: false,
+        component: "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicy",
+        table: admission_tables::policy,
+        subresources: &[Subresource::Status],
+        strategy: &admission::ValidatingAdmissionPolicy,
+        ..CORE
+    },
+    Kind {
+        group: dynamic::GROUP,
+        plural: "validatingadmissionpolicybindings",
+        kind: "ValidatingAdmissionPolicyBinding",
+        categories: &["api-extensions"],
+        namespaced: false,
+        component: "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBinding",
+        table: admission_tables::binding,
+        strategy: &admission::ValidatingAdmissionPolicyBinding,
+        ..CORE
+    },
+    Kind {
+        group: dynamic::GROUP,
+        plural: "validatingwebhookconfigurations",
+        kind: "ValidatingWebhookConfiguration",
+        categories: &["api-extensions"],
+        namespaced: false,
+        component: "io.k8s.api.admissionregistration.v1.ValidatingWebhookConfiguration",
+        table: admission_tables::webhooks,
+        strategy: &admission::WebhookConfiguration { mutates: false },
+        ..CORE
+    },
+    Kind {
+        group: "apiextensions.k8s.io",
+        plural: "customresourcedefinitions",
+        kind: "CustomResourceDefinition",
+        short_names: &["crd", "crds"],
+        categories: &["api-extensions"],
+        namespaced: false,
+        component: "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
+        table: core::definition,
+        subresources: &[Subresource::Status],
+        strategy: &crd::CustomResourceDefinition,
+        ..CORE
+    },
+];
+
+/// The built-in descriptors. Made once per process: their schemas are the same for every server.
+pub(crate) fn descriptors() -> Vec<Arc<Descriptor>> {
+    static DESCRIPTORS: LazyLock<Vec<Arc<Descriptor>>> =
+        LazyLock::new(|| KINDS.iter().chain(elsewhere::KINDS).map(|kind| Arc::new(kind.descriptor())).collect());
+    DESCRIPTORS.clone()
+}
+
+impl Kind {
+    fn descriptor(&self) -> Descriptor {
+        let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+        // Events of both groups are the same ones.
+        let storage = if self.group.is_empty() || self.group == EVENTS_GROUP {
+            self.plural.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.plural)
+        };
+        Descriptor {
+            group: self.group.to_owned(),
+            version: self.version.to_owned(),
+            plural: self.plural.to_owned(),
+            singular: self.kind.to_lowercase(),
+            kind: self.kind.to_owned(),
+            list_kind: format!("{}List", self.kind),
+            short_names: owned(self.short_names),
+            categories: owned(self.categories),
+            namespaced: self.namespaced,
+            storage: Arc::from(storage),
+            storage_version: self.version.to_owned(),
+            conversion: if self.plural == "events" && self.group == EVENTS_GROUP {
+                Conversion::Events
+            } else {
+                Conversion::Same
+            },
+            schema: schemas::builtin(self.component),
+            zero_values: ZeroValues::of_builtin(self.component),
+            rules: None,
+            component: self.component.to_owned(),
+            openapi: None,
+            table: (self.table)(),
+            subresources: self.subresources.iter().cloned().chain(self.scales.then(scale)).collect(),
+            counts_generation: COUNTED.contains(&self.plural) || self.group == dynamic::GROUP,
+            drops_nulls: true,
+            selectable: owned(self.selectable),
+            strategy: self.strategy,
+            terminating: false,
+            review: self.review,
+            version_rank: 0,
+        }
+    }
+}
+
+/// The scale of a kind with `spec.replicas`.
+fn scale() -> Subresource {
+    Subresource::Scale {
+        spec: "spec.replicas".to_owned(),
+        status: "status.replicas".to_owned(),
+        selector: Some("spec.selector".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_structural_schema_and_columns() {
+        for descriptor in descriptors() {
+            assert!(!descriptor.table.columns().is_empty(), "{}", descriptor.kind);
+        }
+    }
+}

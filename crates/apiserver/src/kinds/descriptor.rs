@@ -1,0 +1,212 @@
+//! All that the pipeline knows of one resource in one version.
+
+use std::sync::Arc;
+
+use pumice_objects::schema::Schema;
+use pumice_objects::table::Table;
+use serde_json::Value;
+
+use crate::http::negotiate::{APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH};
+use crate::kinds::conversion::Conversion;
+use crate::kinds::crd::rules::Rules;
+use crate::schemas::zero_values::ZeroValues;
+use crate::strategies::Strategy;
+
+/// Verbs that every stored resource has, in discovery's order.
+pub(crate) const VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// Built-in kinds of which a replacement must name the revision it is based on.
+const UPDATED_BY_REVISION: [&str; 5] = ["CSIDriver", "CSINode", "CSIStorageCapacity", "Lease", "VolumeAttachment"];
+
+/// What lies below an object.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Subresource {
+    /// The status alone.
+    Status,
+    /// Replica counts at these paths of the object (dotted, without the leading dot).
+    Scale { spec: String, status: String, selector: Option<String> },
+    /// Puts a pod on a node.
+    Binding,
+    /// Deletes a pod.
+    Eviction,
+    /// Reads a container's output.
+    Log,
+    /// Runs a command in a container.
+    Exec,
+    /// Connects to ports of a pod.
+    PortForward,
+    /// Ends a namespace's deletion.
+    Finalize,
+    /// Makes a token of a service account.
+    Token,
+}
+
+impl Subresource {
+    /// The path segment.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::Scale { .. } => "scale",
+            Self::Binding => "binding",
+            Self::Eviction => "eviction",
+            Self::Log => "log",
+            Self::Exec => "exec",
+            Self::PortForward => "portforward",
+            Self::Finalize => "finalize",
+            Self::Token => "token",
+        }
+    }
+
+    /// What can be done with it, in discovery's order.
+    pub(crate) fn verbs(&self) -> &'static [&'static str] {
+        match self {
+            Self::Status | Self::Scale { .. } => &["get", "patch", "update"],
+            Self::Binding | Self::Eviction | Self::Token => &["create"],
+            Self::Log => &["get"],
+            Self::Exec | Self::PortForward => &["create", "get"],
+            Self::Finalize => &["update"],
+        }
+    }
+
+    /// Group, version and kind of what is sent and answered, where it is not the object itself.
+    pub(crate) fn kind(&self) -> Option<(&'static str, &'static str, &'static str)> {
+        match self {
+            Self::Scale { .. } => Some(("autoscaling", "v1", "Scale")),
+            Self::Binding => Some(("", "v1", "Binding")),
+            Self::Eviction => Some(("policy", "v1", "Eviction")),
+            Self::Exec => Some(("", "v1", "PodExecOptions")),
+            Self::PortForward => Some(("", "v1", "PodPortForwardOptions")),
+            Self::Token => Some(("authentication.k8s.io", "v1", "TokenRequest")),
+            Self::Status | Self::Log | Self::Finalize => None,
+        }
+    }
+}
+
+/// One resource of one group and version.
+pub(crate) struct Descriptor {
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) plural: String,
+    pub(crate) singular: String,
+    pub(crate) kind: String,
+    pub(crate) list_kind: String,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) categories: Vec<String>,
+    pub(crate) namespaced: bool,
+    /// The resource under which the store files its objects.
+    pub(crate) storage: Arc<str>,
+    /// The version in which bodies are stored.
+    pub(crate) storage_version: String,
+    /// How stored objects become those that it shows.
+    pub(crate) conversion: Conversion,
+    pub(crate) schema: Schema,
+    /// What its objects have whether it was given or not.
+    pub(crate) zero_values: ZeroValues,
+    /// What its definition asks of objects beyond their schema.
+    pub(crate) rules: Option<Rules>,
+    /// Name of its schema among the components of the OpenAPI document.
+    pub(crate) component: String,
+    /// Its schema in OpenAPI, for kinds that are no built-in component.
+    pub(crate) openapi: Option<Value>,
+    pub(crate) table: Table,
+    pub(crate) subresources: Vec<Subresource>,
+    /// Whether `metadata.generation` counts changes of the specification.
+    pub(crate) counts_generation: bool,
+    /// Whether nulls mean "not given", as in typed kinds.
+    pub(crate) drops_nulls: bool,
+    /// Field selectors beyond name and namespace, as dotted paths.
+    pub(crate) selectable: Vec<String>,
+    pub(crate) strategy: &'static dyn Strategy,
+    /// Whether its definition is being deleted: nothing new is taken in.
+    pub(crate) terminating: bool,
+    /// What a create of it asks, where nothing is stored.
+    pub(crate) review: Option<Review>,
+    /// Rank of the version within the group; lower is preferred.
+    pub(crate) version_rank: usize,
+}
+
+impl Descriptor {
+    /// What can be done with it, in discovery's order.
+    pub(crate) fn verbs(&self) -> &'static [&'static str] {
+        if self.review.is_some() { &["create"] } else { &VERBS }
+    }
+
+    /// `v1` or `group/version`.
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// How messages name the resource: `pods`, `jobs.batch.volcano.sh`.
+    pub(crate) fn qualified(&self) -> String {
+        if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    /// The subresource of this name.
+    pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|one| one.name() == name)
+    }
+
+    /// Whether the status is written apart from the rest.
+    pub(crate) fn has_status(&self) -> bool {
+        self.subresources.contains(&Subresource::Status)
+    }
+
+    /// Whether objects are stored as this shows them.
+    pub(crate) fn is_storage(&self) -> bool {
+        self.version == self.storage_version && !matches!(self.conversion, Conversion::Events)
+    }
+
+    /// Whether a part of an object can be written, and the rest left as it is stored.
+    pub(crate) fn stores_as_it_shows(&self) -> bool {
+        match self.conversion {
+            Conversion::Same => true,
+            Conversion::Events => false,
+            Conversion::Versions(_) => self.is_storage(),
+        }
+    }
+
+    /// The `apiVersion` in which a definition's objects are stored.
+    pub(crate) fn storage_api_version(&self) -> String {
+        format!("{}/{}", self.group, self.storage_version)
+    }
+
+    /// Whether a replacement must name the revision it is based on: custom resources and some kinds, as upstream.
+    pub(crate) fn updates_need_revision(&self) -> bool {
+        self.openapi.is_some() || UPDATED_BY_REVISION.contains(&self.kind.as_str())
+    }
+
+    /// Media types of the patches it takes.
+    pub(crate) fn patches(&self) -> &'static [&'static str] {
+        match self.is_builtin() {
+            true => &[JSON_PATCH, MERGE_PATCH, APPLY_PATCH, STRATEGIC_MERGE_PATCH],
+            false => &[JSON_PATCH, MERGE_PATCH, APPLY_PATCH],
+        }
+    }
+
+    /// Whether no definition made it. Built-in kinds take strategic merge patches and protobuf.
+    pub(crate) fn is_builtin(&self) -> bool {
+        self.openapi.is_none()
+    }
+
+    /// Sorts by group, then preference of the version, then name.
+    pub(crate) fn order(&self) -> (&str, usize, &str) {
+        (&self.group, self.version_rank, &self.plural)
+    }
+}
+
+/// A question about identities and rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Review {
+    /// Who am I?
+    Myself,
+    /// Whose token is this?
+    Token,
+    /// May I do this?
+    MyAccess,
+    /// What may I do in this namespace?
+    MyRules,
+    /// May somebody do this?
+    Access,
+    /// May somebody do this in this namespace?
+    LocalAccess,
+}

@@ -1,0 +1,335 @@
+//! What the collector does about one object. Every step is safe to repeat.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream;
+use pumice_objects::meta::{self, OwnerReference};
+use pumice_objects::status::{GroupResource, Status};
+use pumice_store::{ApplyError, Change, Expect, Key, Object};
+use serde_json::{Value, json};
+
+use super::Item;
+use super::index::Facts;
+use crate::context::State;
+use crate::handlers::verbs::delete::{self, FOREGROUND, ORPHAN, Propagation, Wish};
+use crate::handlers::verbs::{update, write};
+use crate::kinds::{DEFINITIONS, Descriptor};
+use crate::stored::{draft, parse, parse_metadata};
+use crate::strategies::crd::CLEANUP;
+use crate::strategies::namespace::FINALIZER;
+
+/// How often an edit is tried against a changing object.
+const ATTEMPTS_MAX: usize = 16;
+/// Most owners above an object that are looked at.
+const ANCESTORS_MAX: usize = 256;
+/// Objects of a namespace deleted at a time.
+const DELETES_MAX: usize = 32;
+
+/// Whether an item needs another look without an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Done,
+    Again,
+}
+
+/// Does what an item asks for. `dependents` are those that the index knows.
+pub(super) async fn run(state: &Arc<State>, item: &Item, dependents: Vec<Key>) -> Outcome {
+    let result = match item {
+        Item::Dependent(key) => dependent(state, key, !dependents.is_empty()).await,
+        Item::Dying(key) => dying(state, key, dependents).await,
+        Item::Namespace(_) | Item::Definition(_) => empty(state, item).await,
+    };
+    match result {
+        Ok(()) => Outcome::Done,
+        Err(status) if status.code == 404 => Outcome::Done,
+        Err(status) => {
+            tracing::debug!(?item, error = %status, "the collector tries again");
+            Outcome::Again
+        }
+    }
+}
+
+fn descriptor(state: &State, resource: &str) -> Option<Arc<Descriptor>> {
+    state.registry.load(&state.store).stored().get(resource).cloned()
+}
+
+/// How an owner stands.
+enum Standing {
+    /// It is there, or nobody can tell.
+    Solid,
+    /// It goes, and waits for its dependents.
+    Waiting,
+    /// It is not there.
+    Gone,
+}
+
+fn standing(state: &State, namespace: &str, owner: &OwnerReference) -> Standing {
+    let registry = state.registry.load(&state.store);
+    let Some(descriptor) = registry.find_kind(&owner.api_version, &owner.kind) else { return Standing::Solid };
+    if descriptor.namespaced && namespace.is_empty() {
+        return Standing::Solid;
+    }
+    match find_owner(state, descriptor, namespace, owner) {
+        None => Standing::Gone,
+        Some(found) if waits(&found) => Standing::Waiting,
+        Some(_) => Standing::Solid,
+    }
+}
+
+fn find_owner(state: &State, descriptor: &Descriptor, namespace: &str, owner: &OwnerReference) -> Option<Value> {
+    let namespace = if descriptor.namespaced { namespace } else { "" };
+    let found = parse_metadata(&*state.store.find(&descriptor.storage, namespace, &owner.name)?);
+    (meta::uid(&found) == Some(owner.uid.as_str())).then_some(found)
+}
+
+/// Whether an object stays until its dependents are gone.
+fn waits(object: &Value) -> bool {
+    meta::deletion_timestamp(object).is_some() && meta::finalizers(object).any(|one| one == FOREGROUND)
+}
+
+/// Uids of the owners of an object, of their owners, and so on.
+fn ancestors(state: &State, key: &Key, object: &Value) -> HashSet<String> {
+    let registry = state.registry.load(&state.store);
+    let mut found = HashSet::new();
+    let mut next = meta::owner_references(object);
+    while let Some(owner) = next.pop() {
+        if found.len() >= ANCESTORS_MAX || !found.insert(owner.uid.clone()) {
+            continue;
+        }
+        let Some(descriptor) = registry.find_kind(&owner.api_version, &owner.kind) else { continue };
+        if let Some(above) = find_owner(state, descriptor, &key.namespace, &owner) {
+            next.extend(meta::owner_references(&above));
+        }
+    }
+    found
+}
+
+/// Looks at an object until a look stands that nothing has overtaken.
+async fn dependent(state: &Arc<State>, key: &Key, has_dependents: bool) -> Result<(), Status> {
+    for _ in 0..ATTEMPTS_MAX {
+        let Some(stored) = state.store.get(key) else { return Ok(()) };
+        match settle(state, &stored, has_dependents).await {
+            Err(status) if status.code == 409 => {}
+            settled => return settled,
+        }
+    }
+    Err(Status::conflict_modified(GroupResource { group: "", resource: &key.resource }, &key.name))
+}
+
+/// Deletes an object whose owners are gone; cuts it loose from those that are while others stay.
+///
+/// Only this version of it (409 otherwise): between the look at the object and the look at its owners, an owner may have
+/// cut it loose and gone, and a deletion by name would take what was to be kept.
+async fn settle(state: &Arc<State>, stored: &Object, has_dependents: bool) -> Result<(), Status> {
+    let key = &stored.key;
+    let object = parse_metadata(stored);
+    let owners = meta::owner_references(&object);
+    if owners.is_empty() || object["metadata"]["deletionTimestamp"].is_string() {
+        return Ok(());
+    }
+    let (mut solid, mut waiting, mut loose) = (0, 0, Vec::new());
+    for owner in &owners {
+        match standing(state, &key.namespace, owner) {
+            Standing::Solid => solid += 1,
+            Standing::Waiting => {
+                waiting += 1;
+                loose.push(owner.uid.clone());
+            }
+            Standing::Gone => loose.push(owner.uid.clone()),
+        }
+    }
+    if loose.is_empty() {
+        return Ok(());
+    }
+    if solid > 0 {
+        return edit(state, key, |object| cut_loose(object, &loose)).await;
+    }
+    let Some(descriptor) = descriptor(state, &key.resource) else { return Ok(()) };
+    let foreground = waiting > 0 && has_dependents;
+    let wish = Wish {
+        propagation: foreground.then_some(Propagation::Foreground),
+        revision: Some(stored.revision),
+        ..Wish::default()
+    };
+    delete::remove(state, &descriptor, &key.namespace, &key.name, &wish).await.map(|_| ())
+}
+
+fn cut_loose(object: &mut Value, uids: &[String]) {
+    let kept: Vec<OwnerReference> =
+        meta::owner_references(object).into_iter().filter(|owner| !uids.contains(&owner.uid)).collect();
+    meta::set_owner_references(object, &kept);
+}
+
+/// Serves the `orphan` and `foregroundDeletion` finalizers.
+async fn dying(state: &Arc<State>, key: &Key, dependents: Vec<Key>) -> Result<(), Status> {
+    let Some(stored) = state.store.get(key) else { return Ok(()) };
+    let owner = parse(&stored);
+    let uid = meta::uid(&owner).unwrap_or_default().to_owned();
+    if meta::finalizers(&owner).any(|one| one == ORPHAN) {
+        for dependent in owned_by(state, &uid) {
+            match edit(state, &dependent, |object| cut_loose(object, std::slice::from_ref(&uid))).await {
+                Err(status) if status.code != 404 => return Err(status),
+                _ => {}
+            }
+        }
+        return edit(state, key, |object| drop_finalizer(object, ORPHAN)).await;
+    }
+    let ancestors = ancestors(state, key, &owner);
+    let blocks = |dependent: &Key| {
+        let Some(stored) = state.store.get(dependent) else { return false };
+        let object = parse(&stored);
+        // Where each waits for the other, as upstream, neither is held.
+        let circle = waits(&object) && meta::uid(&object).is_some_and(|uid| ancestors.contains(uid));
+        !circle && meta::owner_references(&object).iter().any(|one| one.uid == uid && one.block_owner_deletion)
+    };
+    // The deletion of the last blocker brings this item back.
+    if dependents.iter().any(blocks) {
+        return Ok(());
+    }
+    edit(state, key, |object| drop_finalizer(object, FOREGROUND)).await
+}
+
+/// Every object that names this owner, by looking at all of them: an orphan that is overlooked would be deleted.
+fn owned_by(state: &State, uid: &str) -> Vec<Key> {
+    let resources = state.store.resources();
+    let objects = resources.iter().flat_map(|resource| state.store.list(resource, None).items);
+    objects
+        .filter(|object| Facts::of(object).is_some_and(|facts| facts.owners.iter().any(|owner| owner == uid)))
+        .map(|object| object.key.clone())
+        .collect()
+}
+
+fn drop_finalizer(object: &mut Value, finalizer: &str) {
+    let kept: Vec<String> = meta::finalizers(object).filter(|one| *one != finalizer).map(str::to_owned).collect();
+    meta::set_finalizers(object, kept.iter().map(String::as_str));
+}
+
+/// What belongs to a namespace or a definition: store resource and namespace of each collection.
+fn collections(state: &State, item: &Item) -> Vec<(Arc<Descriptor>, Option<Arc<str>>)> {
+    let stored = state.registry.load(&state.store).stored();
+    match item {
+        Item::Namespace(name) => stored
+            .into_values()
+            .filter(|descriptor| descriptor.namespaced)
+            .map(|descriptor| (descriptor, Some(Arc::clone(name))))
+            .collect(),
+        Item::Definition(resource) => stored.get(resource).map(|one| (Arc::clone(one), None)).into_iter().collect(),
+        Item::Dependent(_) | Item::Dying(_) => Vec::new(),
+    }
+}
+
+/// Whether nothing is left in a namespace or of a definition.
+pub(super) fn is_empty(state: &State, item: &Item) -> bool {
+    collections(state, item)
+        .iter()
+        .all(|(descriptor, namespace)| state.store.count(&descriptor.storage, namespace.as_deref()) == 0)
+}
+
+/// Deletes everything in a container, and lets the container go once nothing is left.
+async fn empty(state: &Arc<State>, item: &Item) -> Result<(), Status> {
+    for (descriptor, namespace) in collections(state, item) {
+        let objects = state.store.list(&descriptor.storage, namespace.as_deref()).items;
+        let results: Vec<Result<(), Status>> = stream::iter(objects)
+            .map(|object| {
+                let descriptor = Arc::clone(&descriptor);
+                async move {
+                    let wish = Wish::default();
+                    delete::remove(state, &descriptor, &object.key.namespace, &object.key.name, &wish).await.map(|_| ())
+                }
+            })
+            .buffer_unordered(DELETES_MAX)
+            .collect()
+            .await;
+        if let Some(status) = results.into_iter().filter_map(Result::err).find(|status| status.code != 404) {
+            return Err(status);
+        }
+    }
+    if !is_empty(state, item) {
+        return Ok(());
+    }
+    match item {
+        Item::Namespace(name) => {
+            edit(state, &Key::new("namespaces", "", Arc::clone(name)), |object| {
+                let kept: Vec<Value> = object["spec"]["finalizers"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter(|one| *one != FINALIZER)
+                    .cloned()
+                    .collect();
+                object["spec"]["finalizers"] = json!(kept);
+            })
+            .await
+        }
+        Item::Definition(resource) => {
+            let (group, plural) = resource.split_once('/').unwrap_or(("", resource));
+            let key = Key::new(DEFINITIONS, "", format!("{plural}.{group}"));
+            edit(state, &key, |object| drop_finalizer(object, CLEANUP)).await
+        }
+        Item::Dependent(_) | Item::Dying(_) => Ok(()),
+    }
+}
+
+/// Changes a stored object, and removes it if that was the last thing that held it.
+async fn edit(state: &State, key: &Key, change: impl Fn(&mut Value)) -> Result<(), Status> {
+    let resource = GroupResource { group: "", resource: &key.resource };
+    for _ in 0..ATTEMPTS_MAX {
+        let Some(stored) = state.store.get(key) else { return Ok(()) };
+        let old = parse(&stored);
+        let mut new = old.clone();
+        change(&mut new);
+        let goes = update::ends_deletion(&new);
+        if new == old && !goes {
+            return Ok(());
+        }
+        let (key, draft, expect) = (key.clone(), draft(&new), Expect::Revision(stored.revision));
+        let change = if goes { Change::Delete { key, draft, expect } } else { Change::Put { key, draft, expect } };
+        match state.commit(change).await {
+            Ok(_) | Err(ApplyError::NotFound(_)) => return Ok(()),
+            Err(ApplyError::Conflict(_)) => {}
+            Err(error) => return Err(write::apply_status(resource, &error)),
+        }
+    }
+    Err(Status::conflict_modified(resource, &key.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use pumice_auth::{Policy, built_in};
+    use pumice_store::{Options, Store};
+
+    use super::*;
+    use crate::server::ApiServer;
+
+    fn map(name: &str, owners: &Value) -> (Key, Value) {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+            "namespace": "default", "name": name, "uid": format!("uid-of-{name}"), "ownerReferences": owners,
+        }});
+        (Key::new("configmaps", "default", name), object)
+    }
+
+    #[tokio::test]
+    async fn what_was_cut_loose_after_the_look_stays() {
+        let store = Store::in_memory(Options::default()).expect("store");
+        let server = ApiServer::builder(store, Policy::new(built_in())).build().await.expect("server");
+        server.stop().await;
+        let state = &server.state;
+        let owners = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "uid-of-owner"}]);
+        let (key, child) = map("child", &owners);
+        let change = Change::Put { key: key.clone(), draft: draft(&child), expect: Expect::Absent };
+        let seen = state.commit(change).await.expect("child");
+        // Its owner orphans it and goes, before anybody looks for that owner.
+        edit(state, &key, |object| cut_loose(object, &["uid-of-owner".to_owned()])).await.expect("edit");
+        let overtaken = settle(state, &seen, false).await.expect_err("an old look must not stand");
+        assert_eq!(overtaken.code, 409);
+        dependent(state, &key, false).await.expect("a new look");
+        let kept = state.store.get(&key).expect("it is kept");
+        // The same without the race: nobody owns what names an owner that is not there.
+        let change = Change::Put { key: key.clone(), draft: draft(&child), expect: Expect::Revision(kept.revision) };
+        state.commit(change).await.expect("owned again");
+        dependent(state, &key, false).await.expect("garbage");
+        assert!(state.store.get(&key).is_none());
+    }
+}
