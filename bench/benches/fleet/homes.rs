@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use pumice_fleet::database::{Database, Place};
+use pumice_fleet_server::database::{Database, Place};
 use pumice_testkit::Postgres;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};

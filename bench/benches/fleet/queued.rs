@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pumice_bench::figures::Figures;
 use pumice_bench::setting::Setting;
-use pumice_fleet::rounds::{Limits, Pool, Window};
+use pumice_fleet_scheduling::{Pool, PoolView, ViewLimits};
 use pumice_ledger::{
     Entry, Event, Inbox, JobId, Ledger, NodeRef, PodRef, Proposal, Report, ReportKind, Retries, RunId, TimeMs,
 };
@@ -56,7 +56,7 @@ pub fn run(setting: &Setting, figures: &mut Figures) {
 
 struct Scene {
     ledger: Ledger,
-    window: Window,
+    window: PoolView,
     pool: Pool,
     jobs: Jobs,
     running: Vec<RunId>,
@@ -81,7 +81,7 @@ impl Scene {
         let (mut ledger, mut pool) = (Ledger::new(work::classes()), Pool::new(POOL, &work::classes()));
         pool.apply(&work::fleet(nodes, per_cluster));
         work::queue_entries().for_each(|entry| fold(&mut ledger, &entry));
-        let (window, jobs) = (Window::new(POOL, Limits::default()), Jobs::new(&KINDS));
+        let (window, jobs) = (PoolView::new(POOL, ViewLimits::default()), Jobs::new(&KINDS));
         let (running, now, drawn) = (Vec::new(), BEGIN, 0);
         let mut scene = Scene { ledger, window, pool, jobs, running, now, drawn, queued: 0 };
         (0..nodes).for_each(|node| scene.fill(node, per_cluster));

@@ -3,8 +3,8 @@
 
 use pumice_bench::figures::Figures;
 use pumice_bench::setting::Setting;
-use pumice_fleet::database::{Changed, Database, Epoch, Expect, Seq};
-use pumice_fleet::rounds::{Limits, Window};
+use pumice_fleet_scheduling::{PoolView, ViewLimits};
+use pumice_fleet_server::database::{Changed, Database, Epoch, Expect, Seq};
 use pumice_ledger::{Inbox, Ledger, Retries};
 
 use crate::homes::Homes;
@@ -58,7 +58,7 @@ pub async fn run(setting: &Setting, figures: &mut Figures, homes: &mut Homes, ki
         let all = watch.took();
         anyhow::ensure!(ledger.jobs().count() == queued, "the ledger has all that is queued");
         let changed = ledger.take_changed();
-        let (_, sync) = timed(|| Window::new(POOL, Limits::default()).sync(&ledger, &changed));
+        let (_, sync) = timed(|| PoolView::new(POOL, ViewLimits::default()).sync(&ledger, &changed));
 
         let mut add = |figure: &str, value: f64, unit: &str| {
             figures.add(&format!("start/{kind}/{}k/{figure}", full / 1_000), value, unit, queued);

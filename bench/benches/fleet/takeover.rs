@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use pumice_fleet::database::{Database, Expect, JobState, Seq};
-use pumice_fleet::leader::{Input, Leader};
-use pumice_fleet::metrics::Metrics;
+use pumice_fleet_server::database::{Database, Expect, JobState, Seq};
+use pumice_fleet_server::leader::{Input, Leader};
+use pumice_fleet_server::metrics::Metrics;
 use pumice_ledger::{Entry, Event, Filter, JobId};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;

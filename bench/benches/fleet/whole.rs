@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_bench::figures::Figures;
 use pumice_bench::setting::Setting;
-use pumice_fleet::database::{Changed, Database, Epoch, Expect, Seq};
-use pumice_fleet::rounds::{Limits, Pool, Window};
+use pumice_fleet_scheduling::{Pool, PoolView, ViewLimits};
+use pumice_fleet_server::database::{Changed, Database, Epoch, Expect, Seq};
 use pumice_ledger::{
     Changes, Entry, Event, Inbox, JobId, Ledger, PodRef, Proposal, Report, ReportKind, Retries, TimeMs,
 };
@@ -68,7 +68,7 @@ struct Scene<'l> {
     epoch: Epoch,
     position: Seq,
     ledger: Ledger,
-    window: Window,
+    window: PoolView,
     pool: Pool,
     jobs: Jobs,
     now: TimeMs,
@@ -93,7 +93,7 @@ impl Scene<'_> {
         let ledger = loaded.restore(work::classes())?;
         let mut pool = Pool::new(POOL, &work::classes());
         pool.apply(&work::fleet(nodes, nodes));
-        let (window, jobs) = (Window::new(POOL, Limits::default()), Jobs::new(&[SMALL]));
+        let (window, jobs) = (PoolView::new(POOL, ViewLimits::default()), Jobs::new(&[SMALL]));
         let changed = Changes::default();
         Ok(Box::new(Scene { log, epoch, position, ledger, window, pool, jobs, now: BEGIN, changed }))
     }

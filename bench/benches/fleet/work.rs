@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pumice_engine::{Delta, NodeFacts};
-use pumice_fleet::api::{Api, Permission, Request, Sources, Who, submission};
-use pumice_fleet::database::{Database, NewJob, Submission};
-use pumice_fleet::leader::Options;
-use pumice_fleet::rounds::{Limits, node_delta, queue_delta};
-use pumice_fleet::submit::Rules;
+use pumice_fleet_model::submission::Rules;
+use pumice_fleet_scheduling::{ViewLimits, node_delta, queue_delta};
+use pumice_fleet_server::api::{Api, Permission, Request, Sources, Who, submission};
+use pumice_fleet_server::database::{Database, NewJob, Submission};
+use pumice_fleet_server::leader::Options;
 use pumice_ledger::{
     Digest, Entry, Event, JobId, PriorityClass, PriorityClasses, Queue, Retries, Shape, Submitted, TimeMs,
 };
@@ -52,7 +52,7 @@ pub fn leader_options() -> Options {
         holder: "bench".to_owned(),
         classes: classes(),
         retries: Retries::default(),
-        limits: Limits::default(),
+        limits: ViewLimits::default(),
         constraints: Arc::default(),
     }
 }

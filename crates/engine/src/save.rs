@@ -139,23 +139,19 @@ pub(crate) const fn mark(text: &str) -> u32 {
 }
 
 /// Saves a struct field by field: all must be named, in any order. What is derived or empty between cycles is left out
-/// with what it is then: `Row { a, b } except { cache: Cache::default() }`. A row whose name or fields are renamed keeps its
-/// mark by the names that it had: `Line { a, c } as "Row a b"`.
+/// with what it is then: `Row { a, b } except { cache: Cache::default() }`.
 macro_rules! saved {
-    (@names $row:ident [$($field:ident)*]) => { concat!(stringify!($row) $(, " ", stringify!($field))*) };
-    (@names $row:ident [$($field:ident)*] $names:literal) => { $names };
-    ($($row:ident { $($field:ident),* $(,)? } $(as $names:literal)?
-        $(except { $($left:ident : $fresh:expr),* $(,)? })?);+ $(;)?) => {$(
+    ($($row:ident { $($field:ident),* $(,)? } $(except { $($left:ident : $fresh:expr),* $(,)? })?);+ $(;)?) => {$(
         impl crate::save::Save for $row {
             fn save(&self, out: &mut Vec<u8>) {
-                const MARK: u32 = crate::save::mark(crate::save::saved!(@names $row [$($field)*] $($names)?));
+                const MARK: u32 = crate::save::mark(concat!(stringify!($row) $(, " ", stringify!($field))*));
                 let Self { $($field,)* $($($left: _,)*)? } = self;
                 crate::save::Save::save(&MARK, out);
                 $(crate::save::Save::save($field, out);)*
             }
 
             fn load(from: &mut crate::save::Source<'_>) -> Result<Self, crate::save::LoadError> {
-                const MARK: u32 = crate::save::mark(crate::save::saved!(@names $row [$($field)*] $($names)?));
+                const MARK: u32 = crate::save::mark(concat!(stringify!($row) $(, " ", stringify!($field))*));
                 if <u32 as crate::save::Save>::load(from)? != MARK {
                     return Err(crate::save::LoadError::Row { row: stringify!($row) });
                 }

@@ -8,6 +8,7 @@ mod certificate;
 mod clients;
 mod fixtures;
 mod fleet;
+pub mod grpc;
 mod peer;
 mod platform;
 mod postgres;

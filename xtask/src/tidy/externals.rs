@@ -4,7 +4,8 @@ use super::Violation;
 use super::packages::{Kind, Packages};
 
 /// Crates without I/O, clock, async and randomness.
-pub const PURE: &[&str] = &["units", "metrics", "objects", "api", "engine", "machines", "ledger"];
+pub const PURE: &[&str] =
+    &["units", "metrics", "objects", "api", "engine", "machines", "ledger", "fleet-model", "fleet-scheduling"];
 
 /// What a pure crate does not ship with, not even through others.
 const IMPURE: &[&str] = &[
@@ -37,7 +38,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "admission",
             "node",
             "history",
-            "fleet",
+            "fleet-executor",
             "watchdog",
             "console",
             "jobs",
@@ -45,10 +46,10 @@ const HOMES: &[(&str, &[&str])] = &[
         ],
     ),
     ("redb", &["store"]),
-    ("tonic", &["fleet", "wire", "jobs"]),
+    ("tonic", &["fleet-executor", "fleet-server", "wire", "jobs", "testkit"]),
     ("tonic-prost", &["wire", "jobs"]),
     ("tonic-prost-build", &["xtask"]),
-    ("sqlx", &["fleet", "history"]),
+    ("sqlx", &["fleet-server", "history"]),
     ("ldap3", &["auth"]),
     ("openidconnect", &["auth"]),
     ("ratatui", &["jobctl"]),

@@ -16,6 +16,8 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("machines", &["units", "objects", "api"]),
     ("ledger", &["units"]),
     ("translate", &["units", "objects", "api", "engine"]),
+    ("fleet-model", &["units", "objects", "api", "machines", "ledger"]),
+    ("fleet-scheduling", &["api", "engine", "ledger", "fleet-model"]),
     // the fleet's protocols
     ("wire", &["objects"]),
     // engines with I/O
@@ -33,20 +35,23 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("watchdog", &["units", "objects", "api", "cluster"]),
     ("console", &["units", "objects", "api", "auth", "cluster"]),
     (
-        "fleet",
+        "fleet-executor",
+        &["units", "metrics", "objects", "api", "translate", "ledger", "fleet-model", "wire", "cluster"],
+    ),
+    (
+        "fleet-server",
         &[
             "units",
             "metrics",
             "objects",
-            "api",
-            "machines",
             "engine",
             "translate",
             "ledger",
+            "fleet-model",
+            "fleet-scheduling",
             "wire",
             "clock",
             "auth",
-            "cluster",
         ],
     ),
     // surfaces

@@ -13,7 +13,7 @@ use pumice_api::names;
 use pumice_apiserver::ApiServer;
 use pumice_auth::{Identity, MASTERS, Policy};
 use pumice_cluster::{client_over, install_definitions};
-use pumice_fleet::executor;
+use pumice_fleet_executor as executor;
 use pumice_node::{Faults, SimulatedOptions};
 use pumice_store::Store;
 use tokio_util::sync::CancellationToken;

@@ -13,8 +13,8 @@ use pumice_api::names::USER_EXECUTOR;
 use pumice_auth::{Identity, Subject, built_in, identity_of, valid_until};
 use pumice_cluster::Client;
 use pumice_cluster::connect::client_from;
-use pumice_fleet::doctor::{self, Check, Diagnosis};
-use pumice_fleet::front::EXECUTORS;
+use pumice_fleet_server::doctor::{self, Check, Diagnosis};
+use pumice_fleet_server::front::EXECUTORS;
 use rustls::ClientConfig;
 
 use super::runtime;

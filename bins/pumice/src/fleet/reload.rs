@@ -13,8 +13,8 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use pumice_auth::{Ca, ShownCertificate};
-use pumice_fleet::config::Config;
-use pumice_fleet::front::Gate;
+use pumice_fleet_server::config::Config;
+use pumice_fleet_server::front::Gate;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 

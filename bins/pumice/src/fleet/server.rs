@@ -14,14 +14,14 @@ use pumice_apiserver::{
     Body, ConnectionError, ConnectionLimits, Handler, serve_connections, serve_plaintext_connections,
 };
 use pumice_auth::{Ca, ShownCertificate, write_private};
-use pumice_fleet::api::{Api, Sources};
-use pumice_fleet::bidding::Bidding;
-use pumice_fleet::config::Config;
-use pumice_fleet::database::{Database, Place};
-use pumice_fleet::front::{ADMINISTRATORS, EXECUTORS, Front, Gate};
-use pumice_fleet::leader::{Leader, Options};
-use pumice_fleet::metrics::Metrics;
-use pumice_fleet::submit::VolcanoJobs;
+use pumice_fleet_model::submission::VolcanoJobs;
+use pumice_fleet_server::api::{Api, Sources};
+use pumice_fleet_server::bidding::Bidding;
+use pumice_fleet_server::config::Config;
+use pumice_fleet_server::database::{Database, Place};
+use pumice_fleet_server::front::{ADMINISTRATORS, EXECUTORS, Front, Gate};
+use pumice_fleet_server::leader::{Leader, Options};
+use pumice_fleet_server::metrics::Metrics;
 use pumice_store::DirectoryLock;
 use pumice_wire::client::Credentials;
 use rustls::ServerConfig;

@@ -1,0 +1,26 @@
+//! Many clusters as one: queues, jobs and executors behind an API that Armada's clients speak.
+//!
+//! [`pumice_wire`] is what goes over the network; everything else speaks in types of its own.
+
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+pub mod api;
+pub mod bidding;
+pub mod binoculars;
+pub mod config;
+pub mod database;
+pub mod doctor;
+pub mod errands;
+pub mod executors;
+pub mod front;
+pub mod leader;
+pub mod metrics;
+pub mod reports;
+pub mod sessions;
+pub mod simulate;
+#[cfg(test)]
+mod simulation;
+pub mod standing;
+pub mod testsuite;
+mod trust;
