@@ -1,24 +1,9 @@
-//! The actions of a cycle, one per file, and what they share.
+//! The actions that admit and place groups, one per file, and what they share. Those that make pods leave are in `eviction`.
 
 pub(crate) mod allocate;
 pub(crate) mod backfill;
-mod cheapest;
 pub(crate) mod enqueue;
-pub(crate) mod fences;
-pub(crate) mod gang_eviction;
-pub(crate) mod half_placed;
-mod kept;
+pub(crate) mod fair_share_order;
+pub(crate) mod nominated_capacity;
 mod outranked;
-pub(crate) mod overrun;
-mod potential;
-pub(crate) mod preempt;
-mod preemptors;
-mod prospects;
-pub(crate) mod reclaim;
 pub(crate) mod reserve;
-pub(crate) mod shuffle;
-mod statement;
-mod victims;
-mod walk;
-mod whole_gangs;
-pub(crate) mod windows;

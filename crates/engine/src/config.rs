@@ -6,23 +6,16 @@ use std::collections::BTreeMap;
 use pumice_units::GoDuration;
 use thiserror::Error;
 
-use crate::plugins::ArgumentError;
-
-mod autoscaling;
+pub(crate) mod autoscaling;
 mod decode;
-mod fairness;
-mod kinds;
-mod metrics;
-mod parse;
-mod promise;
-mod reservation;
+pub(crate) mod fairness;
+pub(crate) mod promise;
+pub(crate) mod reservation;
 mod switches;
-mod tree;
 
 pub(crate) use autoscaling::Autoscaling;
 pub(crate) use decode::{Fault, Field};
 pub(crate) use fairness::Fairness;
-pub use metrics::{MetricsKind, MetricsSource};
 pub(crate) use reservation::Reserving;
 pub use switches::{Switch, Switches};
 
@@ -54,6 +47,32 @@ pub struct Config {
     pub large_first: bool,
 }
 
+/// A kind of source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricsKind {
+    /// Prometheus, by its query API.
+    Prometheus,
+    /// Kubernetes' custom metrics API before Prometheus.
+    PrometheusAdaptor,
+    /// Elasticsearch, as metricbeat fills it.
+    Elasticsearch,
+}
+
+/// Where the use of machines is measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetricsSource {
+    /// Its kind.
+    pub kind: MetricsKind,
+    /// Its URL.
+    pub address: String,
+    /// How often it is asked.
+    pub interval_ms: i64,
+    /// Its certificate is not looked at.
+    pub insecure: bool,
+    /// Everything else of the section, such as `elasticsearch.index`.
+    pub others: BTreeMap<String, String>,
+}
+
 /// How a scheduler keeps to its NodeShard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sharding {
@@ -72,6 +91,16 @@ pub struct PluginConfig {
     pub switches: Switches,
     /// Its arguments.
     pub arguments: BTreeMap<String, Argument>,
+}
+
+/// Arguments that a plugin can't work with.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("argument {argument} {wanted}")]
+pub struct ArgumentError {
+    /// Which.
+    pub argument: String,
+    /// What it must be: `must be a duration such as 10m`.
+    pub wanted: String,
 }
 
 /// An argument as the file has it. Volcano's getters are strict about types: a quoted number is no number.
@@ -395,5 +424,4 @@ impl std::fmt::Display for Warning {
     }
 }
 
-#[cfg(test)]
-mod tests;
+crate::save::saved! { Sharding { hard, name } }

@@ -3,14 +3,14 @@
 //! Invariant: a group is told of once, at the first look that finds it late, and again only if it was on time meanwhile.
 //! Looked at when what runs is looked at anew; called by `close`. O(groups with a deadline and their pods).
 
-use crate::cycle::Cycle;
 use crate::facts::GroupPhase;
 use crate::ids::{GroupId, TaskId, TimeMs};
-use crate::minimum::missing;
-use crate::outlook::{Guess, Look};
 use crate::plan::Late;
-use crate::world::ends::Surety;
+use crate::search::start_estimate::{Guess, Look};
+use crate::session::Cycle;
+use crate::world::end_times::Surety;
 use crate::world::groups::GroupRow;
+use crate::world::minimum::missing;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 

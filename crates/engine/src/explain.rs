@@ -2,20 +2,22 @@
 //! neither a cycle nor memory. Called by `World::reasons` and by the views of groups. O(nodes that keep room).
 
 mod could;
-mod held;
-mod line;
+mod holders;
 mod node;
+mod position;
 mod queue;
+mod queue_view;
 mod spared;
-mod trials;
+mod unblock_probes;
 mod why;
 mod windows;
 
 pub use could::Could;
-pub use held::{Held, Holder};
-pub use line::Line;
+pub use holders::{Held, Holder};
 pub use node::NodeWhy;
+pub use position::Line;
 pub use queue::QueueWhy;
+pub use queue_view::QueueView;
 pub use spared::Spared;
 pub use why::Why;
 pub(crate) use {why::why, windows::closed};
@@ -24,9 +26,9 @@ use std::collections::BTreeSet;
 
 use crate::deadlines::late_end;
 use crate::ids::{GroupId, TaskId, TimeMs};
-use crate::outlook::Guess;
 use crate::reasons::{Expected, Reason, Reasons};
-use crate::world::ends::Surety;
+use crate::search::start_estimate::Guess;
+use crate::world::end_times::Surety;
 use crate::world::reservations::Reservation;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;

@@ -13,6 +13,7 @@ mod node;
 mod numa;
 mod pod;
 mod queue;
+mod saved;
 mod shared;
 mod storage;
 mod template;
@@ -31,6 +32,7 @@ pub use queue::{NodeGroupAffinity, QueueFacts, QueueState};
 pub use shared::Shared;
 pub use storage::{CsiNodeFacts, PodClaims, StorageClassFacts, VolumeClaimFacts, VolumeFacts};
 pub use template::{ContainerFacts, HostPort, NodeTerm, Operator, PodTemplate, PreferredTerm, Requirement, Toleration};
+pub(crate) use template::{VGPU_MEMORY, VGPU_NUMBER};
 pub use window::WindowFacts;
 
 /// What facts need not say: reading gives the default again, and recordings are a third as long.

@@ -52,3 +52,5 @@ impl TimeMs {
         Self(self.0.saturating_add(milliseconds))
     }
 }
+
+crate::save::saved_inside!(ClassId, DimId, GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs);

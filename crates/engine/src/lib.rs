@@ -8,37 +8,42 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod actions;
-mod backlog;
-mod close;
+mod builtin_plugins;
+mod cluster;
 mod config;
+mod config_file;
 mod cycle;
+mod cycle_end;
 mod deadlines;
-mod dims;
+mod engine;
+mod eviction;
 mod explain;
 mod facts;
-mod finder;
-mod forecast;
 mod ids;
-mod matching;
-mod minimum;
-mod outlook;
+mod job_plugins;
+mod node_plugins;
 mod plan;
 mod plan_lint;
-mod plugins;
+pub mod plugin;
 mod policy;
 mod queue_limit;
 mod reasons;
-mod runs;
+mod resource_dims;
+mod run_times;
 mod save;
+mod search;
+mod session;
 mod share;
 mod world;
 
+pub use builtin_plugins::template_annotations;
+pub use cluster::hypernodes::HyperNodeProblem;
 pub use config::{
     Action, Argument, Config, ConfigError, MetricsKind, MetricsSource, PluginConfig, Sharding, Switch, Switches,
     Warning, WarningKind,
 };
-pub use dims::{Resources, amount_text};
-pub use explain::{Could, Held, Holder, Line, NodeWhy, QueueWhy, Spared, Why};
+pub use engine::{GroupView, World};
+pub use explain::{Could, Held, Holder, Line, NodeWhy, QueueView, QueueWhy, Spared, Why};
 pub use facts::{
     Attribute, BudgetFacts, ContainerFacts, CpuPlace, CsiNodeFacts, Delta, DependsOn, DeviceClaimFacts,
     DeviceClassFacts, DeviceFacts, DeviceName, DeviceRequest, DeviceSliceFacts, GroupCondition, GroupFacts, GroupPhase,
@@ -49,30 +54,14 @@ pub use facts::{
     TopologySpec, VolumeClaimFacts, VolumeFacts, WindowFacts,
 };
 pub use ids::TimeMs;
+pub use node_plugins::predicates::CLOSED_ANNOTATION as NODE_CLOSED;
 pub use plan::{
-    Bind, Eviction, FreedRoom, GroupUpdate, Late, Pipelined, Plan, PodNotice, Prebind, QueueUpdate, Ungate,
+    Bind, Ending, Eviction, FreedRoom, GroupUpdate, Late, Pipelined, Plan, PodNotice, Prebind, QueueUpdate, Ungate,
 };
-pub use plugins::predicates::CLOSED_ANNOTATION as NODE_CLOSED;
-pub use plugins::template_annotations;
 pub use reasons::{
     Check, CheckCount, Expected, Minimum, NoDomain, NodesUnfit, Reason, Reasons, RoleMinimum, Shortage, Stage,
 };
+pub use resource_dims::{Resources, amount_text};
 pub use save::{LoadError, Texts};
-pub use world::{Ending, ExpectedRun, GroupView, HyperNodeProblem, QueueView, Receipt, World};
-
-/// What a plugin is made of: the extension points, and the facts that they are asked about.
-pub mod plugin {
-    pub use crate::dims::Demand;
-    pub use crate::ids::{ClassId, DimId, GroupId, HyperId, NodeId, QueueId, TaskId, TimeMs};
-    pub use crate::minimum::Missing;
-    pub use crate::plugins::{
-        Alike, ArgumentError, Counting, Extremes, Factory, GangEviction, HyperSearch, Plugin, Preference, Region,
-        Registry, Vote,
-    };
-    pub use crate::world::classes::ClassRow;
-    pub use crate::world::groups::GroupRow;
-    pub use crate::world::nodes::NodeRow;
-    pub use crate::world::queues::QueueRow;
-    pub use crate::world::tables::{Move, Tables};
-    pub use crate::world::tasks::{TaskRow, TaskState};
-}
+pub use world::end_times::ExpectedRun;
+pub use world::eviction_records::Receipt;

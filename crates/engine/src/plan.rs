@@ -1,13 +1,14 @@
 //! What a cycle decided, as data: the shell carries it out and reports back. Names and uids, no ids of the World.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
-use crate::dims::Resources;
 use crate::facts::{DeviceName, GroupStatus};
 use crate::ids::TimeMs;
-use crate::world::Ending;
+use crate::reasons::{plural, time_text};
+use crate::resource_dims::Resources;
 
 /// The outcome of one cycle. All of it already counts in the World.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -246,3 +247,61 @@ impl Plan {
             && self.settled.is_empty()
     }
 }
+
+/// What became of the room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum Ending {
+    /// It is being freed.
+    #[default]
+    Open,
+    /// The group that it was freed for has started there.
+    Used,
+    /// That group is gone.
+    Gone,
+    /// It did not become free in time, or something else took it.
+    NotFreed,
+    /// The API server refused the eviction: the pod stayed.
+    Refused,
+}
+
+impl Ending {
+    /// In one word, for metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Used => "used",
+            Self::Gone => "gone",
+            Self::NotFreed => "not-freed",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+impl Display for Late {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let late = time_text(self.expected.0.saturating_sub(self.deadline.0));
+        write!(
+            f,
+            "expected to miss its deadline by {late}, as far as can be told now: raise its priority, or ask for less"
+        )
+    }
+}
+
+impl Display for FreedRoom {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let pods = plural(self.evictions, "pod");
+        let was = if self.evictions == 1 { "was" } else { "were" };
+        write!(f, "{pods} {was} evicted for it by {}: ", self.action)?;
+        f.write_str(match self.room {
+            Ending::Open => "the room is being freed",
+            Ending::Used => "it has started in the room",
+            Ending::Gone => "the room was not used, it is gone",
+            Ending::NotFreed => "the room was not used, it did not become free in time",
+            Ending::Refused => "they stayed, the API server refused",
+        })
+    }
+}
+
+crate::save::saved_enum!(Ending { Open, Used, Gone, NotFreed, Refused });

@@ -4,10 +4,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ids::{GroupId, TaskId};
 use crate::plan::Plan;
-use crate::plugins::Counting;
 use crate::policy::Policy;
 use crate::queue_limit;
 use crate::world::tables::Tables;
+use crate::world::tasks::Counting;
 use crate::world::tasks::TaskState;
 
 mod evictions;

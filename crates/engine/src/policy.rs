@@ -4,17 +4,18 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use crate::cluster::classes::ClassRow;
 use crate::config::{Config, Fairness, Switch, Switches};
-use crate::dims::Demand;
 use crate::ids::{DimId, GroupId, HyperId, NodeId, QueueId, TaskId, TimeMs};
-use crate::minimum::Missing;
 use crate::plan::Prebind;
-use crate::plugins::score::POINT;
-use crate::plugins::{Counting, HyperSearch, Plugin, Preference, Registry, Vote};
+use crate::plugin::score::POINT;
+use crate::plugin::{HyperSearch, Plugin, Preference, Registry, Vote};
 use crate::reasons::{Check, Reason};
-use crate::world::classes::ClassRow;
+use crate::resource_dims::Demand;
+use crate::world::minimum::Missing;
+use crate::world::namespace_shares::Decay;
 use crate::world::tables::Tables;
-use crate::world::tenants::Decay;
+use crate::world::tasks::Counting;
 
 mod admission;
 mod bounds;

@@ -1,10 +1,10 @@
 //! A queue's `capability` as a hard limit, whichever plugins are configured.
 //! Terminating pods count until they are gone, so a queue is never over by a decision of ours.
 
-use crate::dims::Demand;
 use crate::ids::{DimId, QueueId};
 use crate::policy::Policy;
 use crate::reasons::Reason;
+use crate::resource_dims::Demand;
 use crate::world::queues::Sums;
 use crate::world::tables::Tables;
 

@@ -504,3 +504,30 @@ impl Reason {
         matches!(self, Self::QueueShare { .. })
     }
 }
+
+/// Why one group did not.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Failure {
+    pub(crate) stage: Stage,
+    pub(crate) approximate: bool,
+    pub(crate) reasons: Vec<Reason>,
+}
+
+impl Failure {
+    pub(crate) fn at(stage: Stage, reasons: Vec<Reason>) -> Self {
+        Self { stage, approximate: false, reasons }
+    }
+
+    /// What kind of failure it is: objects are written anew only when this changes.
+    pub(crate) fn class(&self) -> String {
+        class_of(self.stage, &self.reasons)
+    }
+
+    /// Whether it is of this kind.
+    pub(crate) fn is_class(&self, class: &str) -> bool {
+        is_class(class, self.stage, &self.reasons)
+    }
+}
+
+crate::save::saved! { Failure { stage, approximate, reasons } }
+crate::save::saved_as_json!(Reason, Stage);

@@ -5,11 +5,6 @@
 //! else is refused instead of misread. Bytes of any kind give an error or a World, never a panic. Used by recordings, to
 //! begin in the middle of a history.
 
-use crate::config::Config;
-use crate::plugins::Registry;
-use crate::world::World;
-
-mod facts;
 mod values;
 
 /// Why bytes are no World.
@@ -68,6 +63,16 @@ impl<'a> Source<'a> {
         Ok(taken)
     }
 
+    /// Saved bytes, whose texts are to be other words.
+    pub(crate) fn in_words(bytes: &'a [u8], texts: &'a mut dyn Texts) -> Self {
+        Self { bytes, length: bytes.len(), texts: Some(texts) }
+    }
+
+    /// How many bytes were not read yet.
+    pub(crate) fn left(&self) -> usize {
+        self.bytes.len()
+    }
+
     fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -78,54 +83,6 @@ pub(crate) trait Save: Sized {
     fn save(&self, out: &mut Vec<u8>);
 
     fn load(from: &mut Source<'_>) -> Result<Self, LoadError>;
-}
-
-impl World {
-    /// All that decisions depend on. Between cycles only. O(all there is).
-    pub fn save(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        self.tables.save(&mut out);
-        self.policy.memory().save(&mut out);
-        self.outlook.save(&mut out);
-        self.now.save(&mut out);
-        out
-    }
-
-    /// At least as many as there are pods. O(1).
-    pub fn pods_max(&self) -> usize {
-        self.tables.tasks.span()
-    }
-
-    /// A World as it was saved; `config` and `registry` are to be those that it had. O(all there is).
-    ///
-    /// # Errors
-    /// When the bytes are not what `save` of this version gives.
-    pub fn load(config: Config, registry: Registry, bytes: &[u8]) -> Result<Self, LoadError> {
-        Self::load_from(config, registry, bytes.into())
-    }
-
-    /// The same with other words for its texts. Where these keep their order, the World decides the same.
-    ///
-    /// # Errors
-    /// As `load`; also where a text becomes one that can't be there.
-    pub fn load_in_words(
-        config: Config,
-        registry: Registry,
-        bytes: &[u8],
-        texts: &mut dyn Texts,
-    ) -> Result<Self, LoadError> {
-        Self::load_from(config, registry, Source { bytes, length: bytes.len(), texts: Some(texts) })
-    }
-
-    fn load_from(config: Config, registry: Registry, mut from: Source<'_>) -> Result<Self, LoadError> {
-        let mut world = Self::with_plugins(config, registry);
-        world.tables = Save::load(&mut from)?;
-        let memory: Vec<Vec<u8>> = Save::load(&mut from)?;
-        world.policy.remember(&memory);
-        world.outlook = Save::load(&mut from)?;
-        world.now = Save::load(&mut from)?;
-        if from.is_empty() { Ok(world) } else { Err(LoadError::Rest { bytes: from.bytes.len() }) }
-    }
 }
 
 /// A mark of a row's fields: FNV-1a of its name and theirs.
@@ -220,3 +177,35 @@ macro_rules! saved_enum {
     )+};
 }
 pub(crate) use saved_enum;
+
+/// Reads facts, in other words where the source has them.
+pub(crate) fn load_json<T: serde::de::DeserializeOwned>(
+    from: &mut Source<'_>,
+    what: &'static str,
+) -> Result<T, LoadError> {
+    let bad = |_| LoadError::Value { what };
+    let length = usize::load(from)?;
+    let json = from.take(length)?;
+    let Some(texts) = &mut from.texts else { return serde_json::from_slice(json).map_err(bad) };
+    let mut facts = serde_json::from_slice(json).map_err(bad)?;
+    texts.facts(&mut facts);
+    serde_json::from_value(facts).map_err(bad)
+}
+
+/// Saves facts as their JSON, which they have anyway.
+macro_rules! saved_as_json {
+    ($($kind:ident),+ $(,)?) => {$(
+        impl crate::save::Save for $kind {
+            fn save(&self, out: &mut Vec<u8>) {
+                let json = serde_json::to_vec(self).expect("facts have text keys only");
+                crate::save::Save::save(&json.len(), out);
+                out.extend(json);
+            }
+
+            fn load(from: &mut crate::save::Source<'_>) -> Result<Self, crate::save::LoadError> {
+                crate::save::load_json(from, stringify!($kind))
+            }
+        }
+    )+};
+}
+pub(crate) use saved_as_json;

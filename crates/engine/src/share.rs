@@ -3,8 +3,8 @@
 //! A share is in parts per billion, rounded down; equal fractions give equal shares whatever dimension they stand
 //! in. Called by the plugins that divide the cluster among queues, namespaces and jobs.
 
-use crate::dims::Demand;
 use crate::ids::DimId;
+use crate::resource_dims::Demand;
 
 /// A share of everything.
 pub(crate) const WHOLE: i64 = 1_000_000_000;

@@ -19,9 +19,6 @@ const CIRCLES: &str = include_str!("../../data/circles.txt");
 const LINES_MAX: usize = 5000;
 /// Top modules that are longer. It only shrinks, too.
 const LONG: &[&str] = &[
-    "crates/engine/src/actions",
-    "crates/engine/src/plugins",
-    "crates/engine/src/world",
     "crates/machines/src/job",
     "crates/node/src/agent",
 ];

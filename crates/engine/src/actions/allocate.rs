@@ -6,38 +6,39 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::enqueue::{is_impossible, is_possible, strict_order};
+use super::fair_share_order::{Outcome, Turn, Walk};
 use super::reserve;
-use super::walk::{Outcome, Turn, Walk};
-use crate::backlog::Kind;
 use crate::config::Action;
-use crate::cycle::{Cycle, Failure};
 use crate::facts::GroupPhase;
-use crate::finder::Search;
 use crate::ids::{ClassId, GroupId, QueueId, TaskId, TimeMs};
 use crate::plan::Bind;
-use crate::plugins::Counting;
 use crate::queue_limit;
+use crate::reasons::Failure;
 use crate::reasons::{Reason, Stage};
+use crate::search::finder::Search;
+use crate::search::pending::Kind;
+use crate::session::Cycle;
 use crate::world::groups::GroupRow;
+use crate::world::maintenance_windows::Barring;
 use crate::world::reservations::Lift;
 use crate::world::tables::Tables;
+use crate::world::tasks::Counting;
 use crate::world::tasks::TaskState;
-use crate::world::windows::Barring;
 
 mod domains;
 mod gates;
-pub(super) mod packing;
-pub(super) mod parts;
+pub(crate) mod packing;
+pub(crate) mod parts;
 mod refusal;
-pub(crate) mod rehearsal;
 mod reserved;
+pub(crate) mod tentative_placement;
 
 /// Reasons worked out for one group in one turn: more kinds of pods than this fail alike.
 const REASONS_MAX: usize = 8;
 
 /// Which of a group's pods an action places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Which {
+pub(crate) enum Which {
     /// Those that ask for something; those that ask for nothing only where the minimum needs them.
     Requesting,
     /// Those that ask for nothing.
@@ -85,7 +86,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
     place(cycle, Which::Requesting, loose);
 }
 
-pub(super) fn place(cycle: &mut Cycle<'_>, which: Which, groups: Vec<GroupId>) {
+pub(crate) fn place(cycle: &mut Cycle<'_>, which: Which, groups: Vec<GroupId>) {
     let groups: Vec<GroupId> = groups.into_iter().filter(|group| eligible(cycle, *group)).collect();
     let (half_placed, mut rest): (Vec<_>, Vec<_>) =
         groups.into_iter().partition(|group| is_half_placed(cycle.tables.groups.row(*group)));
@@ -183,7 +184,7 @@ fn eligible(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
 }
 
 /// Why its queue lets nothing of the group be placed. A pod without a PodGroup is admitted when it is first placed.
-pub(super) fn barred(tables: &Tables, row: &GroupRow) -> Option<Reason> {
+pub(crate) fn barred(tables: &Tables, row: &GroupRow) -> Option<Reason> {
     let queue = tables.queues.row(row.queue);
     let name = || queue.name.to_string();
     let is_new = row.of_one && row.counts.ready() == 0;
@@ -424,7 +425,7 @@ fn turn_in_domains(cycle: &mut Cycle<'_>, group: GroupId, wanted: &Wanted, count
 }
 
 /// Where pods that ask for nothing are placed at all a minimum does not count on those that wait.
-pub(super) fn counting(cycle: &Cycle<'_>) -> Counting {
+pub(crate) fn counting(cycle: &Cycle<'_>) -> Counting {
     if cycle.config.has(Action::Backfill) { Counting::Placed } else { Counting::WithBestEffort }
 }
 
@@ -547,7 +548,7 @@ impl Trial {
 }
 
 /// Decides one placement: it counts from now on, whatever the API server takes to answer.
-pub(super) fn bind(cycle: &mut Cycle<'_>, group: GroupId, task: TaskId) {
+pub(crate) fn bind(cycle: &mut Cycle<'_>, group: GroupId, task: TaskId) {
     let node = cycle.tables.task(task).node.expect("a placed pod has a node");
     cycle.tables.move_task(task, TaskState::Binding, Some(node));
     let row = cycle.tables.task(task);

@@ -1,7 +1,7 @@
 //! `backfill`: places pods that ask for nothing, wherever a node takes one more pod. Gangs hold here, too.
 
 use super::allocate::{Which, place};
-use crate::cycle::Cycle;
+use crate::session::Cycle;
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
     let groups = cycle.tables.groups.best_effort.iter().copied().collect();

@@ -11,34 +11,35 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::allocate::packing;
+use super::fair_share_order::{Outcome, Turn, Walk};
 use super::outranked::Outranked;
 use super::reserve;
-use super::walk::{Outcome, Turn, Walk};
-use crate::backlog::asking::{LineId, Standing};
 use crate::config::Action;
-use crate::cycle::{Cycle, Failure};
-use crate::dims::Demand;
 use crate::facts::GroupPhase;
-use crate::finder::Search;
 use crate::ids::{ClassId, DimId, GroupId, QueueId, TaskId};
-use crate::minimum::{Missing, Part, Past, easiest, missing, of_pods};
-use crate::plugins::Counting;
 use crate::policy::Policy;
 use crate::queue_limit;
+use crate::reasons::Failure;
 use crate::reasons::{Check, CheckCount, NodesUnfit, Reason, Shortage, Stage};
+use crate::resource_dims::Demand;
+use crate::search::finder::Search;
+use crate::search::pending::enqueue_candidates::{LineId, Standing};
+use crate::session::Cycle;
 use crate::share;
-use crate::world::ends::Surety;
+use crate::world::end_times::Surety;
 use crate::world::groups::GroupRow;
+use crate::world::minimum::{Missing, Part, Past, easiest, missing, of_pods};
+use crate::world::namespace_shares::Counted;
 use crate::world::reservations::Lift;
 use crate::world::tables::Tables;
+use crate::world::tasks::Counting;
 use crate::world::tasks::TaskState;
-use crate::world::tenants::Counted;
 
 mod autoscaling;
 mod job_limit;
-mod standing;
+mod refusals;
 
-pub(crate) use standing::renew;
+pub(crate) use refusals::renew;
 
 /// Names of groups ahead that a reason gives.
 const AHEAD_NAMED_MAX: usize = 5;
@@ -107,7 +108,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
         revocable: Vec::new(),
     };
     let alone: Vec<GroupId> = cycle.backlog.asking.alone.iter().copied().collect();
-    let heads = standing::with_a_turn(cycle, &mut known);
+    let heads = refusals::with_a_turn(cycle, &mut known);
     let mut walk = Walk::over(cycle.tables, cycle.policy, Counted::HeldAndPromised, heads, &alone);
     let mut queue = None;
     while let Some(turn) = walk.pop() {
@@ -243,7 +244,7 @@ fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &
             return Ok(Terms::AwaitsNodes);
         }
         let reason = reason.unwrap_or_else(|| Reason::ExceedsCluster(exceeds(cycle, group, missing)));
-        let standing = Some(standing::noted(cycle, missing, false, true));
+        let standing = Some(refusals::noted(cycle, missing, false, true));
         return Err(Refusal { standing, ..reason.into() });
     }
     let Some(reason) = objection(cycle.tables, cycle.policy, group, missing, Past::Nobody) else {
@@ -253,7 +254,7 @@ fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &
         return Ok(Terms::Promised);
     }
     let revocable = fits && may_come_to_be_owed(cycle, queue, missing);
-    let standing = Some(standing::noted(cycle, missing, fits, false));
+    let standing = Some(refusals::noted(cycle, missing, fits, false));
     let mut reasons = vec![reason];
     reasons.extend(waits_behind(cycle.tables, queue));
     Err(Refusal { reasons, revocable, standing })

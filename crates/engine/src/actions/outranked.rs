@@ -4,11 +4,11 @@
 use rustc_hash::FxHashMap;
 
 use crate::config::Action;
-use crate::cycle::Cycle;
 use crate::ids::{DimId, GroupId};
-use crate::minimum::Missing;
 use crate::queue_limit;
+use crate::session::Cycle;
 use crate::share;
+use crate::world::minimum::Missing;
 
 /// Nothing is placed while groups are admitted, so that what was worked out once stays true.
 #[derive(Debug, Default)]

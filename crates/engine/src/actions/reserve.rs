@@ -8,33 +8,27 @@
 use rustc_hash::FxHashSet;
 
 use super::enqueue::{is_possible, some_pod_fits_a_node};
-use super::walk::Outcome;
+use super::fair_share_order::Outcome;
 use crate::config::Reserving;
-use crate::cycle::Cycle;
 use crate::facts::GroupPhase;
-use crate::forecast;
 use crate::ids::{ClassId, GroupId, QueueId, TaskId, TimeMs};
-use crate::minimum::{Missing, Past};
 use crate::reasons::Reason;
-use crate::world::ends::Surety;
+use crate::search::reservation_forecast;
+use crate::session::Cycle;
+use crate::world::end_times::Surety;
 use crate::world::groups::GroupRow;
+use crate::world::maintenance_windows::is_closed;
+use crate::world::minimum::{Missing, Past};
+use crate::world::namespace_shares::Counted;
+use crate::world::reservations::Gate;
 use crate::world::reservations::{Lift, Prospect, Reservation};
 use crate::world::tasks::TaskState;
-use crate::world::tenants::Counted;
-use crate::world::windows::is_closed;
 
 /// Groups that wait too, and are looked at for one whose turn it is.
 const OTHERS_LOOKED_AT_MAX: usize = 64;
 
-/// In which of its two ways a group waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Gate {
-    Admission,
-    Nodes,
-}
-
 /// The queues in which the first that can't go on has been met in this cycle.
-pub(super) type Fronts = FxHashSet<QueueId>;
+pub(crate) type Fronts = FxHashSet<QueueId>;
 
 /// Drops what is no longer wanted, brings the others up to date, and keeps room for them.
 pub(crate) fn settle(cycle: &mut Cycle<'_>) {
@@ -72,7 +66,7 @@ fn keep_of_limits(cycle: &mut Cycle<'_>) {
     for place in 0..cycle.tables.reservations.all.len() {
         let reservation = &cycle.tables.reservations.all[place];
         let group = reservation.group;
-        for (queue, amounts) in forecast::of_limits(cycle.tables, cycle.policy, reservation, cycle.now) {
+        for (queue, amounts) in reservation_forecast::of_limits(cycle.tables, cycle.policy, reservation, cycle.now) {
             cycle.tables.reservations.of_limits.entry(queue).or_default().push((group, amounts));
         }
     }
@@ -107,7 +101,7 @@ fn renew(cycle: &mut Cycle<'_>, reservation: &mut Reservation, settings: Reservi
         find(cycle, reservation.group, reservation.hard)
     } else if reservation.hard && (due || overdue) {
         let places = old.map_or(&[][..], |prospect| &prospect.places);
-        let there = forecast::at_places(cycle.tables, cycle.policy, reservation.group, places, cycle.now);
+        let there = reservation_forecast::at_places(cycle.tables, cycle.policy, reservation.group, places, cycle.now);
         match there {
             Some(prospect) if prospect.surety == Surety::Certain => Some(prospect),
             // Where nothing can be promised nothing is lost by going where it can.
@@ -127,7 +121,7 @@ fn renew(cycle: &mut Cycle<'_>, reservation: &mut Reservation, settings: Reservi
 }
 
 fn renew_at(cycle: &Cycle<'_>) -> TimeMs {
-    cycle.now.plus_ms(forecast::renewal_ms(cycle.tables))
+    cycle.now.plus_ms(reservation_forecast::renewal_ms(cycle.tables))
 }
 
 /// A cycle is wanted when it turns hard, and when its group was to start.
@@ -143,12 +137,12 @@ fn wake(cycle: &mut Cycle<'_>, reservation: &Reservation, turns_hard: TimeMs) {
 /// Where ends that are enforced are enough, a hard one goes by these alone: only then anything is promised.
 fn find(cycle: &Cycle<'_>, group: GroupId, hard: bool) -> Option<Prospect> {
     let promised = if hard { certain(cycle, group) } else { None };
-    promised.or_else(|| forecast::prospect(cycle.tables, cycle.policy, group, Surety::Expected, cycle.now))
+    promised.or_else(|| reservation_forecast::prospect(cycle.tables, cycle.policy, group, Surety::Expected, cycle.now))
 }
 
 /// The first nodes of which ends that are enforced say when it fits.
 fn certain(cycle: &Cycle<'_>, group: GroupId) -> Option<Prospect> {
-    forecast::prospect(cycle.tables, cycle.policy, group, Surety::Certain, cycle.now)
+    reservation_forecast::prospect(cycle.tables, cycle.policy, group, Surety::Certain, cycle.now)
 }
 
 /// Whether all of its nodes are there and may take pods of the group.
@@ -181,18 +175,18 @@ fn classes(cycle: &Cycle<'_>, group: GroupId) -> Vec<ClassId> {
 }
 
 /// Whether all of the group's waiting pods are over before any that is lifted needs its room, if they start now.
-pub(super) fn passes(cycle: &Cycle<'_>, group: GroupId, lift: Lift) -> bool {
+pub(crate) fn passes(cycle: &Cycle<'_>, group: GroupId, lift: Lift) -> bool {
     classes(cycle, group).into_iter().all(|class| class_passes(cycle, group, class, lift))
 }
 
 /// The same for its pods of one class.
-pub(super) fn class_passes(cycle: &Cycle<'_>, group: GroupId, class: ClassId, lift: Lift) -> bool {
+pub(crate) fn class_passes(cycle: &Cycle<'_>, group: GroupId, class: ClassId, lift: Lift) -> bool {
     let most = lift.from.0.saturating_sub(cycle.now.0);
     cycle.tables.passes_for(group, class, lift.surety).is_some_and(|run| run <= most)
 }
 
 /// A group could not start. If it is next in its queue, and has been for long enough, room is reserved for it.
-pub(super) fn consider(cycle: &mut Cycle<'_>, group: GroupId, fronts: &mut Fronts) {
+pub(crate) fn consider(cycle: &mut Cycle<'_>, group: GroupId, fronts: &mut Fronts) {
     let Some(settings) = cycle.config.reserving() else { return };
     let row = cycle.tables.groups.row(group);
     let (queue, uid) = (row.queue, row.uid.clone());
@@ -231,7 +225,7 @@ pub(super) fn consider(cycle: &mut Cycle<'_>, group: GroupId, fronts: &mut Front
 }
 
 /// A turn of a group, with what is kept for it free. Once it starts, or others leave for it, its reservation is over.
-pub(super) fn with_its_own(
+pub(crate) fn with_its_own(
     cycle: &mut Cycle<'_>,
     group: GroupId,
     turn: impl FnOnce(&mut Cycle<'_>) -> Outcome,
@@ -268,7 +262,7 @@ fn renew_for_next(cycle: &mut Cycle<'_>, group: GroupId) {
 /// Ends the soft reservation of a group that wants one pod, where a namespace that holds less of the queue waits for as large a
 /// one: whose turn it is was not known when the room was reserved. Nothing that larger pods wait for goes to smaller ones.
 /// True if it was ended.
-pub(super) fn gives_way(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
+pub(crate) fn gives_way(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
     let row = cycle.tables.groups.row(group);
     let (queue, namespace) = (row.queue, row.namespace_id);
     let soft = cycle.tables.reservations.of(group).is_some_and(|reservation| !reservation.hard);
@@ -306,7 +300,7 @@ pub(super) fn gives_way(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
 }
 
 /// The group could not start with what is kept for it. Its reservation is over if it is not room that it lacks.
-pub(super) fn still_stuck(cycle: &mut Cycle<'_>, group: GroupId) {
+pub(crate) fn still_stuck(cycle: &mut Cycle<'_>, group: GroupId) {
     let over = !waits_for_room(cycle, group);
     let reservations = &mut cycle.tables.reservations.all;
     let Some(place) = reservations.iter().position(|other| other.group == group) else { return };
@@ -362,7 +356,7 @@ fn since_next(cycle: &Cycle<'_>, queue: QueueId, group: GroupId) -> TimeMs {
 }
 
 /// Whether the first group of the queue that could not be admitted may be.
-pub(super) fn seeks(cycle: &Cycle<'_>, queue: QueueId) -> bool {
+pub(crate) fn seeks(cycle: &Cycle<'_>, queue: QueueId) -> bool {
     let reservations = &cycle.tables.reservations;
     let room = cycle.config.reserving().is_some_and(|settings| reservations.all.len() < settings.most);
     room && reservations.in_queue(queue).is_none() && cycle.policy.overused(cycle.tables, queue).is_none()
@@ -370,7 +364,7 @@ pub(super) fn seeks(cycle: &Cycle<'_>, queue: QueueId) -> bool {
 
 /// A group that would fit alone could not be admitted, because so much was promised already. If it is next in its queue,
 /// and has been for long enough, it is: its pods are what room is reserved for.
-pub(super) fn admits(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing, fronts: &mut Fronts) -> bool {
+pub(crate) fn admits(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing, fronts: &mut Fronts) -> bool {
     let Some(settings) = cycle.config.reserving() else { return false };
     let tables = &*cycle.tables;
     let queue = tables.groups.row(group).queue;
@@ -393,5 +387,3 @@ pub(super) fn admits(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing, f
     }
     is_next(cycle, (queue, Gate::Admission), group, settings)
 }
-
-crate::save::saved_enum!(Gate { Admission, Nodes });

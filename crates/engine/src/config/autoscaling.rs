@@ -2,7 +2,7 @@
 
 use super::{Argument, Config};
 
-pub(super) const NAME: &str = "autoscaling";
+pub(crate) const NAME: &str = "autoscaling";
 const ENABLE: &str = "enable";
 const AUTO: &str = "auto";
 
@@ -18,7 +18,7 @@ pub(crate) enum Autoscaling {
 }
 
 /// Whether the value of an argument means something, and what it must be.
-pub(super) fn judge(name: &str, value: &Argument) -> Option<(bool, &'static str)> {
+pub(crate) fn judge(name: &str, value: &Argument) -> Option<(bool, &'static str)> {
     let is_good = matches!(value, Argument::Bool(_)) || matches!(value, Argument::Text(text) if text == AUTO);
     (name == ENABLE).then_some((is_good, "true, false or auto"))
 }

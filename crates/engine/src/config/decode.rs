@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use pumice_units::Quantity;
 
 use super::{Argument, PluginConfig};
-use crate::plugins::ArgumentError;
+use crate::config::ArgumentError;
 
 /// An argument on which Volcano gives up.
 #[derive(Debug, Clone, PartialEq, Eq)]

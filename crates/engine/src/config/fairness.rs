@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use pumice_units::GoDuration;
 
 use super::{Action, Argument, Config};
-use crate::world::queues::QueueRow;
 
 /// Annotation of a queue: `strict`, or `fair` where the configuration says strict.
 const QUEUE_ORDER: &str = "pumice.sh/queue-order";
 
-pub(super) const NAME: &str = "fairness";
+pub(crate) const NAME: &str = "fairness";
 const NAMESPACES: &str = "namespaces";
 const HALF_LIFE: &str = "halfLife";
 const STRICT: &str = "strict";
@@ -31,8 +30,8 @@ pub(crate) struct Fairness {
 
 impl Fairness {
     /// Whether the queue keeps strict order: as its annotation says, else as the configuration does.
-    pub(crate) fn is_strict(&self, queue: &QueueRow) -> bool {
-        match queue.annotations.get(QUEUE_ORDER).map(String::as_str) {
+    pub(crate) fn is_strict(&self, queue_annotations: &BTreeMap<String, String>) -> bool {
+        match queue_annotations.get(QUEUE_ORDER).map(String::as_str) {
             Some("strict") => true,
             Some("fair") => false,
             _ => self.strict,
@@ -46,7 +45,7 @@ pub(super) fn shipped() -> (String, BTreeMap<String, Argument>) {
 }
 
 /// Whether the value of an argument means something, and what it must be.
-pub(super) fn judge(name: &str, value: &Argument) -> Option<(bool, &'static str)> {
+pub(crate) fn judge(name: &str, value: &Argument) -> Option<(bool, &'static str)> {
     match (name, value) {
         (NAMESPACES | STRICT | LENDING, value) => Some((matches!(value, Argument::Bool(_)), "true or false")),
         (HALF_LIFE, Argument::Text(text)) => Some((half_life_ms(text).is_some(), "a duration above zero such as 168h")),

@@ -2,12 +2,12 @@
 
 use super::{Argument, Config};
 
-pub(super) const NAME: &str = "promise";
+pub(crate) const NAME: &str = "promise";
 const TIMEOUT: &str = "timeout";
 const SHIPPED_MS: i64 = 600_000;
 
 /// Whether the value of an argument means something, and what it must be.
-pub(super) fn judge(name: &str, value: &Argument) -> Option<(bool, &'static str)> {
+pub(crate) fn judge(name: &str, value: &Argument) -> Option<(bool, &'static str)> {
     (name == TIMEOUT).then(|| (value.as_millis().is_some(), "a duration such as 10m"))
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Argument, Config};
 
-pub(super) const NAME: &str = "reservation";
+pub(crate) const NAME: &str = "reservation";
 const ENABLE: &str = "enable";
 const AFTER: &str = "after";
 const AGE_BOUND: &str = "ageBound";
@@ -26,7 +26,7 @@ impl Default for Reserving {
 }
 
 /// Whether the value of an argument means something, and what it must be.
-pub(super) fn judge(name: &str, value: &Argument) -> Option<(bool, &'static str)> {
+pub(crate) fn judge(name: &str, value: &Argument) -> Option<(bool, &'static str)> {
     match name {
         ENABLE => Some((matches!(value, Argument::Bool(_)), "true or false")),
         AFTER | AGE_BOUND => Some((value.as_millis().is_some(), "a duration such as 10m")),

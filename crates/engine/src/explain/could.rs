@@ -4,10 +4,10 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
-use crate::dims::amount_text;
 use crate::ids::{ClassId, DimId};
 use crate::policy::Policy;
 use crate::reasons::time_text;
+use crate::resource_dims::amount_text;
 use crate::world::tables::Tables;
 
 /// What the group would need to be otherwise. Each was tried; each is enough by itself.

@@ -9,14 +9,14 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
-use super::held::job_of;
-use crate::dims::{Resources, amount_text};
+use super::holders::job_of;
 use crate::ids::{DimId, GroupId, NodeId, TimeMs};
-use crate::plugins::predicates;
+use crate::node_plugins::predicates;
 use crate::policy::Policy;
 use crate::reasons::{plural, time_text, tree};
+use crate::resource_dims::{Resources, amount_text};
 use crate::share;
-use crate::world::ends::Surety;
+use crate::world::end_times::Surety;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 

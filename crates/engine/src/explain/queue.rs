@@ -8,16 +8,16 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
-use super::held::{Held, Of, held};
+use super::holders::{Held, Of, held};
 use super::node::text_of;
-use crate::backlog::Backlog;
-use crate::close;
-use crate::dims::{Resources, amount_text};
+use crate::cycle_end;
+use crate::explain::queue_view::QueueView;
 use crate::ids::{GroupId, NodeId, QueueId, TimeMs};
 use crate::policy::Policy;
 use crate::reasons::{plural, time_text, tree};
+use crate::resource_dims::{Resources, amount_text};
+use crate::search::pending::Backlog;
 use crate::share;
-use crate::world::queue_view::QueueView;
 use crate::world::tables::Tables;
 
 /// Groups that are told of.
@@ -81,7 +81,7 @@ impl QueueWhy {
         }
         waiting.sort_by(order);
         let told = |group: &GroupId| {
-            let reasons = close::reasons_of(tables, policy, backlog, *group);
+            let reasons = cycle_end::reasons_of(tables, policy, backlog, *group);
             let summary = reasons.map_or_else(|| "was not looked at yet".to_owned(), |reasons| reasons.summary());
             (tables.groups.row(*group).key(), summary)
         };

@@ -7,19 +7,21 @@ use std::fmt::{self, Display, Formatter};
 use serde::{Deserialize, Serialize};
 
 use super::could::Could;
-use super::held::{self, Held, Of};
-use super::line::{self, Line};
+use super::holders;
+use super::holders::{Held, Of};
+use super::position;
+use super::position::Line;
 use super::spared::{Spared, spared};
-use super::trials::Trials;
-use crate::actions::allocate::rehearsal::Rehearsal;
+use super::unblock_probes::Trials;
+use crate::actions::allocate::tentative_placement::Rehearsal;
 use crate::actions::enqueue;
-use crate::backlog::Backlog;
 use crate::config::Action;
-use crate::cycle::Cycle;
 use crate::ids::{ClassId, GroupId};
-use crate::minimum::missing;
 use crate::reasons::{Branch, Reason, Reasons, Stage, forest};
-use crate::world::receipts::Receipt;
+use crate::search::pending::Backlog;
+use crate::session::Cycle;
+use crate::world::eviction_records::Receipt;
+use crate::world::minimum::missing;
 
 /// Nodes that are named where pods found room.
 const ROOM_TOLD_MAX: usize = 5;
@@ -69,7 +71,7 @@ impl Why {
 
 /// Completes what the last cycle said of the group.
 pub(crate) fn why(cycle: &mut Cycle<'_>, lines: &Backlog, group: GroupId, reasons: Reasons) -> Why {
-    let line = line::line((cycle.tables, cycle.policy, lines), group);
+    let line = position::line((cycle.tables, cycle.policy, lines), group);
     let evictions = cycle.tables.receipts_of(&cycle.tables.groups.row(group).key(), cycle.now);
     let mut why = Why { line, evictions, bounded: !cycle.tables.can_sketch(), ..Why::of(reasons) };
     let waits = matches!(why.reasons.stage, Stage::Enqueue | Stage::Allocate);
@@ -158,9 +160,9 @@ fn held(cycle: &Cycle<'_>, group: GroupId, as_it_is: Option<&Rehearsal>, reasons
     }
     let told = of.into_iter().filter(|of| {
         let (Of::Nodes(_, dim) | Of::Queue(_, dim, _)) = of;
-        held::is_told(*dim)
+        holders::is_told(*dim)
     });
-    let held = told.filter_map(|of| held::held((tables, cycle.policy), of, cycle.now));
+    let held = told.filter_map(|of| holders::held((tables, cycle.policy), of, cycle.now));
     let mut told: Vec<Held> = Vec::new();
     for held in held.filter(Held::is_of_use) {
         if !told.contains(&held) {

@@ -5,9 +5,9 @@
 use crate::ids::{GroupId, NodeId, TimeMs};
 use crate::policy::Policy;
 use crate::reasons::{Reason, time_text};
+use crate::world::maintenance_windows::Window;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
-use crate::world::windows::Window;
 
 /// Windows that a group is told of.
 const TOLD_MAX: usize = 3;

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::dims::Resources;
 use crate::facts::Requirement;
+use crate::resource_dims::Resources;
 
 /// A HyperNode: a part of the network in which nodes are close to each other.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::dims::Resources;
 use crate::facts::Requirement;
 use crate::ids::TimeMs;
+use crate::resource_dims::Resources;
 
 /// `status.phase` of a PodGroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::dims::Resources;
 use crate::ids::TimeMs;
+use crate::resource_dims::Resources;
 
 /// A node, as far as scheduling reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::dims::Resources;
 use crate::ids::TimeMs;
+use crate::resource_dims::Resources;
 
 /// `status.state` of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::dims::Resources;
 use crate::facts::{PodCouplings, TaintEffect};
+use crate::resource_dims::Resources;
 
 /// A toleration of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -154,4 +154,17 @@ pub struct PodTemplate {
     /// Constraints that this version can't honour, such as `podAntiAffinity`. Such a pod is not placed, and says so.
     #[serde(skip_serializing_if = "super::is_default")]
     pub unsupported: Vec<String>,
+}
+
+/// The resource that is a number of virtual cards.
+pub(crate) const VGPU_NUMBER: &str = "volcano.sh/vgpu-number";
+/// The resource that is memory of virtual cards.
+pub(crate) const VGPU_MEMORY: &str = "volcano.sh/vgpu-memory";
+
+impl PodTemplate {
+    /// Whether it asks for parts of devices, whatever plugins are configured.
+    pub(crate) fn shares_devices(&self) -> bool {
+        let limits = self.containers.iter().filter(|container| !container.init).map(|container| &container.limits);
+        limits.into_iter().any(|limits| [VGPU_NUMBER, VGPU_MEMORY].iter().any(|name| limits.contains_key(*name)))
+    }
 }

@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::actions::{overrun, windows};
+use crate::eviction::{maintenance, overrun_backfill};
 use crate::ids::{DimId, TaskId};
 use crate::plan::{Eviction, Pipelined, Plan};
 use crate::world::tables::Tables;
@@ -14,7 +14,7 @@ const POD_BY_POD: [&str; 2] = ["preempt", "reclaim"];
 /// Actions that make room for a gang, wherever its pods go.
 const FOR_GANGS: [&str; 2] = ["gangpreempt", "gangreclaim"];
 /// Those that nobody else gains from.
-const FOR_NOBODY: [&str; 3] = ["shuffle", TAKE_BACK, windows::NAME];
+const FOR_NOBODY: [&str; 3] = ["shuffle", TAKE_BACK, maintenance::NAME];
 const TAKE_BACK: &str = "gangtakeback";
 
 /// Every eviction of the plan.
@@ -71,7 +71,7 @@ fn beneficiary(tables: &Tables, plan: &Plan, eviction: &Eviction) -> Option<Stri
     let Some(group) = &eviction.beneficiary else {
         return (!FOR_NOBODY.contains(&action)).then(|| format!("nobody gains from {action}"));
     };
-    if action == overrun::NAME {
+    if action == overrun_backfill::NAME {
         let reserved = tables.groups.table.find(group).is_some_and(|group| tables.reservations.of(group).is_some());
         return (!reserved).then(|| format!("{group} has no reservation"));
     }

@@ -7,7 +7,7 @@ use rustc_hash::FxHasher;
 use super::Policy;
 use crate::config::Switch;
 use crate::ids::GroupId;
-use crate::plugins::Alike;
+use crate::plugin::Alike;
 use crate::world::tables::Tables;
 
 impl Policy {

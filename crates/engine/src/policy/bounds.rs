@@ -1,10 +1,10 @@
 //! What is asked while the best node is searched among regions: bounds of scores, and whether a single node will do.
 
 use super::Policy;
+use crate::cluster::classes::ClassRow;
 use crate::config::Switch;
 use crate::ids::NodeId;
-use crate::plugins::region::Region;
-use crate::world::classes::ClassRow;
+use crate::plugin::region::Region;
 use crate::world::tables::Tables;
 
 impl Policy {

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use super::{Policy, first_decided};
 use crate::config::Switch;
 use crate::ids::{GroupId, NamespaceId, QueueId};
+use crate::world::namespace_shares::Counted;
 use crate::world::tables::Tables;
-use crate::world::tenants::Counted;
 
 impl Policy {
     /// Whether the namespaces of the queue share it among themselves. In strict order they don't.
@@ -16,7 +16,7 @@ impl Policy {
 
     /// Whether nothing of the queue is placed behind the first that does not fit.
     pub(crate) fn is_strict(&self, tables: &Tables, queue: QueueId) -> bool {
-        self.fairness.is_strict(tables.queues.row(queue))
+        self.fairness.is_strict(&tables.queues.row(queue).annotations)
     }
 
     /// Which of two namespaces of a queue goes first: the one whose first group outranks the other's, then the one that

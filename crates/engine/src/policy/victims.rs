@@ -10,7 +10,7 @@ use rustc_hash::FxHasher;
 use super::{Policy, Slot};
 use crate::config::{Switch, Switches};
 use crate::ids::{DimId, QueueId, TaskId};
-use crate::plugins::{GangEviction, Plugin};
+use crate::plugin::{GangEviction, Plugin};
 use crate::world::tables::Tables;
 
 /// Who may leave.

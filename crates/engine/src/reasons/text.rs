@@ -3,9 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{Check, CheckCount, Expected, NoDomain, NodesUnfit, Reason, Reasons, Stage};
-use crate::dims::amount_text;
 use crate::ids::TimeMs;
-use crate::plan::Late;
+use crate::resource_dims::amount_text;
 
 /// Bytes of the line that is written to objects: a million pods carry it.
 const SUMMARY_BYTES_MAX: usize = 1_024;
@@ -92,16 +91,6 @@ pub(crate) fn forest(f: &mut Formatter<'_>, branches: &[Branch]) -> fmt::Result 
         }
     }
     Ok(())
-}
-
-impl Display for Late {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let late = time_text(self.expected.0.saturating_sub(self.deadline.0));
-        write!(
-            f,
-            "expected to miss its deadline by {late}, as far as can be told now: raise its priority, or ask for less"
-        )
-    }
 }
 
 impl Display for Expected {

@@ -13,7 +13,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{Array, SmallVec};
 
 use super::{LoadError, Save, Source};
-use crate::facts::Shared;
 
 macro_rules! numbers {
     ($($number:ident),+) => {$(
@@ -103,16 +102,6 @@ impl<T: Save> Save for Arc<T> {
 
     fn load(from: &mut Source<'_>) -> Result<Self, LoadError> {
         T::load(from).map(Self::new)
-    }
-}
-
-impl<T: Save + Clone> Save for Shared<T> {
-    fn save(&self, out: &mut Vec<u8>) {
-        T::save(self, out);
-    }
-
-    fn load(from: &mut Source<'_>) -> Result<Self, LoadError> {
-        T::load(from).map(Self::from)
     }
 }
 

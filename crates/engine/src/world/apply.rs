@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use pumice_units::stable_hash;
 
+use crate::cluster::objects::Namespace;
+use crate::cluster::table::key_of;
 use crate::facts::{Delta, GroupCondition, GroupFacts, GroupPhase, NodeFacts, PodFacts, ShapeTask};
 use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
-use crate::plugins;
-use crate::world::groups::{AWAITS_NODES, GroupRow, MADE_PREFIX, ROLES_MAX, ShapePart, key_of};
-use crate::world::objects::Namespace;
+use crate::world::groups::{AWAITS_NODES, GroupRow, MADE_PREFIX, ROLES_MAX, ShapePart};
 use crate::world::sub_jobs::{JOB_HYPER_NODE, REST};
 use crate::world::tables::{Shape, Tables};
 use crate::world::tasks::{TaskRow, TaskState, index_of, state_of};
@@ -162,7 +162,7 @@ impl Tables {
         let role = group.map_or(0, |group| self.groups.row_mut(group).role(&role_name));
         let (sub_job, part_labels) = group.map_or((REST, None), |group| self.part_of(group, facts));
         let of_one = group.is_some_and(|group| self.groups.row(group).of_one);
-        let device_labels = plugins::deviceshare::asks_for_devices(&facts.template).then_some(&facts.labels);
+        let device_labels = facts.template.shares_devices().then_some(&facts.labels);
         let same = |old: &TaskRow| {
             (old.group, old.role, old.class, old.state, old.node) == (group, role, class, state, node)
                 && old.sub_job == sub_job

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
-use crate::cycle::Failure;
-use crate::dims::Demand;
+use crate::cluster::table::key_of;
+use crate::cluster::table::{Keyed, Table};
 use crate::facts::{DependsOn, GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
 use crate::ids::{ClassId, GroupId, NamespaceId, QueueId, TimeMs};
+use crate::reasons::Failure;
+use crate::resource_dims::Demand;
 use crate::world::sub_jobs::SubJobs;
-use crate::world::table::{Keyed, Table};
 use crate::world::tasks::{STATES, TaskState};
 
 pub(super) mod marks;
@@ -253,10 +254,6 @@ impl GroupRow {
 pub(crate) fn minima_apply(group: u32, roles: impl Iterator<Item = u32>) -> bool {
     let total: u64 = roles.map(u64::from).sum();
     total > 0 && u64::from(group) >= total
-}
-
-pub(crate) fn key_of(namespace: &str, name: &str) -> String {
-    [namespace, "/", name].concat()
 }
 
 fn remember<T: Clone + Eq + Hash>(known: &mut FxHashSet<T>, one: T) -> T {

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::dims::{CPU, Demand, Dims, MEMORY};
+use crate::cluster::table::{Keyed, Table};
 use crate::facts::{NodeGroupAffinity, QueueFacts, QueueState};
 use crate::ids::{DimId, QueueId, TimeMs};
+use crate::resource_dims::{CPU, Demand, Dims, MEMORY};
 use crate::share::add;
-use crate::world::table::{Keyed, Table};
 use crate::world::tasks::TaskState;
 
 /// What tasks take or want, by dimension.
@@ -95,7 +95,7 @@ pub struct QueueRow {
     /// Groups whose row names this queue.
     pub(crate) groups: u32,
     /// What was written last to `status.allocated`, or seen there.
-    pub(crate) emitted: Option<crate::dims::Resources>,
+    pub(crate) emitted: Option<crate::resource_dims::Resources>,
 }
 
 impl Keyed for QueueRow {

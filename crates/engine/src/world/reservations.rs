@@ -10,12 +10,11 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::actions::reserve::Gate;
 use crate::ids::{DimId, GroupId, NodeId, QueueId, TimeMs};
-use crate::world::ends::Surety;
+use crate::world::end_times::Surety;
 use crate::world::tables::Tables;
 
-pub(super) mod kept;
+pub(super) mod snapshot;
 
 /// Amounts by dimension.
 pub(crate) type Amounts = SmallVec<[(DimId, i64); 4]>;
@@ -36,6 +35,13 @@ pub(crate) struct Prospect {
     /// Whether ends that are enforced are enough for it.
     pub(crate) surety: Surety,
     pub(crate) places: Vec<Place>,
+}
+
+/// In which of its two ways a group waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Gate {
+    Admission,
+    Nodes,
 }
 
 /// A group's reservation.
@@ -292,6 +298,7 @@ impl Tables {
     }
 }
 
+crate::save::saved_enum!(Gate { Admission, Nodes });
 crate::save::saved! {
     Lift { from, surety };
     Place { node, name, amounts };

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::cluster::hypernodes::{HyperNodes, labels_match};
 use crate::facts::{PodFacts, SubGroupPolicy, TopologySpec};
 use crate::ids::{GroupId, NodeId, TaskId};
-use crate::plugins::Counting;
 use crate::world::groups::{Counts, GroupRow};
-use crate::world::hypernodes::{HyperNodes, labels_match};
 use crate::world::tables::Tables;
+use crate::world::tasks::Counting;
 use crate::world::tasks::TaskState;
 
 /// Sub-jobs told apart in one group; pods of further ones count for the part without a policy.

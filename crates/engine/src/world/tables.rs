@@ -10,30 +10,30 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 
+use crate::cluster::classes::Classes;
+use crate::cluster::devices::Devices;
+use crate::cluster::hypernodes::HyperNodes;
+use crate::cluster::images::Images;
+use crate::cluster::inter_pod::{Couplings, Placed, Rules};
+use crate::cluster::nodes::Nodes;
+use crate::cluster::objects::Objects;
+use crate::cluster::shard::Shard;
+use crate::cluster::storage::Storage;
+use crate::cluster::table::Table;
 use crate::config::Sharding;
-use crate::dims::Dims;
 use crate::facts::{GroupPhase, PodTemplate, Shared};
 use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
-use crate::runs::RunBook;
-use crate::world::classes::Classes;
-use crate::world::couplings::{Couplings, Placed, Rules};
-use crate::world::devices::Devices;
+use crate::resource_dims::Dims;
+use crate::run_times::RunBook;
+use crate::world::eviction_records::Receipts;
 use crate::world::groups::{Groups, ShapePart};
-use crate::world::hypernodes::HyperNodes;
-use crate::world::images::Images;
+use crate::world::inqueue_demand::Promises;
 use crate::world::journal::{Journal, Undo};
-use crate::world::nodes::Nodes;
-use crate::world::objects::Objects;
-use crate::world::promises::Promises;
+use crate::world::maintenance_windows::Windows;
+use crate::world::namespace_shares::Tenants;
 use crate::world::queues::Queues;
-use crate::world::receipts::Receipts;
 use crate::world::reservations::Reservations;
-use crate::world::shard::Shard;
-use crate::world::storage::Storage;
-use crate::world::table::Table;
 use crate::world::tasks::{TaskRow, TaskState};
-use crate::world::tenants::Tenants;
-use crate::world::windows::Windows;
 
 /// What an owner will make pods from.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::cluster::inter_pod::{Change, Labels, Profile};
+use crate::cluster::table::Keyed;
 use crate::facts::{PodClaims, PodFacts, PodPhase};
 use crate::ids::{ClassId, GroupId, NodeId, TimeMs};
-use crate::world::couplings::{Change, Labels, Profile};
-use crate::world::table::Keyed;
 
 /// Where a pod stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -170,6 +170,15 @@ pub(crate) fn state_of(facts: &PodFacts) -> TaskState {
 pub(crate) fn index_of(name: &str) -> Option<u32> {
     let (head, last) = name.rsplit_once('-')?;
     head.contains('-').then(|| last.parse().ok()).flatten()
+}
+
+/// What counts for a gang's minimum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counting {
+    /// Only pods that have room.
+    Placed,
+    /// Pending pods that ask for nothing, too: they find room wherever a node takes one more pod.
+    WithBestEffort,
 }
 
 crate::save::saved! {

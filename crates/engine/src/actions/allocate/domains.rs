@@ -8,13 +8,14 @@ use rustc_hash::FxHashSet;
 
 use super::parts::{Part, parts};
 use super::{REASONS_MAX, Wanted, needed, objection};
-use crate::cycle::Cycle;
-use crate::finder::Search;
 use crate::ids::{ClassId, DimId, GroupId, HyperId, TaskId};
-use crate::plugins::{Counting, HyperSearch};
+use crate::plugin::HyperSearch;
 use crate::reasons::{NoDomain, Reason};
+use crate::search::finder::Search;
+use crate::session::Cycle;
 use crate::world::sub_jobs::Reach;
 use crate::world::tables::Tables;
+use crate::world::tasks::Counting;
 use crate::world::tasks::TaskState;
 
 /// What HyperNodes must have room for to be tried at all.
@@ -39,7 +40,7 @@ struct Turn {
 }
 
 /// Places what the group needs to start, or one pod more of a part. The placed pods, or why there are none.
-pub(super) fn place(
+pub(crate) fn place(
     cycle: &mut Cycle<'_>,
     group: GroupId,
     wanted: &Wanted,

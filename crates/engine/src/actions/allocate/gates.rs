@@ -2,11 +2,11 @@
 //! one the plan says so, and from then on the pod counts as promised until it has a node. It is placed by a later
 //! cycle, when it carries no gate any more.
 
-use crate::cycle::Cycle;
-use crate::dims::Demand;
 use crate::ids::{DimId, GroupId, QueueId, TaskId};
 use crate::plan::Ungate;
 use crate::queue_limit;
+use crate::resource_dims::Demand;
+use crate::session::Cycle;
 use crate::world::queues::amount;
 
 /// The scheduling gate that this is about.

@@ -7,15 +7,15 @@
 use std::cmp::Reverse;
 
 use super::{Trial, Wanted, needed, objection, tell_of_shares};
-use crate::cycle::Cycle;
 use crate::ids::{ClassId, GroupId, NodeId, TaskId};
-use crate::plugins::Counting;
 use crate::reasons::Reason;
+use crate::session::Cycle;
 use crate::world::tables::Tables;
+use crate::world::tasks::Counting;
 use crate::world::tasks::TaskState;
 
 /// Gangs in one action: the first in order.
-pub(in crate::actions) const GANGS_MAX: u32 = 64;
+pub(crate) const GANGS_MAX: u32 = 64;
 /// Larger gangs leave little room unused that one more try would find.
 const PODS_MAX: usize = 32;
 /// Nodes tried for one kind of pod, those with the least room to spare.
@@ -72,7 +72,7 @@ fn largest_first(cycle: &Cycle<'_>, wanted: &mut Wanted, needed: u32) {
 
 /// Gives nodes to as many of `tasks`, in their order, as the group needs to start, or changes nothing and says whether
 /// its queue's share was in the way.
-pub(in crate::actions) fn place(
+pub(crate) fn place(
     cycle: &mut Cycle<'_>,
     group: GroupId,
     tasks: &[TaskId],

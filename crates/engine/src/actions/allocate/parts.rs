@@ -1,10 +1,10 @@
 //! A group's worksheet by its parts, in the order in which they are placed. Called by `domains` and by the
 //! gang actions.
 
-use crate::cycle::Cycle;
 use crate::ids::{ClassId, GroupId, TaskId};
-use crate::plugins::Counting;
+use crate::session::Cycle;
 use crate::world::sub_jobs::REST;
+use crate::world::tasks::Counting;
 use crate::world::tasks::TaskState;
 
 /// The pending pods of one part of a group, in order.

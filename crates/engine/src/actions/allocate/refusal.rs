@@ -4,10 +4,10 @@
 //! Invariant: the reason is the one that a trial would give. Called by `allocate`.
 
 use super::{needed, objection};
-use crate::cycle::Cycle;
-use crate::finder::Search;
 use crate::ids::{GroupId, TaskId};
 use crate::reasons::Reason;
+use crate::search::finder::Search;
+use crate::session::Cycle;
 use crate::world::tasks::TaskState;
 
 /// Why none of the group's pods gets a node now. Nothing where that takes a trial.

@@ -1,11 +1,11 @@
 //! Turns around reservations: those who have one go first, and those who end in time pass them at the end.
 
 use super::{Round, Which};
+use crate::actions::fair_share_order::{Outcome, Turn};
 use crate::actions::reserve;
-use crate::actions::walk::{Outcome, Turn};
-use crate::cycle::Cycle;
 use crate::ids::{GroupId, TaskId};
-use crate::world::ends::Surety;
+use crate::session::Cycle;
+use crate::world::end_times::Surety;
 use crate::world::reservations::Lift;
 use crate::world::tasks::TaskState;
 

@@ -6,9 +6,9 @@
 
 use super::is_possible;
 use crate::config::Autoscaling;
-use crate::cycle::Cycle;
 use crate::ids::GroupId;
-use crate::minimum::missing;
+use crate::session::Cycle;
+use crate::world::minimum::missing;
 use crate::world::tables::Tables;
 
 /// Labels of nodes that were added, or are taken away, as pods want them: Karpenter's, and one for the template of any other pool.

@@ -6,15 +6,15 @@ use super::Groups;
 
 /// How many groups each list had.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::world) struct Marked([usize; 3]);
+pub(crate) struct Marked([usize; 3]);
 
 impl Groups {
-    pub(in crate::world) fn marks(&self) -> Marked {
+    pub(crate) fn marks(&self) -> Marked {
         Marked([self.dirty.len(), self.moved.len(), self.unsettled.len()])
     }
 
     /// Forgets what was marked since. O(that).
-    pub(in crate::world) fn unmark(&mut self, Marked([dirty, moved, unsettled]): Marked) {
+    pub(crate) fn unmark(&mut self, Marked([dirty, moved, unsettled]): Marked) {
         for group in self.dirty.drain(dirty..) {
             self.marks[group.index()].dirty = false;
         }

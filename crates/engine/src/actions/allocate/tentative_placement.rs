@@ -1,0 +1,166 @@
+//! A group's turn for an answer: would it start now, what found room, and everything that stands against the rest.
+//!
+//! Invariant: places pods by the code of a real turn, and changes nothing but the tables' journal, which the caller takes
+//! back. Called by `explain`.
+
+use super::{Trial, Wanted, arrange, counting, domains, needed, packing, refusal, tell_of_shares};
+use crate::ids::{ClassId, GroupId, NodeId, QueueId, TaskId};
+use crate::queue_limit;
+use crate::reasons::{NodesUnfit, Reason};
+use crate::resource_dims::Demand;
+use crate::search::finder::Search;
+use crate::session::Cycle;
+use crate::world::tasks::TaskState;
+
+/// What came of it. What was placed stays so only where it starts.
+#[derive(Debug, Default)]
+pub(crate) struct Rehearsal {
+    /// It has what it needs.
+    pub(crate) starts: bool,
+    /// Pods that found room, each with its node.
+    pub(crate) placed: Vec<(TaskId, NodeId)>,
+    /// All that stands against the others.
+    pub(crate) reasons: Vec<Reason>,
+    /// What nodes say, with the class that they say it to; part of `reasons`.
+    pub(crate) unfit: Vec<(ClassId, NodesUnfit)>,
+}
+
+impl Rehearsal {
+    fn barred(reason: Reason) -> Self {
+        Self { reasons: vec![reason], ..Self::default() }
+    }
+}
+
+/// Gives an admitted group its turn.
+pub(crate) fn rehearse(cycle: &mut Cycle<'_>, group: GroupId) -> Rehearsal {
+    if let Some(reason) = cycle.policy.job_valid(cycle.tables, group) {
+        return Rehearsal::barred(reason);
+    }
+    let row = cycle.tables.groups.row(group);
+    let queue = row.queue;
+    if let Some(reason) = super::barred(cycle.tables, row) {
+        return Rehearsal::barred(reason);
+    }
+    let lends = cycle.policy.fairness.lending;
+    let (rehearsal, by_shares) = match cycle.policy.overused(cycle.tables, queue) {
+        Some(reason) => (Rehearsal::barred(reason.clone()), reason.is_of_share()),
+        None => attempt(cycle, group),
+    };
+    if rehearsal.starts || !by_shares || !lends {
+        return rehearsal;
+    }
+    cycle.policy.lending = true;
+    let lent = match cycle.policy.overused(cycle.tables, queue) {
+        Some(reason) => Rehearsal::barred(reason),
+        None => attempt(cycle, group).0,
+    };
+    cycle.policy.lending = false;
+    if lent.starts { lent } else { rehearsal }
+}
+
+/// Also says whether the queue's share was in the way.
+fn attempt(cycle: &mut Cycle<'_>, group: GroupId) -> (Rehearsal, bool) {
+    let mut wanted = worksheet(cycle, group);
+    let (counting, needed) = (counting(cycle), needed(cycle, group));
+    let placed_at = |cycle: &Cycle<'_>, placed: &[TaskId]| {
+        placed.iter().filter_map(|task| Some((*task, cycle.tables.task(*task).node?))).collect::<Vec<_>>()
+    };
+    if cycle.tables.groups.row(group).wants_domains(&cycle.tables.hyper_nodes) {
+        return match domains::place(cycle, group, &wanted, counting) {
+            Ok(placed) => {
+                (Rehearsal { starts: true, placed: placed_at(cycle, &placed), ..Rehearsal::default() }, false)
+            }
+            Err(reasons) => {
+                let by_shares = tell_of_shares(&reasons);
+                (Rehearsal { reasons, ..Rehearsal::default() }, by_shares)
+            }
+        };
+    }
+    let savepoint = cycle.tables.savepoint();
+    let mut trial = Trial::new(needed);
+    let ready = trial.place_all(cycle, group, &mut wanted, counting);
+    let placed = placed_at(cycle, &trial.placed);
+    if ready && !trial.placed.is_empty() {
+        return (Rehearsal { starts: true, placed, ..Rehearsal::default() }, false);
+    }
+    let mut rehearsal = Rehearsal { placed, ..Rehearsal::default() };
+    stands_against(cycle, group, &trial, &wanted, &mut rehearsal);
+    let mut by_shares = tell_of_shares(&rehearsal.reasons) || tell_of_shares(&trial.reasons);
+    cycle.rollback(savepoint);
+    if needed > 1 && wanted.uniform.is_none() {
+        wanted.next = 0;
+        match packing::another_way(cycle, group, &mut wanted, counting, &mut 1) {
+            Ok(other) => {
+                let placed = placed_at(cycle, &other.placed);
+                return (Rehearsal { starts: true, placed, ..Rehearsal::default() }, false);
+            }
+            Err(also) => by_shares |= also,
+        }
+    }
+    (rehearsal, by_shares)
+}
+
+/// The pods that could be placed now; gates stay closed.
+fn worksheet(cycle: &Cycle<'_>, group: GroupId) -> Wanted {
+    let (mut tasks, mut reserve) = (Vec::new(), Vec::new());
+    for task in cycle.tables.groups.row(group).tasks.iter().copied() {
+        let row = cycle.tables.task(task);
+        if row.state == TaskState::Pending && !row.gated && row.not_before <= cycle.now {
+            if row.best_effort { reserve.push(task) } else { tasks.push(task) }
+        }
+    }
+    arrange(cycle, group, tasks, reserve)
+}
+
+/// For each class that found no room: all that its queue has against it, and all that the nodes have, where none fits.
+fn stands_against(cycle: &mut Cycle<'_>, group: GroupId, trial: &Trial, wanted: &Wanted, rehearsal: &mut Rehearsal) {
+    let queue = cycle.tables.groups.row(group).queue;
+    let mut told: Vec<ClassId> = Vec::new();
+    for task in wanted.tasks.iter().chain(&wanted.reserve).copied() {
+        let row = cycle.tables.task(task);
+        let class = row.class;
+        if row.state != TaskState::Pending || !trial.failed.contains(&class) || told.contains(&class) {
+            continue;
+        }
+        told.push(class);
+        if told.len() > super::REASONS_MAX {
+            break;
+        }
+        for reason in objections(cycle, queue, task) {
+            if !rehearsal.reasons.contains(&reason) {
+                rehearsal.reasons.push(reason);
+            }
+        }
+        if cycle.finder.best(cycle.tables, cycle.policy, Search::of_task(cycle.tables, task)).is_some() {
+            continue;
+        }
+        let of_class = |other: &&TaskId| cycle.tables.task(**other).class == class;
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let found_room = count(trial.placed.iter().filter(of_class).count());
+        let waiting = |other: &&TaskId| of_class(other) && cycle.tables.task(**other).state == TaskState::Pending;
+        let all = found_room + count(wanted.tasks.iter().filter(waiting).count());
+        let reason = refusal::unfit(cycle, group, task, (trial.needed, found_room, all.max(1)));
+        if let Reason::NodesUnfit(unfit) = &reason {
+            rehearsal.unfit.push((class, unfit.clone()));
+        }
+        rehearsal.reasons.push(reason);
+    }
+}
+
+/// Everything that stands in the way of one more pod but the nodes, each resource by itself.
+fn objections(cycle: &Cycle<'_>, queue: QueueId, task: TaskId) -> Vec<Reason> {
+    let row = cycle.tables.task(task);
+    let demand = &cycle.tables.classes.row(row.class).demand;
+    let mut found: Vec<Reason> = queue_limit::all_exceeded_by_pod(cycle.tables, cycle.policy, queue, demand).collect();
+    if !row.gate_passed {
+        let single = |part| Demand(std::iter::once(part).collect());
+        let of_plugins = demand.iter().flat_map(|part| cycle.policy.objections(cycle.tables, queue, &single(part)));
+        let of_task = cycle.policy.allocatable_task(cycle.tables, queue, task);
+        for reason in of_plugins.chain(of_task).collect::<Vec<_>>() {
+            if !found.iter().any(|other| other.is_about_as(&reason)) {
+                found.push(reason);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,479 @@
+//! The end of a cycle: phases, conditions and reasons of the groups that changed or wait, and what is to be written.
+//!
+//! Invariant: a status is written only when its class changes (phase, counters, kind of reason), a pod's condition
+//! only when the kind of reason does. Follows Volcano's session close.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::actions::enqueue;
+use crate::config::{Action, Config};
+use crate::deadlines;
+use crate::facts::{GroupCondition, GroupPhase, GroupStatus};
+use crate::ids::{GroupId, TimeMs};
+use crate::plan::{GroupUpdate, PodNotice, QueueUpdate};
+use crate::policy::Policy;
+use crate::reasons::Failure;
+use crate::reasons::{Minimum, Reason, Reasons, RoleMinimum, Stage};
+use crate::search::pending::{Backlog, Bucket, Kind};
+use crate::session::Cycle;
+use crate::world::groups::{AWAITS_NODES, GroupRow, Kept, MADE_PREFIX, Noticed};
+use crate::world::min_resources::{PROMISED, SOME_TIME};
+use crate::world::sub_jobs::JOB_HYPER_NODE;
+use crate::world::tables::Tables;
+use crate::world::tasks::Counting;
+use crate::world::tasks::TaskState;
+
+/// Missing pods, and missing groups, are reported on objects only after this: a controller takes a moment to make them. Of
+/// pods, after the last one that came: a large gang is told nothing while it is being made.
+const MAKING_GRACE_MS: i64 = 5_000;
+/// A group's pods are told of another kind of reason at most this often.
+const NOTICE_GAP_MS: i64 = 10_000;
+
+pub(crate) fn run(cycle: &mut Cycle<'_>) {
+    if cycle.outlook.refresh(cycle.tables, cycle.backlog, cycle.now) {
+        deadlines::look(cycle);
+    }
+    let changed: Vec<Kind> = buckets_with_news(cycle.backlog);
+    let mut groups = cycle.tables.groups.take_dirty();
+    groups.sort_unstable();
+    let failed: Vec<GroupId> = cycle.failures.keys().copied().collect();
+    let unchanged = |group: &GroupId| groups.binary_search(group).is_err() && is_no_news(cycle, *group);
+    let (known, news): (Vec<_>, Vec<_>) = failed.into_iter().partition(unchanged);
+    known.into_iter().for_each(|group| refresh_numbers(cycle, group));
+    groups.extend(news);
+    groups.extend(long_absent(cycle));
+    groups.extend(cycle.tables.groups.due_sums(cycle.now));
+    groups.extend(changed.iter().flat_map(|kind| cycle.backlog.buckets[kind].groups.iter()));
+    let (asking, lines) = cycle.backlog.asking.take_news();
+    groups.extend(asking);
+    groups.sort_unstable();
+    groups.dedup();
+    groups.retain(|group| cycle.tables.groups.table.get(group.index()).is_some());
+    let mut put_off: BTreeSet<GroupId> = BTreeSet::new();
+    for group in groups {
+        if !review(cycle, group) {
+            put_off.insert(group);
+        }
+    }
+    for kind in changed {
+        let bucket = cycle.backlog.buckets.get_mut(&kind).expect("no bucket leaves while a cycle ends");
+        if put_off.is_empty() || !bucket.groups.iter().any(|group| put_off.contains(&group)) {
+            bucket.told = bucket.failure.as_deref().map(Failure::class);
+        }
+    }
+    for line in lines {
+        if put_off.is_empty() || !cycle.backlog.asking.line(line).groups.iter().any(|group| put_off.contains(&group)) {
+            cycle.backlog.asking.told(line);
+        }
+    }
+    // Reviewing changes phases, which marks groups again; they have just been looked at.
+    drop(cycle.tables.groups.take_dirty());
+    queues(cycle);
+}
+
+/// Whether a group that failed alone, and has not changed, waits for what its objects and pods say already.
+fn is_no_news(cycle: &Cycle<'_>, group: GroupId) -> bool {
+    let (failure, row) = (&cycle.failures[&group], cycle.tables.groups.table.get(group.index()));
+    let Some(row) = row.filter(|_| cycle.backlog.bucket_of(group).is_none()) else { return false };
+    let Some(kept) = &row.reasons else { return false };
+    let knows = |noticed: &Noticed| noticed.version == row.shape_version && failure.is_class(&noticed.class);
+    let written = !row.known || row.emitted.is_some();
+    let same_stage = kept.failure.stage == failure.stage && failure.stage != Stage::NoPods;
+    let in_network = row.wants_domains(&cycle.tables.hyper_nodes);
+    // What has no pods has nobody to tell.
+    let told = row.tasks.is_empty() || row.noticed.as_deref().is_some_and(knows);
+    written && same_stage && !in_network && told
+}
+
+/// Keeps the numbers of a failure that is no news.
+fn refresh_numbers(cycle: &mut Cycle<'_>, group: GroupId) {
+    let failure = cycle.failures.remove(&group);
+    if let (Some(kept), Some(failure)) = (&mut cycle.tables.groups.row_mut(group).reasons, failure) {
+        kept.failure = Arc::new(failure);
+    }
+}
+
+/// Buckets whose groups wait for another kind of reason than they were told.
+fn buckets_with_news(backlog: &Backlog) -> Vec<Kind> {
+    let is_told = |bucket: &Bucket, failure: &Failure| bucket.told.as_ref().is_some_and(|told| failure.is_class(told));
+    let news = |bucket: &Bucket| bucket.failure.as_deref().is_some_and(|failure| !is_told(bucket, failure));
+    backlog.buckets.iter().filter(|(_, bucket)| news(bucket)).map(|(kind, _)| *kind).collect()
+}
+
+/// Why a group waits, with the numbers of the cycle that last tried one like it.
+pub(crate) fn reasons_of(tables: &Tables, policy: &Policy, backlog: &Backlog, group: GroupId) -> Option<Reasons> {
+    let row = tables.groups.row(group);
+    let kept = row.reasons.as_ref()?;
+    let now = alike(tables, backlog, group).filter(|_| row.counts.pipelined() == 0);
+    let now = now.filter(|failure| failure.stage == kept.failure.stage);
+    let mut reasons = in_full(tables, row, kept.since, now.as_ref().unwrap_or(&kept.failure));
+    let line = backlog.asking.line_of(group).filter(|_| now.is_some() && row.phase == GroupPhase::Pending);
+    if let Some(standing) = line.and_then(|line| line.standing.as_deref()) {
+        enqueue::renew(tables, policy, group, standing, &mut reasons.reasons);
+    }
+    Some(reasons)
+}
+
+/// Why those wait that are like the group.
+fn alike(tables: &Tables, backlog: &Backlog, group: GroupId) -> Option<Arc<Failure>> {
+    let row = tables.groups.row(group);
+    let asks = row.phase == GroupPhase::Pending;
+    let of_line = || backlog.asking.line_of(group).filter(|_| asks)?.failure.clone();
+    let of_bucket = || Some(in_words_of(row, backlog.bucket_of(group)?.failure.as_ref()?));
+    of_line().or_else(of_bucket)
+}
+
+/// The failure of a group that is alike, with this group's own names.
+fn in_words_of(row: &GroupRow, failure: &Arc<Failure>) -> Arc<Failure> {
+    let [role] = row.roles.as_slice() else { return failure.clone() };
+    let is_other = |reason: &Reason| matches!(reason, Reason::NodesUnfit(unfit) if *unfit.role != *role.name);
+    if !failure.reasons.iter().any(is_other) {
+        return failure.clone();
+    }
+    let mut failure = Failure::clone(failure);
+    for reason in &mut failure.reasons {
+        if let Reason::NodesUnfit(unfit) = reason {
+            unfit.role = role.name.to_string();
+        }
+    }
+    Arc::new(failure)
+}
+
+/// All that is to be said of it, with what follows from the group's row.
+fn in_full(tables: &Tables, row: &GroupRow, since: TimeMs, failure: &Failure) -> Reasons {
+    let unmet = row.roles.iter().filter(|role| row.role_minima_apply() && role.counts.ready() < role.min);
+    let roles =
+        unmet.map(|role| RoleMinimum { role: role.name.to_string(), min: role.min, ready: role.counts.ready() });
+    Reasons {
+        stage: failure.stage,
+        since,
+        queue: tables.queues.row(row.queue).name.to_string(),
+        minimum: Minimum {
+            min_member: row.min_member,
+            ready: row.counts.ready(),
+            pending: row.pending(),
+            roles: roles.collect(),
+        },
+        approximate: failure.approximate,
+        expected: None,
+        reasons: failure.reasons.clone(),
+    }
+}
+
+/// What a group is told: long texts, which few read.
+fn said(tables: &Tables, group: GroupId) -> Option<Reasons> {
+    let row = tables.groups.row(group);
+    row.reasons.as_ref().map(|kept| in_full(tables, row, kept.since, &kept.failure))
+}
+
+/// False if its pods are to be told later.
+fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
+    let own = cycle.failures.remove(&group).map(Arc::new);
+    let failure = own.or_else(|| alike(cycle.tables, cycle.backlog, group));
+    let kept = kept(cycle, group, failure);
+    let worth_telling_at = kept.as_ref().map(|kept| worth_telling_at(cycle, group, kept));
+    let too_early = worth_telling_at.filter(|at| *at > cycle.now);
+    let told = kept.as_ref().filter(|_| too_early.is_none()).map(|kept| kept.failure.clone());
+    if let Some(at) = too_early {
+        cycle.wake_at(at);
+    }
+    await_group(cycle, group, kept.as_ref());
+    cycle.tables.groups.row_mut(group).reasons = kept;
+    let ready = is_ready(cycle, group);
+    watch_outlook(cycle, group, ready);
+    let blocked = told.as_ref().is_some_and(|failure| !ready && failure.stage != Stage::NoGroup);
+    let phase = phase(cycle.tables.groups.row(group), blocked, ready);
+    if phase == GroupPhase::Pending && cycle.tables.groups.row(group).phase != phase {
+        // It has to be admitted again, without waiting for an event.
+        cycle.wake_at(cycle.now);
+    }
+    cycle.tables.set_phase(group, phase);
+    if phase != GroupPhase::Inqueue {
+        cycle.tables.groups.set_awaits_nodes(group, false);
+    }
+    settle_sum(cycle, group);
+    let row = cycle.tables.groups.row(group);
+    // Binds are answered in a moment, and then there is more to say: one write instead of two. What has no object has
+    // nothing written.
+    let in_flight = row.counts.get(TaskState::Binding) > 0;
+    if row.known && (!in_flight || row.emitted.as_ref().is_none_or(|old| old.phase != phase)) {
+        let blocked = if blocked { said(cycle.tables, group) } else { None };
+        let status = status(cycle.tables, group, phase, ready, blocked.as_ref());
+        write_status(cycle, group, status);
+    }
+    told.is_none_or(|failure| notify_pods(cycle, group, &failure))
+}
+
+/// Guesses when a group that has come to wait will start, or tells that it has.
+fn watch_outlook(cycle: &mut Cycle<'_>, group: GroupId, ready: bool) {
+    let Cycle { tables, policy, backlog, outlook, now, .. } = cycle;
+    let row = tables.groups.row(group);
+    if ready {
+        outlook.ended(group, Some(row.created), *now);
+    } else if row.reasons.is_some() {
+        outlook.watch(tables, policy, backlog, group, *now);
+    } else {
+        outlook.ended(group, None, *now);
+    }
+}
+
+/// Pods and groups that are only being made are no news.
+fn worth_telling_at(cycle: &mut Cycle<'_>, group: GroupId, kept: &Kept) -> TimeMs {
+    match kept.failure.stage {
+        Stage::NoGroup => kept.since.plus_ms(MAKING_GRACE_MS),
+        Stage::NoPods => {
+            let row = cycle.tables.groups.row_mut(group);
+            if row.tasks.len() > row.arrived.0 {
+                row.arrived.1 = cycle.now;
+            }
+            row.arrived.0 = row.tasks.len();
+            row.arrived.1.max(kept.since).plus_ms(MAKING_GRACE_MS)
+        }
+        _ => kept.since,
+    }
+}
+
+/// Groups that were not there a while ago; most are by now. The next cycle that is wanted for the others is asked for.
+fn long_absent(cycle: &mut Cycle<'_>) -> Vec<GroupId> {
+    let absent = &mut cycle.tables.groups.absent;
+    let due = absent.iter().take_while(|(at, _)| *at <= cycle.now).count();
+    let due: Vec<GroupId> = absent.drain(..due).map(|(_, group)| group).collect();
+    if let Some((at, _)) = cycle.tables.groups.absent.front().copied() {
+        cycle.wake_at(at);
+    }
+    due
+}
+
+/// Notes when a group that is found not to be there is to be looked at again.
+fn await_group(cycle: &mut Cycle<'_>, group: GroupId, kept: Option<&Kept>) {
+    let Some(kept) = kept.filter(|kept| kept.failure.stage == Stage::NoGroup) else { return };
+    let row = cycle.tables.groups.row(group);
+    if row.reasons.as_ref().is_none_or(|old| old.failure.stage != Stage::NoGroup) {
+        cycle.tables.groups.absent.push_back((kept.since.plus_ms(MAKING_GRACE_MS), group));
+    }
+}
+
+fn is_ready(cycle: &Cycle<'_>, group: GroupId) -> bool {
+    let row = cycle.tables.groups.row(group);
+    row.counts.ready() > 0 && cycle.policy.job_ready(cycle.tables, group, Counting::WithBestEffort)
+}
+
+fn kept(cycle: &Cycle<'_>, group: GroupId, failure: Option<Arc<Failure>>) -> Option<Kept> {
+    let row = cycle.tables.groups.row(group);
+    let is_absent = !row.exists() && row.pending() > 0;
+    let waits = cycle.tables.groups.is_waiting(group) && (row.pending() > 0 || !is_ready(cycle, group));
+    let failure = match failure {
+        _ if is_absent => Arc::new(not_found(row)),
+        _ if !waits => return None,
+        Some(failure) => failure,
+        None => match unexplained(cycle.config, row) {
+            Some(failure) => Arc::new(failure),
+            // It is yet to be looked at: what was said of it stands until then.
+            None => row.reasons.as_ref()?.failure.clone(),
+        },
+    };
+    let since = row.reasons.as_ref().filter(|old| old.failure.stage == failure.stage).map(|old| old.since);
+    Some(Kept { since: since.unwrap_or(cycle.now), failure })
+}
+
+/// Its PodGroup is not there.
+fn not_found(row: &GroupRow) -> Failure {
+    let made = row.name().starts_with(MADE_PREFIX);
+    Failure::at(Stage::NoGroup, vec![Reason::GroupNotFound { group: row.key(), made }])
+}
+
+/// No action looked at it: there is none that would, or nothing to look at.
+fn unexplained(config: &Config, row: &GroupRow) -> Option<Failure> {
+    let (stage, action, name) = match (row.phase, row.pending()) {
+        (GroupPhase::Pending, _) => (Stage::Enqueue, Action::Enqueue, "enqueue"),
+        (_, 0) => return Some(Failure::at(Stage::NoPods, Vec::new())),
+        (_, pending) if pending == row.pending_best_effort => (Stage::Allocate, Action::Backfill, "backfill"),
+        _ => (Stage::Allocate, Action::Allocate, "allocate"),
+    };
+    let missing = || Failure::at(stage, vec![Reason::NotConfigured { action: name.to_owned() }]);
+    (!config.has(action)).then(missing)
+}
+
+/// Volcano's rules, in order; but binds in flight that complete a group, and a part of it that runs on while pods are
+/// being made again, are no reason to admit it anew. A group has ended when all its pods have: it stays so when they are
+/// removed, and one more pod makes it wait for nodes, as it was admitted before.
+fn phase(row: &GroupRow, blocked: bool, ready: bool) -> GroupPhase {
+    use TaskState::{Bound, Failed, Running, Succeeded};
+    let count = |state| row.counts.get(state);
+    let ended = count(Succeeded) + count(Failed);
+    let scheduled = count(Bound) + count(Running) + ended + row.releasing_placed;
+    let at_rest = if row.counts.all() > ended { GroupPhase::Inqueue } else { GroupPhase::Completed };
+    if blocked && count(Running) > 0 {
+        GroupPhase::Unknown
+    } else if scheduled >= row.min_to_begin().max(1) {
+        if scheduled == ended { at_rest } else { GroupPhase::Running }
+    } else if row.phase == GroupPhase::Inqueue || row.of_one && !row.known {
+        GroupPhase::Inqueue
+    } else if row.phase == GroupPhase::Completed {
+        at_rest
+    } else if ready || row.ended && row.counts.all() == 0 || row.phase == GroupPhase::Unknown && count(Running) > 0 {
+        row.phase
+    } else {
+        GroupPhase::Pending
+    }
+}
+
+/// The sum that a group declares is spent once its pods have held it, and where none was made for long and none waits.
+fn settle_sum(cycle: &mut Cycle<'_>, group: GroupId) {
+    let row = cycle.tables.groups.row(group);
+    let Some(until) = row.sum_until else { return };
+    let is_over = matches!(row.phase, GroupPhase::Pending | GroupPhase::Completed)
+        || cycle.tables.still_promised(group).iter().all(|amount| *amount <= 0);
+    if is_over {
+        return cycle.tables.groups.set_sum(group, None);
+    }
+    let timeout = cycle.config.promise_ms();
+    let begun = if until == SOME_TIME { cycle.now.plus_ms(timeout) } else { until };
+    // A pod that no node could ever take keeps nothing from others.
+    let waits = row.pending() > 0 && enqueue::some_pod_fits_a_node(cycle, group);
+    let newest = if waits { Some(cycle.now) } else { cycle.tables.newest_pod(cycle.tables.groups.row(group)) };
+    let until = newest.map_or(begun, |made| begun.max(made.plus_ms(timeout)));
+    let until = Some(until).filter(|until| *until > cycle.now);
+    cycle.tables.groups.set_sum(group, until);
+    if let Some(at) = until {
+        cycle.wake_at(at);
+    }
+}
+
+fn status(tables: &Tables, group: GroupId, phase: GroupPhase, ready: bool, blocked: Option<&Reasons>) -> GroupStatus {
+    let row = tables.groups.row(group);
+    let old = row.emitted.as_ref().map_or(&[][..], |status| &status.conditions);
+    let mut conditions = old.to_vec();
+    if let Some(reasons) = blocked {
+        let lacks_pods = reasons.stage == Stage::NoPods;
+        let reason = if lacks_pods { "NotEnoughTasks" } else { "NotEnoughResources" };
+        set_condition(&mut conditions, "Unschedulable", reason, reasons.summary());
+        clear_condition(&mut conditions, "Scheduled", reason);
+    } else if ready {
+        let reason = "tasks in gang are ready to be scheduled";
+        set_condition(&mut conditions, "Scheduled", reason, String::new());
+        clear_condition(&mut conditions, "Unschedulable", "Scheduled");
+    }
+    if row.sum_until.is_some() && matches!(phase, GroupPhase::Running | GroupPhase::Unknown) {
+        set_condition(&mut conditions, PROMISED, "MinResourcesNotReached", tables.say_promise(group));
+    } else {
+        clear_condition(&mut conditions, PROMISED, "MinResourcesReached");
+    }
+    if row.awaits_nodes && phase == GroupPhase::Inqueue {
+        set_condition(&mut conditions, AWAITS_NODES, "NoNodeFits", Reason::AwaitsNodes.to_string());
+    } else {
+        clear_condition(&mut conditions, AWAITS_NODES, "NodesFit");
+    }
+    let count = |state| row.counts.get(state);
+    GroupStatus {
+        phase,
+        conditions,
+        running: count(TaskState::Running),
+        succeeded: count(TaskState::Succeeded),
+        failed: count(TaskState::Failed),
+    }
+}
+
+fn set_condition(conditions: &mut Vec<GroupCondition>, kind: &str, reason: &str, message: String) {
+    let new = GroupCondition { kind: kind.to_owned(), status: true, reason: reason.to_owned(), message };
+    match conditions.iter_mut().find(|condition| condition.kind == kind) {
+        Some(old) => *old = new,
+        None => conditions.push(new),
+    }
+}
+
+fn clear_condition(conditions: &mut [GroupCondition], kind: &str, reason: &str) {
+    if let Some(old) = conditions.iter_mut().find(|condition| condition.kind == kind && condition.status) {
+        old.status = false;
+        reason.clone_into(&mut old.reason);
+        old.message.clear();
+    }
+}
+
+fn write_status(cycle: &mut Cycle<'_>, group: GroupId, status: GroupStatus) {
+    let lies_in = cycle.tables.lies_in(group);
+    let row = cycle.tables.groups.row(group);
+    let unchanged = row.emitted.as_ref().is_some_and(|old| old.same_class(&status));
+    let moved = lies_in.filter(|name| *name != row.told_hyper_node.clone().unwrap_or_default());
+    if unchanged && moved.is_none() {
+        return;
+    }
+    let shared = cycle.tables.groups.share(&status);
+    let row = cycle.tables.groups.row_mut(group);
+    if moved.is_some() {
+        row.told_hyper_node.clone_from(&moved);
+    }
+    row.emitted = Some(shared);
+    row.writing = true;
+    cycle.plan.groups.push(GroupUpdate {
+        namespace: row.namespace.to_string(),
+        name: row.name().to_owned(),
+        uid: row.uid.to_string(),
+        annotations: moved.into_iter().map(|name| (JOB_HYPER_NODE.to_owned(), name.to_string())).collect(),
+        status,
+    });
+}
+
+/// False if some are to be told later.
+fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, failure: &Failure) -> bool {
+    // Those that lie in a bucket are told by it, where nobody else is.
+    let by_bucket = !cycle.config.tells_pods && cycle.backlog.bucket_of(group).is_some();
+    if by_bucket || cycle.tables.groups.row(group).tasks.is_empty() {
+        return true;
+    }
+    let class = cycle.tables.groups.share_name(&failure.class());
+    let row = cycle.tables.groups.row_mut(group);
+    let version = row.shape_version;
+    let old = row.noticed.as_deref();
+    if old.is_some_and(|old| (old.version, &old.class) == (version, &class)) {
+        return true;
+    }
+    if !cycle.config.tells_pods {
+        row.noticed = Some(Box::new(Noticed { version, class, at: cycle.now }));
+        return true;
+    }
+    // Reasons that go back and forth are not worth a write to every pod each time; pods that were told nothing yet are.
+    let again_at = old.filter(|old| old.class != class).map(|old| old.at.plus_ms(NOTICE_GAP_MS));
+    let too_soon = again_at.filter(|at| *at > cycle.now);
+    match (too_soon, &mut row.noticed) {
+        (Some(_), Some(old)) => old.version = version,
+        (_, noticed) => *noticed = Some(Box::new(Noticed { version, class: class.clone(), at: cycle.now })),
+    }
+    if let Some(at) = too_soon {
+        cycle.wake_at(at);
+    }
+    let condition = if failure.stage == Stage::Binding { "SchedulerError" } else { "Unschedulable" };
+    let message = said(cycle.tables, group).map(|reasons| reasons.summary()).unwrap_or_default();
+    for task in cycle.tables.groups.row(group).tasks.clone().iter().copied() {
+        let row = cycle.tables.tasks.row_mut(task.index());
+        let told = row.noticed.as_ref().is_some_and(|told| too_soon.is_some() || *told == class);
+        if row.state != TaskState::Pending || row.gated || told {
+            continue;
+        }
+        row.noticed = Some(class.clone());
+        cycle.plan.pods.push(PodNotice {
+            uid: row.uid.to_string(),
+            namespace: row.namespace.to_string(),
+            name: row.name.to_string(),
+            reason: condition.to_owned(),
+            message: message.clone(),
+        });
+    }
+    too_soon.is_none()
+}
+
+fn queues(cycle: &mut Cycle<'_>) {
+    let mut updates = Vec::new();
+    for (id, row) in cycle.tables.queues.table.iter().filter(|(_, row)| row.known) {
+        let dims = &cycle.tables.dims;
+        if row.emitted.as_ref().is_none_or(|told| !dims.are(told, &row.tree.allocated)) {
+            let allocated = dims.resources(&row.tree.allocated);
+            updates.push((id, QueueUpdate { name: row.name.to_string(), allocated }));
+        }
+    }
+    for (id, update) in updates {
+        cycle.tables.queues.row_mut(id).emitted = Some(update.allocated.clone());
+        cycle.plan.queues.push(update);
+    }
+}

@@ -1,0 +1,74 @@
+//! Which of the nodes on which victims make room a pod takes: the first by score, or of several the one whose victims matter
+//! least. Used by preempt and reclaim.
+
+use super::candidates::{Prospects, Room};
+use super::preempt::NAME as PREEMPT;
+use super::victim_search::Hunt;
+use crate::config::Config;
+use crate::session::Cycle;
+use crate::world::tables::Tables;
+
+/// Nodes that are compared where gangs leave whole: on one of them a single pod may be enough, on another a gang is lost.
+const WHERE_GANGS_LEAVE_WHOLE: Candidates = Candidates { percent: 0, min: 16, max: 16 };
+
+/// How a node is chosen among those where victims make room.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Choice {
+    /// The first by score.
+    Score,
+    /// Of so many the one whose victims matter least.
+    Cheapest(Candidates),
+}
+
+/// How many nodes are compared: a part of all, within bounds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Candidates {
+    percent: i64,
+    min: i64,
+    max: i64,
+}
+
+impl Choice {
+    /// That of preempt, for which Volcano has arguments.
+    pub(super) fn for_preempt(config: &Config) -> Self {
+        let int = |name: &str, default: i64| config.action_int(PREEMPT, name, default);
+        match Self::for_reclaim(config) {
+            Self::Score if config.action_bool(PREEMPT, "enableTopologyAwarePreemption", false) => {
+                Self::Cheapest(Candidates {
+                    percent: int("minCandidateNodesPercentage", 10),
+                    min: int("minCandidateNodesAbsolute", 1),
+                    max: int("maxCandidateNodesAbsolute", 100),
+                })
+            }
+            choice => choice,
+        }
+    }
+
+    /// That of reclaim.
+    pub(super) fn for_reclaim(config: &Config) -> Self {
+        if config.gangs_leave_whole { Self::Cheapest(WHERE_GANGS_LEAVE_WHOLE) } else { Self::Score }
+    }
+
+    pub(super) fn find(self, cycle: &mut Cycle<'_>, prospects: &mut Prospects, hunt: &Hunt) -> Option<Room> {
+        match self {
+            Self::Score => prospects.find(cycle, hunt),
+            Self::Cheapest(candidates) => {
+                let share = i64::from(cycle.tables.nodes.known).saturating_mul(candidates.percent) / 100;
+                let wanted = share.min(candidates.max).max(candidates.min).max(1);
+                let rooms = prospects.find_some(cycle, hunt, usize::try_from(wanted).unwrap_or(1));
+                rooms.into_iter().min_by_key(|room| cost(cycle.tables, room))
+            }
+        }
+    }
+}
+
+/// What losing the victims costs: the highest priority among them, the sum of all, their number, and how early the
+/// earliest of the highest priority has started (the later the better).
+fn cost(tables: &Tables, room: &Room) -> (i32, i64, usize, i64) {
+    let rows = || room.victims.iter().map(|victim| tables.task(*victim));
+    let highest = rows().map(|row| row.priority).max().unwrap_or(i32::MIN);
+    // Shifted, so that more victims never cost less.
+    let sum = rows().map(|row| i64::from(row.priority) + (1 << 31)).fold(0, i64::saturating_add);
+    let earliest = rows().filter(|row| row.priority == highest).filter_map(|row| row.started).min();
+    (highest, sum, room.victims.len(), earliest.map_or(0, |time| time.0.saturating_neg()))
+}

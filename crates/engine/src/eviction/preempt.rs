@@ -1,0 +1,133 @@
+//! `preempt`: starving groups take room from others of their queue, then pods from others of their own group.
+//!
+//! A group's minimum is decided as one: all its victims are found before any of them leaves. Follows Volcano's action;
+//! but whoever can have room that is being freed anyway makes no victims, and nobody leaves in vain.
+
+use rustc_hash::FxHashSet;
+
+use super::candidates::Prospects;
+use super::cheapest::Choice;
+use super::preemptors;
+use super::statement::Statement;
+use super::victim_search::{From, Hunt};
+use crate::actions::fair_share_order::Outcome;
+use crate::actions::reserve;
+use crate::config::Switch;
+use crate::ids::{ClassId, GroupId, QueueId, TaskId};
+use crate::session::Cycle;
+
+/// Its name, as evictions give it.
+pub(super) const NAME: &str = "preempt";
+
+/// Groups of one kind of pod that are equal in this fail alike until something is committed.
+type Hopeless = FxHashSet<Sameness>;
+
+/// Queue, class, what plugins read of the preemptor, the minimum and the number of pods.
+type Sameness = (QueueId, ClassId, u64, u32, usize);
+
+pub(crate) fn run(cycle: &mut Cycle<'_>) {
+    let choice = Choice::for_preempt(cycle.config);
+    let mut prospects = Prospects::default();
+    let mut hopeless = Hopeless::default();
+    let mut started = Vec::new();
+    let mut walk = preemptors::walk(cycle, preemptors::may_preempt);
+    while let Some(turn) = walk.pop() {
+        let outcome = if preemptors::may_preempt(cycle, turn.group) {
+            if cycle.tables.groups.row(turn.group).has_placed() {
+                started.push(turn.group);
+            }
+            reserve::with_its_own(cycle, turn.group, |cycle| {
+                from_others(cycle, &mut prospects, choice, turn.group, &mut hopeless)
+            })
+        } else {
+            Outcome::Stuck
+        };
+        walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, outcome);
+    }
+    for group in started {
+        if preemptors::may_preempt(cycle, group) {
+            from_own(cycle, &mut prospects, choice, group);
+        }
+    }
+}
+
+/// All that the group's minimum needs from other groups of the queue, or nothing.
+fn from_others(
+    cycle: &mut Cycle<'_>,
+    prospects: &mut Prospects,
+    choice: Choice,
+    group: GroupId,
+    hopeless: &mut Hopeless,
+) -> Outcome {
+    let tasks = preemptors::pods(cycle, group);
+    if tasks.is_empty() {
+        return Outcome::Done;
+    }
+    let key = sameness(cycle, group, &tasks);
+    if key.is_some_and(|key| hopeless.contains(&key)) {
+        return Outcome::Stuck;
+    }
+    let mut statement = Statement::new(cycle, NAME, group);
+    let mut failed: FxHashSet<(ClassId, bool)> = FxHashSet::default();
+    for task in tasks {
+        if !cycle.policy.job_starving(cycle.tables, group) {
+            break;
+        }
+        let hunt = Hunt::new(cycle, From::Queue, group, task);
+        if failed.contains(&(hunt.class, hunt.specific)) {
+            continue;
+        }
+        match choice.find(cycle, prospects, &hunt) {
+            Some(room) => statement.take(cycle, task, &room),
+            None if hunt.specific => {}
+            None => {
+                failed.insert((hunt.class, hunt.specific));
+            }
+        }
+    }
+    let pipelined = statement.promised() > 0 && cycle.policy.job_pipelined(cycle.tables, group);
+    if statement.end(cycle, pipelined) {
+        prospects.committed();
+        hopeless.clear();
+        Outcome::Done
+    } else {
+        prospects.discarded();
+        hopeless.extend(key);
+        Outcome::Stuck
+    }
+}
+
+/// Pods of the group make less important ones of it leave.
+fn from_own(cycle: &mut Cycle<'_>, prospects: &mut Prospects, choice: Choice, group: GroupId) {
+    for task in preemptors::pods(cycle, group) {
+        let hunt = Hunt::new(cycle, From::Group, group, task);
+        if !prospects.may_find(cycle, &hunt) {
+            // Room without victims is not what is looked for.
+            prospects.discarded();
+            return;
+        }
+        let mut statement = Statement::new(cycle, NAME, group);
+        let Some(room) = choice.find(cycle, prospects, &hunt).filter(|room| !room.victims.is_empty()) else {
+            prospects.discarded();
+            return;
+        };
+        statement.take(cycle, task, &room);
+        let pipelined = cycle.policy.job_pipelined(cycle.tables, group);
+        if statement.end(cycle, pipelined) {
+            prospects.committed();
+        } else {
+            prospects.discarded();
+            return;
+        }
+    }
+}
+
+/// Under what the group's failure tells of others; nothing where it wants pods of several kinds.
+fn sameness(cycle: &Cycle<'_>, group: GroupId, tasks: &[TaskId]) -> Option<Sameness> {
+    let (tables, row) = (&*cycle.tables, cycle.tables.groups.row(group));
+    let first = *tasks.first()?;
+    let class = tables.task(first).class;
+    let alike = !row.has_placed() && tasks.iter().all(|task| tables.task(*task).class == class);
+    let key = cycle.policy.victim_key(tables, Switch::Preemptable, first)?;
+    (alike && !cycle.policy.is_specific(tables, first)).then_some((row.queue, class, key, row.min_member, tasks.len()))
+}

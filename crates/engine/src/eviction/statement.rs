@@ -1,0 +1,203 @@
+//! Evictions and promises that stand or fall together, and what the plan says of them: each eviction with its
+//! receipt. Used by all actions that make victims.
+
+use super::candidates::Room;
+use crate::actions::allocate::counting;
+use crate::actions::nominated_capacity;
+use crate::ids::{GroupId, NodeId, TaskId};
+use crate::plan::{Eviction, Pipelined};
+use crate::resource_dims::CPU;
+use crate::search::finder::Search;
+use crate::session::Cycle;
+use crate::world::journal::Savepoint;
+use crate::world::tasks::Counting;
+use crate::world::tasks::{Evicting, TaskState};
+
+/// Longest time that a pod is given to end.
+const GRACE_MAX_MS: i64 = 3_600_000;
+
+/// What an action has done for one group and not decided yet.
+#[derive(Debug)]
+pub(crate) struct Statement {
+    action: &'static str,
+    group: GroupId,
+    savepoint: Savepoint,
+    /// With what they were.
+    victims: Vec<(TaskId, TaskState)>,
+    promised: Vec<TaskId>,
+}
+
+impl Statement {
+    pub(crate) fn new(cycle: &Cycle<'_>, action: &'static str, group: GroupId) -> Self {
+        let savepoint = cycle.tables.savepoint();
+        Self { action, group, savepoint, victims: Vec::new(), promised: Vec::new() }
+    }
+
+    /// Counts a pod as leaving.
+    pub(crate) fn evict(&mut self, cycle: &mut Cycle<'_>, victim: TaskId) {
+        self.victims.push((victim, cycle.tables.task(victim).state));
+        cycle.evict(victim);
+    }
+
+    /// Promises a pod of the group room on `node`.
+    pub(crate) fn promise(&mut self, cycle: &mut Cycle<'_>, task: TaskId, node: NodeId) {
+        cycle.pipeline(task, node);
+        self.promised.push(task);
+    }
+
+    /// Both, for a pod that has found room.
+    pub(super) fn take(&mut self, cycle: &mut Cycle<'_>, task: TaskId, room: &Room) {
+        for victim in &room.victims {
+            self.evict(cycle, *victim);
+        }
+        self.promise(cycle, task, room.node);
+    }
+
+    pub(crate) fn promised(&self) -> usize {
+        self.promised.len()
+    }
+
+    /// Decides it, or takes it back. True if it has been decided.
+    pub(crate) fn end(self, cycle: &mut Cycle<'_>, decided: bool) -> bool {
+        if decided {
+            return self.commit(cycle);
+        }
+        self.discard(cycle);
+        false
+    }
+
+    /// Takes all of it back.
+    pub(crate) fn discard(self, cycle: &mut Cycle<'_>) {
+        cycle.rollback(self.savepoint);
+    }
+
+    /// Decides it: the victims leave, and the room is kept for the group until the fence falls. What nobody has to
+    /// leave for, and fits this moment, is left to allocate: then it is taken back and the answer is false.
+    pub(crate) fn commit(mut self, cycle: &mut Cycle<'_>) -> bool {
+        if !self.complete(cycle) {
+            self.discard(cycle);
+            return false;
+        }
+        if self.promised.is_empty() || (self.victims.is_empty() && self.fits_now(cycle)) {
+            self.discard(cycle);
+            return false;
+        }
+        let leaving_ms = cycle.config.leaving_ms();
+        let grace = self.victims.iter().map(|(victim, _)| cycle.tables.task(*victim).grace_ms.unwrap_or(leaving_ms));
+        let grace_ms = grace.max().unwrap_or(leaving_ms).clamp(0, GRACE_MAX_MS);
+        let until = cycle.now.plus_ms(grace_ms).plus_ms(cycle.config.fence_ms());
+        let beneficiary = cycle.tables.groups.row(self.group).key();
+        for (victim, was) in self.victims {
+            evict(cycle, self.action, victim, was, Some(&beneficiary));
+        }
+        nominated_capacity::note(cycle, self.group, &self.promised, until);
+        for task in self.promised {
+            let row = cycle.tables.tasks.row_mut(task.index());
+            row.fence_until = until;
+            let row = cycle.tables.task(task);
+            let node = row.node.expect("a promise names a node");
+            cycle.plan.pipelined.push(Pipelined {
+                uid: row.uid.to_string(),
+                namespace: row.namespace.to_string(),
+                name: row.name.to_string(),
+                node: cycle.tables.node_name(node).to_string(),
+                group: beneficiary.clone(),
+                fenced: true,
+            });
+        }
+        cycle.wake_at(until);
+        true
+    }
+
+    /// Promises room to as many pods that ask for nothing as the minimum counts on. False if there is none for them.
+    fn complete(&mut self, cycle: &mut Cycle<'_>) -> bool {
+        let counting = counting(cycle);
+        let row = cycle.tables.groups.row(self.group);
+        let held = row.counts.ready() + row.counts.pipelined();
+        let short = row.min_member.saturating_sub(held).min(row.pending_best_effort) as usize;
+        if short == 0 || counting == Counting::WithBestEffort {
+            return true;
+        }
+        // Where no plugin cares about minima the group is ready as it is.
+        if cycle.policy.job_ready(cycle.tables, self.group, counting) {
+            return true;
+        }
+        let idle = |task: &TaskId| {
+            let row = cycle.tables.task(*task);
+            row.state == TaskState::Pending && row.best_effort && !row.gated
+        };
+        let mut tasks: Vec<TaskId> = row.tasks.iter().copied().filter(idle).collect();
+        tasks.sort_by(|left, right| cycle.policy.task_order(cycle.tables, *left, *right));
+        let mut found = 0;
+        for task in tasks {
+            let search = Search::of_task(cycle.tables, task);
+            let Some(node) = cycle.finder.best(cycle.tables, cycle.policy, search) else { continue };
+            self.promise(cycle, task, node);
+            found += 1;
+            if found == short {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn fits_now(&self, cycle: &Cycle<'_>) -> bool {
+        let nodes = &cycle.tables.nodes;
+        self.promised.iter().all(|task| {
+            let row = cycle.tables.task(*task);
+            let demand = &cycle.tables.classes.row(row.class).demand;
+            let Some(node) = row.node else { return false };
+            demand.iter().all(|(dim, _)| nodes.future_idle(node, dim) >= nodes.releasing(node, dim))
+        })
+    }
+}
+
+/// Puts one eviction into the plan. The pod counts as leaving already.
+pub(crate) fn evict(
+    cycle: &mut Cycle<'_>,
+    action: &'static str,
+    victim: TaskId,
+    was: TaskState,
+    beneficiary: Option<&str>,
+) {
+    let message = match beneficiary {
+        Some(_) if action.ends_with("reclaim") => "its queue holds more than its share",
+        Some(_) => "it comes after that in its queue",
+        None => "it is to run elsewhere",
+    };
+    evict_saying(cycle, action, (victim, was), beneficiary, message.to_owned());
+}
+
+/// The same, with what people are told.
+pub(crate) fn evict_saying(
+    cycle: &mut Cycle<'_>,
+    action: &'static str,
+    (victim, was): (TaskId, TaskState),
+    beneficiary: Option<&str>,
+    message: String,
+) {
+    if let Some(beneficiary) = beneficiary {
+        cycle.tables.note_receipt(action, victim, beneficiary, cycle.now);
+    }
+    let row = cycle.tables.tasks.row_mut(victim.index());
+    row.evicting = Some(Box::new(Evicting { was, beneficiary: beneficiary.map(Into::into), confirmed: false }));
+    cycle.tables.evicting.insert(victim);
+    let row = cycle.tables.task(victim);
+    let running = was == TaskState::Running;
+    let ran_ms = row.started.filter(|_| running).map_or(0, |since| cycle.now.0.saturating_sub(since.0).max(0));
+    let cpu_milli = cycle.tables.classes.row(row.class).demand.get(CPU);
+    let lost = i128::from(ran_ms) * i128::from(cpu_milli) / 1_000;
+    let eviction = Eviction {
+        uid: row.uid.to_string(),
+        namespace: row.namespace.to_string(),
+        name: row.name.to_string(),
+        node: row.node.map_or_else(String::new, |node| cycle.tables.node_name(node).to_string()),
+        group: row.group.map_or_else(String::new, |group| cycle.tables.groups.row(group).key()),
+        action: action.to_owned(),
+        beneficiary: beneficiary.map(str::to_owned),
+        running,
+        lost_core_ms: i64::try_from(lost).unwrap_or(i64::MAX),
+        message,
+    };
+    cycle.plan.evictions.push(eviction);
+}

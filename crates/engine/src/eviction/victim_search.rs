@@ -1,0 +1,429 @@
+//! Which pods leave one node for one pod, worked out without touching more than has to be tried.
+//!
+//! Invariant: the victims found are all needed: without any one of them the pod would not fit, its queue would not
+//! allow it, or a check would fail. Victims that don't run yet go first, then Volcano's order. Pods of other
+//! schedulers and of DaemonSets are never candidates. Called by preempt and reclaim through `prospects`.
+
+use std::cmp::Ordering;
+
+use fixedbitset::FixedBitSet;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::reclaim_progress::Taking;
+use super::unreclaimable::Kept;
+use super::whole_gangs;
+use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId, TaskId, TimeMs};
+use crate::policy::Allowed;
+use crate::queue_limit;
+use crate::resource_dims::Demand;
+use crate::session::Cycle;
+use crate::world::groups::GroupRow;
+use crate::world::tables::Tables;
+use crate::world::tasks::TaskState;
+
+/// Whose pods may leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum From {
+    /// Other groups of the same queue.
+    Queue,
+    /// The same group.
+    Group,
+    /// Other queues.
+    OtherQueues,
+}
+
+/// A pod that wants room.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hunt {
+    pub(super) from: From,
+    pub(super) task: TaskId,
+    pub(super) group: GroupId,
+    pub(super) queue: QueueId,
+    pub(super) class: ClassId,
+    /// A plugin has more to say about this very task.
+    pub(super) specific: bool,
+    /// Only what is of lower priority than this leaves: groups, or within the group tasks.
+    below: Option<i32>,
+    /// Groups leave as one.
+    whole: bool,
+    now: TimeMs,
+}
+
+/// On which nodes anything may leave for a task, as far as pods, groups and queues go.
+#[derive(Debug)]
+pub(super) enum Grounds {
+    /// To be found out node by node.
+    Anywhere,
+    /// On none, as long as the action runs.
+    Nowhere,
+    /// On these, as things stand.
+    On(FixedBitSet),
+}
+
+/// Why a node can't be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// Nothing that may leave makes room there.
+    Node,
+    /// Nothing on it leaves for any pod of another queue.
+    Everyone,
+    /// The queue may not take as much, whatever leaves this node.
+    Queue,
+}
+
+impl Hunt {
+    pub(super) fn new(cycle: &Cycle<'_>, from: From, group: GroupId, task: TaskId) -> Self {
+        let specific = cycle.policy.is_specific(cycle.tables, task);
+        let (wants, row) = (cycle.tables.task(task), cycle.tables.groups.row(group));
+        let priority = match from {
+            From::Queue => Some(row.priority),
+            From::Group => Some(wants.priority),
+            From::OtherQueues => None,
+        };
+        let below = priority.filter(|_| cycle.policy.preempts_only_lower());
+        let whole = cycle.config.gangs_leave_whole;
+        Self { from, task, group, queue: row.queue, class: wants.class, specific, below, whole, now: cycle.now }
+    }
+
+    /// Whether anything may leave for the task, as far as that can be told without looking at all there is. A `false` holds
+    /// as long as the action runs: what comes to hold room meanwhile only waits for it, which is no victim.
+    pub(super) fn may_find(&self, cycle: &Cycle<'_>, kept: &Kept) -> bool {
+        match (self.from, self.below) {
+            (From::Queue, Some(priority)) => cycle.backlog.holdings.any_below(self.queue, priority),
+            (From::Queue, None) => true,
+            (From::Group, _) => {
+                let mut own = cycle.tables.groups.row(self.group).tasks.iter();
+                own.any(|task| self.is_candidate(cycle.tables, kept, *task))
+            }
+            (From::OtherQueues, _) => kept.any_gives_to(self.queue),
+        }
+    }
+
+    /// Where anything may leave for the task. O(pods of the groups that may lose any).
+    pub(super) fn grounds(&self, cycle: &Cycle<'_>, kept: &Kept) -> Grounds {
+        if !self.may_find(cycle, kept) {
+            return Grounds::Nowhere;
+        }
+        let groups: Vec<GroupId> = match (self.from, self.below) {
+            (From::Queue, Some(priority)) => cycle.backlog.holdings.groups_below(self.queue, priority).collect(),
+            (From::Group, _) => vec![self.group],
+            _ => return Grounds::Anywhere,
+        };
+        let tables = &*cycle.tables;
+        let mut nodes = FixedBitSet::with_capacity(tables.nodes.table.span());
+        let tasks = groups.iter().flat_map(|group| tables.groups.row(*group).tasks.iter());
+        let candidates = tasks.filter(|task| self.is_candidate(tables, kept, **task));
+        nodes.extend(candidates.filter_map(|task| tables.task(*task).node).map(NodeId::index));
+        Grounds::On(nodes)
+    }
+
+    /// Whether it may leave, as far as it, its group and queues go.
+    fn is_candidate(&self, tables: &Tables, kept: &Kept, victim: TaskId) -> bool {
+        self.may_take(tables, tables.task(self.task).best_effort, victim) && !self.is_kept(tables, kept, victim)
+    }
+
+    /// Whether plugins would keep it, as far as that is known up front: what does not come after the task, and what its queue
+    /// may keep. Not asked where they choose: those with a budget count all candidates.
+    fn is_kept(&self, tables: &Tables, kept: &Kept, victim: TaskId) -> bool {
+        let row = tables.task(victim);
+        let owner = || row.group.map(|group| tables.groups.row(group));
+        match self.from {
+            From::Queue => self.below.is_some_and(|below| owner().is_none_or(|owner| owner.priority >= below)),
+            From::Group => self.below.is_some_and(|below| row.priority >= below),
+            From::OtherQueues => owner().is_none_or(|owner| !kept.gives(owner.queue)),
+        }
+    }
+
+    fn may_take(&self, tables: &Tables, best_effort: bool, victim: TaskId) -> bool {
+        let row = tables.task(victim);
+        let Some((group, owner)) = self.owner(tables, victim) else { return false };
+        let ours = match self.from {
+            From::Queue => owner.queue == self.queue && group != self.group,
+            // Who takes from its own gang would leave with it.
+            From::Group => group == self.group && !self.whole,
+            From::OtherQueues => owner.queue != self.queue && tables.queues.row(owner.queue).reclaimable,
+        };
+        ours && (!best_effort || row.best_effort)
+    }
+
+    /// The group of a task that may leave for somebody, as far as the task and the group go.
+    fn owner<'a>(&self, tables: &'a Tables, victim: TaskId) -> Option<(GroupId, &'a GroupRow)> {
+        let row = tables.task(victim);
+        let may_leave = matches!(row.state, TaskState::Bound | TaskState::Running)
+            && row.preemptable
+            && !row.of_daemon_set
+            && row.spared_until <= self.now;
+        let group = row.group.filter(|_| may_leave)?;
+        Some((group, tables.groups.row(group))).filter(|(_, owner)| owner.exists())
+    }
+
+    /// Whether nothing on the node leaves for any pod of another queue, where plugins of `tier` decide.
+    fn nobody_leaves(&self, cycle: &Cycle<'_>, node: NodeId, tier: Option<usize>) -> bool {
+        let tables = &*cycle.tables;
+        let stays = |task: &TaskId| match self.owner(tables, *task) {
+            Some((_, owner)) if tables.queues.row(owner.queue).reclaimable => {
+                tier.is_some_and(|tier| cycle.policy.keeps(tables, tier, *task))
+            }
+            _ => true,
+        };
+        self.from == From::OtherQueues && tables.nodes.row(node).tasks.iter().all(stays)
+    }
+
+    /// Whether anything on the node may leave for the task, as far as pods, groups and queues go.
+    fn has_candidates(&self, tables: &Tables, kept: &Kept, node: NodeId) -> bool {
+        let is_candidate = |task: &TaskId| self.is_candidate(tables, kept, *task);
+        !kept.contains(node) && tables.nodes.row(node).tasks.iter().any(is_candidate)
+    }
+
+    /// All on the node that plugins allow to leave, those that leave first in front. Where groups leave as one those of one
+    /// stand together; what it has on other nodes leaves with them.
+    pub(super) fn victims(&self, cycle: &Cycle<'_>, node: NodeId) -> Allowed {
+        let tables = &*cycle.tables;
+        let best_effort = tables.task(self.task).best_effort;
+        let listed = tables.nodes.row(node).tasks.iter().copied();
+        let may_take = |task: TaskId| self.may_take(tables, best_effort, task);
+        let mut candidates: Vec<TaskId> = listed.filter(|task| may_take(*task)).collect();
+        if self.whole {
+            candidates = whole_gangs::whole(tables, &candidates, may_take);
+        }
+        if candidates.is_empty() {
+            return Allowed::default();
+        }
+        // Plugins with a budget serve who comes first.
+        let places = self.places(cycle, &candidates);
+        self.sort(cycle, &places, &mut candidates);
+        let mut allowed = match self.from {
+            From::OtherQueues => cycle.policy.reclaimable(tables, self.task, &candidates),
+            From::Queue | From::Group => cycle.policy.preemptable(tables, self.task, &candidates),
+        };
+        let kept = |task: &TaskId| allowed.tier.is_some_and(|tier| cycle.policy.keeps(tables, tier, *task));
+        debug_assert!(self.from != From::OtherQueues || !allowed.tasks.iter().any(kept), "what is kept does not leave");
+        if self.whole {
+            allowed.tasks = whole_gangs::by_first(tables, &candidates, &allowed.tasks);
+            allowed.tasks.retain(|task| tables.task(*task).node == Some(node));
+        } else {
+            self.sort(cycle, &places, &mut allowed.tasks);
+            spare_beginners(tables, &mut allowed.tasks);
+        }
+        allowed
+    }
+
+    /// In which order groups lose pods; those that come at the same time share a place. Worked out once for a node: its pods
+    /// are compared more often than its groups.
+    fn places(&self, cycle: &Cycle<'_>, candidates: &[TaskId]) -> FxHashMap<GroupId, usize> {
+        let mut groups: Vec<GroupId> = candidates.iter().filter_map(|task| cycle.tables.task(*task).group).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups.sort_by(|left, right| self.group_order(cycle, *left, *right));
+        let mut places = FxHashMap::default();
+        let (mut place, mut before) = (0, None);
+        for group in groups {
+            place += usize::from(before.is_some_and(|before| self.group_order(cycle, before, group).is_ne()));
+            places.insert(group, place);
+            before = Some(group);
+        }
+        places
+    }
+
+    fn group_order(&self, cycle: &Cycle<'_>, mine: GroupId, theirs: GroupId) -> Ordering {
+        let (tables, policy) = (&*cycle.tables, &*cycle.policy);
+        let queue = |group: GroupId| tables.groups.row(group).queue;
+        if mine == theirs {
+            Ordering::Equal
+        } else if self.from != From::OtherQueues || queue(mine) == queue(theirs) {
+            policy.job_order_alone(tables, theirs, mine)
+        } else {
+            let nearest = policy.victim_queue_order(tables, queue(mine), queue(theirs), self.queue);
+            nearest.then_with(|| policy.queue_order(tables, queue(theirs), queue(mine)))
+        }
+    }
+
+    /// Puts pods in the order in which they leave: what does not run yet, then by the places of their groups, then by themselves.
+    /// Groups that leave as one stand together, and run if any pod of them does.
+    fn sort(&self, cycle: &Cycle<'_>, places: &FxHashMap<GroupId, usize>, tasks: &mut [TaskId]) {
+        let (tables, policy) = (&*cycle.tables, &*cycle.policy);
+        let placed = |task: &TaskId| {
+            let row = tables.task(*task);
+            let place = row.group.and_then(|group| places.get(&group).copied());
+            let together = row.group.filter(|_| self.whole);
+            let runs = together.is_some_and(|group| tables.groups.row(group).counts.get(TaskState::Running) > 0);
+            (runs || row.state == TaskState::Running, place, together, *task)
+        };
+        let mut placed: Vec<_> = tasks.iter().map(placed).collect();
+        placed.sort_by(|left, right| {
+            let (mine, theirs) = ((left.0, left.1, left.2), (right.0, right.1, right.2));
+            mine.cmp(&theirs).then_with(|| policy.task_order(tables, right.3, left.3))
+        });
+        tasks.iter_mut().zip(placed).for_each(|(task, (.., in_order))| *task = in_order);
+    }
+
+    /// Who has to leave `node` so that the task can have it: nobody, some, or why it is in vain.
+    pub(super) fn choose(&self, cycle: &mut Cycle<'_>, node: NodeId) -> Result<Vec<TaskId>, Refusal> {
+        let demand = cycle.tables.classes.row(self.class).demand.clone();
+        let lacks = lacking(cycle.tables, node, &demand);
+        let checks_pass = self.checks_pass(cycle, node);
+        let allowed_now = self.allowed(cycle, &demand);
+        if lacks.is_empty() && checks_pass && allowed_now {
+            return Ok(Vec::new());
+        }
+        let Allowed { tasks: victims, tier } = self.victims(cycle, node);
+        if victims.is_empty() || !would_fit(cycle.tables, &lacks, &victims) {
+            let nobody = victims.is_empty() && self.nobody_leaves(cycle, node, tier);
+            return Err(if nobody { Refusal::Everyone } else { Refusal::Node });
+        }
+        let chosen = if checks_pass && allowed_now {
+            enough(cycle.tables, &lacks, self.units(cycle.tables, &victims))
+        } else {
+            self.try_out(cycle, node, &demand, &victims)?
+        };
+        let chosen = whole_gangs::with_fellows(cycle, chosen);
+        if self.from == From::OtherQueues {
+            let short: SmallVec<[DimId; 4]> = lacks.iter().map(|(dim, _)| *dim).collect();
+            let taking = Taking { queue: self.queue, demand: &demand, victims: &chosen, short: &short };
+            if !taking.is_right(cycle) {
+                return Err(Refusal::Node);
+            }
+        }
+        Ok(chosen)
+    }
+
+    fn checks_pass(&self, cycle: &Cycle<'_>, node: NodeId) -> bool {
+        let class = cycle.tables.classes.row(self.class);
+        cycle.policy.check_use_later(cycle.tables, class, node).is_none()
+            && (!self.specific || cycle.policy.check_task_later(cycle.tables, self.task, node).is_none())
+    }
+
+    /// Victims of the node that leave together.
+    fn units<'t, 'v>(
+        &self,
+        tables: &'t Tables,
+        victims: &'v [TaskId],
+    ) -> impl Iterator<Item = &'v [TaskId]> + use<'t, 'v> {
+        let whole = self.whole;
+        victims.chunk_by(move |left, right| whole && whole_gangs::are_one(tables, *left, *right))
+    }
+
+    /// Lets victims go one by one on the tables until queue, room and checks agree, gives back all that was in vain,
+    /// and takes the trial back.
+    fn try_out(
+        &self,
+        cycle: &mut Cycle<'_>,
+        node: NodeId,
+        demand: &Demand,
+        victims: &[TaskId],
+    ) -> Result<Vec<TaskId>, Refusal> {
+        let units: Vec<&[TaskId]> = self.units(cycle.tables, victims).collect();
+        let savepoint = cycle.tables.savepoint();
+        let mut gone: Vec<Vanished> = Vec::new();
+        let mut agreed = false;
+        for unit in units {
+            gone.push(unit.iter().map(|victim| (*victim, cycle.tables.task(*victim).state)).collect());
+            unit.iter().for_each(|victim| cycle.vacate(*victim));
+            agreed = self.agrees(cycle, node, demand);
+            if agreed {
+                break;
+            }
+        }
+        let refusal = if lacking(cycle.tables, node, demand).is_empty() && self.checks_pass(cycle, node) {
+            Refusal::Queue
+        } else {
+            Refusal::Node
+        };
+        let mut chosen: Vec<TaskId> = Vec::new();
+        if agreed {
+            // The last one is needed, or the loop had ended before it.
+            while let Some(unit) = gone.pop() {
+                if !chosen.is_empty() {
+                    unit.iter().for_each(|(victim, state)| cycle.restore(*victim, *state, node));
+                    if self.agrees(cycle, node, demand) {
+                        continue;
+                    }
+                    unit.iter().for_each(|(victim, _)| cycle.vacate(*victim));
+                }
+                chosen.extend(unit.iter().rev().map(|(victim, _)| *victim));
+            }
+            chosen.reverse();
+        }
+        cycle.rollback(savepoint);
+        if agreed { Ok(chosen) } else { Err(refusal) }
+    }
+
+    fn agrees(&self, cycle: &Cycle<'_>, node: NodeId, demand: &Demand) -> bool {
+        lacking(cycle.tables, node, demand).is_empty() && self.allowed(cycle, demand) && self.checks_pass(cycle, node)
+    }
+
+    /// May the queue have the room, once all that leaves is gone?
+    fn allowed(&self, cycle: &Cycle<'_>, demand: &Demand) -> bool {
+        queue_limit::exceeded_in_future(cycle.tables, self.queue, demand).is_none()
+            && cycle.policy.allocatable(cycle.tables, self.queue, self.task).is_none()
+    }
+}
+
+impl Grounds {
+    /// Whether anything on the node may leave.
+    pub(super) fn contain(&self, hunt: &Hunt, tables: &Tables, kept: &Kept, node: NodeId) -> bool {
+        match self {
+            Self::Anywhere => hunt.has_candidates(tables, kept, node),
+            Self::Nowhere => false,
+            Self::On(nodes) => nodes.contains(node.index()),
+        }
+    }
+}
+
+/// Where pods are on their way to a gang only those beyond its minimum leave: it would be broken before it begins.
+fn spare_beginners(tables: &Tables, victims: &mut Vec<TaskId>) {
+    let mut ready: FxHashMap<GroupId, u32> = FxHashMap::default();
+    victims.retain(|task| {
+        let Some(group) = tables.task(*task).group else { return false };
+        let row = tables.groups.row(group);
+        let left = ready.entry(group).or_insert_with(|| row.counts.ready());
+        let leaves = row.counts.get(TaskState::Binding) == 0 || *left > row.min_member;
+        *left = left.saturating_sub(u32::from(leaves));
+        leaves
+    });
+}
+
+type Lacks = SmallVec<[(DimId, i64); 4]>;
+/// What left together in a trial, with what it was.
+type Vanished = SmallVec<[(TaskId, TaskState); 1]>;
+
+/// What is missing on the node once all that leaves it is gone and all that is promised is taken.
+fn lacking(tables: &Tables, node: NodeId, demand: &Demand) -> Lacks {
+    let short = |(dim, amount): (DimId, i64)| (dim, amount.saturating_sub(tables.nodes.future_room(node, dim)));
+    demand.iter().map(short).filter(|(_, short)| *short > 0).collect()
+}
+
+fn would_fit(tables: &Tables, lacks: &Lacks, victims: &[TaskId]) -> bool {
+    lacks.iter().all(|(dim, short)| {
+        let freed = victims.iter().map(|task| frees(tables, *task, *dim));
+        freed.fold(0, i64::saturating_add) >= *short
+    })
+}
+
+fn frees(tables: &Tables, task: TaskId, dim: DimId) -> i64 {
+    tables.classes.row(tables.task(task).class).demand.get(dim)
+}
+
+/// The first of the units that make room, without those that the later ones make needless.
+fn enough<'a>(tables: &Tables, lacks: &Lacks, units: impl Iterator<Item = &'a [TaskId]>) -> Vec<TaskId> {
+    let frees =
+        |unit: &[TaskId], dim: DimId| unit.iter().map(|task| frees(tables, *task, dim)).fold(0, i64::saturating_add);
+    let mut left = lacks.clone();
+    let mut chosen: Vec<&[TaskId]> = Vec::new();
+    for unit in units {
+        if left.iter().all(|(_, short)| *short <= 0) {
+            break;
+        }
+        left.iter_mut().for_each(|(dim, short)| *short = short.saturating_sub(frees(unit, *dim)));
+        chosen.push(unit);
+    }
+    for index in (0..chosen.len()).rev() {
+        let spare = |(dim, short): &(DimId, i64)| short.saturating_add(frees(chosen[index], *dim)) <= 0;
+        if left.iter().all(spare) {
+            left.iter_mut().for_each(|(dim, short)| *short = short.saturating_add(frees(chosen[index], *dim)));
+            chosen.remove(index);
+        }
+    }
+    chosen.concat()
+}

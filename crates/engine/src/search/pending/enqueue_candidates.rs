@@ -1,0 +1,209 @@
+//! Groups that ask to be admitted, in lines of those that are alike: all that admitting one of them reads is the same, so
+//! that where one is refused all behind it are. Only the first is looked at; what is like no other is looked at by itself.
+//!
+//! Invariant: a group that asks lies in one line, in job order, or alone; and what it lies by is as its facts are now.
+//! While groups are admitted nothing gets better for those that were refused. Kept by the backlog; read by `enqueue` and
+//! `close`.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::ordered::Ordered;
+use crate::cluster::interned::Interned;
+use crate::ids::{GroupId, NamespaceId, QueueId};
+use crate::policy::Policy;
+use crate::reasons::Failure;
+use crate::reasons::Stage;
+use crate::resource_dims::Demand;
+use crate::world::groups::{GroupRow, ShapePart};
+use crate::world::minimum::Missing;
+use crate::world::tables::Tables;
+use crate::world::tasks::TaskState;
+
+/// Which line.
+pub(crate) type LineId = u32;
+
+/// What groups of one line have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Ask {
+    pub(crate) queue: QueueId,
+    pub(crate) namespace: NamespaceId,
+    priority: i32,
+    /// They have pods, which are to be told why they wait.
+    pods: bool,
+    needs: u32,
+    /// What plugins tell them by.
+    key: u64,
+}
+
+/// What a group that holds nothing needs to start: all that `missing` is worked out from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Needs {
+    parts: Arc<Vec<ShapePart>>,
+    minima: Vec<(Arc<str>, u32)>,
+    min_member: u32,
+    block: Option<Demand>,
+    /// By which it is told how long it will run: what ends in time passes a reservation.
+    profile: Arc<str>,
+}
+
+/// What the refusal of a line's first group rests on.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    pub(crate) missing: Missing,
+    /// Whether it would fit if nothing else ran.
+    pub(crate) fits: bool,
+    /// It can't be admitted as long as nodes and queues are what they are.
+    pub(crate) impossible: bool,
+    /// The versions of what nodes offer and of what queues may have then.
+    pub(crate) seen: (u64, u64),
+}
+
+/// Groups that are alike.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    /// In job order.
+    pub(crate) groups: Ordered,
+    /// Why the first of them was refused.
+    pub(crate) failure: Option<Arc<Failure>>,
+    pub(crate) standing: Option<Box<Standing>>,
+    /// The class of the failure that the pods of all of them have been told.
+    told: Option<String>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Asking {
+    needs: Interned<Arc<Needs>, ()>,
+    lines: Interned<Ask, Line>,
+    /// Like no other.
+    pub(crate) alone: BTreeSet<GroupId>,
+    /// By group, one more than the number of its line; 0 is none.
+    spots: Vec<u32>,
+    /// Groups that have come to ask since it was last told why groups wait.
+    fresh: Vec<GroupId>,
+}
+
+impl Asking {
+    /// The lines, and the first group of each.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = (LineId, &Ask, GroupId)> {
+        self.lines.iter().filter_map(|(id, ask, line)| Some((id, ask, line.groups.at(Default::default())?)))
+    }
+
+    pub(crate) fn line(&self, line: LineId) -> &Line {
+        self.lines.row(line)
+    }
+
+    pub(crate) fn ask(&self, line: LineId) -> &Ask {
+        self.lines.key(line)
+    }
+
+    /// The first of the line was refused.
+    pub(crate) fn fail(&mut self, line: LineId, failure: Arc<Failure>, standing: Option<Box<Standing>>) {
+        let line = self.lines.row_mut(line);
+        (line.failure, line.standing) = (Some(failure), standing);
+    }
+
+    pub(crate) fn line_mut(&mut self, line: LineId) -> &mut Line {
+        self.lines.row_mut(line)
+    }
+
+    /// The line that the group lies in.
+    pub(crate) fn line_of(&self, group: GroupId) -> Option<&Line> {
+        let spot = self.spots.get(group.index())?.checked_sub(1)?;
+        Some(self.lines.row(spot))
+    }
+
+    /// Groups that are to be told why they wait, since they have come or it is something else now.
+    pub(crate) fn take_news(&mut self) -> (Vec<GroupId>, Vec<LineId>) {
+        let mut groups = std::mem::take(&mut self.fresh);
+        let is_news = |line: &Line| {
+            let told = |failure: &Failure| line.told.as_ref().is_some_and(|told| failure.is_class(told));
+            line.failure.as_deref().is_some_and(|failure| !told(failure))
+        };
+        let with_pods = self.lines.iter().filter(|(_, ask, _)| ask.pods);
+        let lines: Vec<LineId> = with_pods.filter(|(_, _, line)| is_news(line)).map(|(id, ..)| id).collect();
+        groups.extend(lines.iter().flat_map(|line| self.line(*line).groups.iter()));
+        (groups, lines)
+    }
+
+    /// The pods of all groups of the line have been told.
+    pub(crate) fn told(&mut self, line: LineId) {
+        let line = self.lines.row_mut(line);
+        line.told = line.failure.as_deref().map(Failure::class);
+    }
+
+    pub(super) fn take_out(&mut self, group: GroupId, order: impl Fn(GroupId, GroupId) -> Ordering) {
+        self.alone.remove(&group);
+        let Some(spot) = self.spots.get_mut(group.index()) else { return };
+        let Some(id) = std::mem::take(spot).checked_sub(1) else { return };
+        self.lines.row_mut(id).groups.remove(group, order);
+        if let Some((ask, _)) = self.lines.release(id) {
+            self.needs.release(ask.needs);
+        }
+    }
+
+    /// Finds its place for a group that asks, and is not in one.
+    pub(super) fn put_in(&mut self, tables: &Tables, policy: &Policy, group: GroupId) {
+        if !tables.groups.unadmitted.contains(&group) {
+            return;
+        }
+        let row = tables.groups.row(group);
+        if row.reasons.as_ref().is_none_or(|kept| kept.failure.stage != Stage::Enqueue) {
+            self.fresh.push(group);
+        }
+        let Some((needs, key)) =
+            policy.admits_alike(tables, group).zip(needs(tables, policy, row)).map(|(k, n)| (n, k))
+        else {
+            self.alone.insert(group);
+            return;
+        };
+        let needs = Arc::new(needs);
+        let known = self.needs.find(&needs);
+        let needs = known.unwrap_or_else(|| self.needs.acquire(needs, || ()).0);
+        let ask = Ask {
+            queue: row.queue,
+            namespace: row.namespace_id,
+            priority: row.priority,
+            pods: !row.tasks.is_empty(),
+            needs,
+            key,
+        };
+        let (id, new) = self.lines.acquire(ask, Line::default);
+        if new && known.is_some() {
+            // Each line holds what its groups need.
+            self.needs.hold(needs);
+        }
+        if self.spots.len() <= group.index() {
+            self.spots.resize(group.index() + 1, 0);
+        }
+        self.spots[group.index()] = id + 1;
+        self.lines.row_mut(id).groups.insert(group, |left, right| policy.job_order(tables, left, right));
+    }
+}
+
+/// Nothing if the group is to be looked at by itself: it holds something, or has pods of several kinds. O(its tasks).
+fn needs(tables: &Tables, policy: &Policy, row: &GroupRow) -> Option<Needs> {
+    let holds = row.counts.all() != row.pending() || row.allocated.iter().any(|amount| *amount != 0);
+    if holds || !policy.ranks_lead() {
+        return None;
+    }
+    let shape = row.owner.as_ref().and_then(|owner| tables.shapes.get(owner.uid.as_str()));
+    let mut parts = shape.map_or_else(Default::default, |shape| shape.parts.clone());
+    if let Some(first) = row.tasks.first().map(|task| tables.task(*task)) {
+        let mut tasks = row.tasks.iter().map(|task| tables.task(*task));
+        let alike =
+            tasks.all(|task| (task.class, task.role) == (first.class, first.role) && task.state == TaskState::Pending);
+        if !alike {
+            return None;
+        }
+        if parts.is_empty() {
+            let role = row.roles[first.role as usize].name.clone();
+            parts = Arc::new(vec![ShapePart { role, class: first.class, count: row.pending(), depends_on: None }]);
+        }
+    }
+    let minima = row.roles.iter().filter(|role| role.declared_min > 0);
+    let minima = minima.map(|role| (role.name.clone(), role.declared_min)).collect();
+    let block = if shape.is_none() || parts.is_empty() { row.min_resources.as_deref().cloned() } else { None };
+    Some(Needs { parts, minima, min_member: row.declared_min, block, profile: row.run_profile.clone() })
+}

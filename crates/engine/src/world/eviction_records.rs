@@ -1,0 +1,211 @@
+//! Receipts of evictions: who had to leave, for whom, by which rule, and what became of the room.
+//!
+//! Invariant: an eviction for somebody has one receipt, which ends once: when that group has started, or can't any more in
+//! that room. The last ones are kept, so many; decisions don't read them. Written by the statements of actions, ended at the
+//! start of a cycle, read by `explain`.
+
+use std::collections::VecDeque;
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{TaskId, TimeMs};
+use crate::plan::{Ending, FreedRoom};
+use crate::reasons::time_text;
+use crate::world::tables::Tables;
+
+/// The rule by which backfill leaves that has run longer than nearly all of its kind, as the plan names it.
+pub(crate) const OVERRUN: &str = "overrun";
+/// Receipts that are kept.
+const KEPT_MAX: usize = 2_048;
+/// Of these, told in one answer.
+const TOLD_MAX: usize = 5;
+
+/// One eviction, as the World keeps it.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    uid: Arc<str>,
+    pod: Arc<str>,
+    node: Arc<str>,
+    victim: Arc<str>,
+    queue: Arc<str>,
+    beneficiary: Arc<str>,
+    beneficiary_uid: Arc<str>,
+    /// Pods of it that counted for its minimum before.
+    ready_before: u32,
+    action: Arc<str>,
+    /// The victim's, and the other's.
+    priorities: (i32, i32),
+    at: TimeMs,
+    ending: Ending,
+    ended_at: TimeMs,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Receipts {
+    all: VecDeque<Kept>,
+    /// Those without an end.
+    open: usize,
+}
+
+/// An eviction, for people and programs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Receipt {
+    /// The pod that had to leave.
+    pub pod: String,
+    /// Where it was.
+    pub node: String,
+    /// Its group, `namespace/name`.
+    pub victim: String,
+    /// The group that gets the room, `namespace/name`.
+    pub beneficiary: String,
+    /// The action that chose it.
+    pub action: String,
+    /// By which rule.
+    pub rule: String,
+    /// When.
+    pub at: TimeMs,
+    /// How many milliseconds ago.
+    pub ago_ms: i64,
+    /// What became of the room.
+    pub room: Ending,
+    /// Asked of the one that gets the room.
+    #[serde(skip)]
+    pub for_it: bool,
+}
+
+impl Tables {
+    /// Puts down an eviction for a group.
+    pub(crate) fn note_receipt(&mut self, action: &str, task: TaskId, beneficiary: &str, now: TimeMs) {
+        let Some(group) = self.groups.table.find(beneficiary) else { return };
+        let (victim, other) = (self.task(task), self.groups.row(group));
+        let Some(own) = victim.group.map(|group| self.groups.row(group)) else { return };
+        let kept = Kept {
+            uid: victim.uid.clone(),
+            pod: victim.name.clone(),
+            node: victim.node.map_or_else(|| "".into(), |node| self.node_name(node).clone()),
+            victim: own.key().into(),
+            queue: self.queues.row(own.queue).name.clone(),
+            beneficiary: beneficiary.into(),
+            beneficiary_uid: other.uid.clone(),
+            ready_before: other.counts.ready(),
+            action: action.into(),
+            priorities: (own.priority, other.priority),
+            at: now,
+            ending: Ending::Open,
+            ended_at: now,
+        };
+        let receipts = &mut self.receipts;
+        if receipts.all.len() >= KEPT_MAX
+            && let Some(dropped) = receipts.all.pop_front()
+        {
+            receipts.open -= usize::from(dropped.ending == Ending::Open);
+        }
+        receipts.all.push_back(kept);
+        receipts.open += 1;
+    }
+
+    /// The API server refused an eviction.
+    pub(crate) fn receipt_refused(&mut self, uid: &str) {
+        let receipts = &mut self.receipts;
+        let open = |kept: &&mut Kept| kept.ending == Ending::Open && *kept.uid == *uid;
+        if let Some(kept) = receipts.all.iter_mut().find(open) {
+            kept.ending = Ending::Refused;
+            receipts.open -= 1;
+        }
+    }
+
+    /// Ends the receipts of which the end shows, and says which. O(receipts) while any is open.
+    pub(crate) fn settle_receipts(&mut self, now: TimeMs) -> Vec<FreedRoom> {
+        let Self { receipts, groups, reservations, .. } = self;
+        if receipts.open == 0 {
+            return Vec::new();
+        }
+        let mut settled: Vec<FreedRoom> = Vec::new();
+        for kept in receipts.all.iter_mut().filter(|kept| kept.ending == Ending::Open) {
+            let group = groups.table.find(&kept.beneficiary).map(|group| (group, groups.row(group)));
+            kept.ending = match group.filter(|(_, row)| row.uid == kept.beneficiary_uid && !row.ended) {
+                None => Ending::Gone,
+                Some((group, row)) if row.counts.pipelined() > 0 || reservations.of(group).is_some() => continue,
+                Some((_, row)) => {
+                    let ready = row.counts.ready();
+                    let started = ready > kept.ready_before && ready >= row.min_member.max(1);
+                    if started { Ending::Used } else { Ending::NotFreed }
+                }
+            };
+            kept.ended_at = now;
+            receipts.open -= 1;
+            let known = settled.iter_mut().find(|one| one.beneficiary == *kept.beneficiary && one.room == kept.ending);
+            match known {
+                Some(one) => one.evictions += 1,
+                None => settled.push(FreedRoom {
+                    beneficiary: kept.beneficiary.to_string(),
+                    uid: kept.beneficiary_uid.to_string(),
+                    action: kept.action.to_string(),
+                    room: kept.ending,
+                    evictions: 1,
+                }),
+            }
+        }
+        settled
+    }
+
+    /// The last receipts of a group, as the one that had to leave or as the one that others left for; the newest first.
+    pub(crate) fn receipts_of(&self, group: &str, now: TimeMs) -> Vec<Receipt> {
+        let of_it = self.receipts.all.iter().rev().filter(|kept| *kept.victim == *group || *kept.beneficiary == *group);
+        of_it.take(TOLD_MAX).map(|kept| kept.told(group, now)).collect()
+    }
+}
+
+impl Kept {
+    fn told(&self, asked: &str, now: TimeMs) -> Receipt {
+        let (own, other) = self.priorities;
+        let rule = if self.action.ends_with("reclaim") {
+            format!("queue {} holds more than its share", self.queue)
+        } else if *self.action == *OVERRUN {
+            "it has run longer than nearly all of its kind".to_owned()
+        } else if own < other {
+            format!("priority {other} > {own}")
+        } else {
+            "it comes after that in its queue".to_owned()
+        };
+        Receipt {
+            pod: self.pod.to_string(),
+            node: self.node.to_string(),
+            victim: self.victim.to_string(),
+            beneficiary: self.beneficiary.to_string(),
+            action: self.action.to_string(),
+            rule,
+            at: self.at,
+            ago_ms: now.0.saturating_sub(self.at.0).max(0),
+            room: self.ending,
+            for_it: *self.beneficiary == *asked,
+        }
+    }
+}
+
+impl Display for Receipt {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { pod, node, victim, beneficiary, action, rule, .. } = self;
+        let ago = time_text(self.ago_ms);
+        if self.for_it {
+            write!(f, "pod {pod} of {victim} was evicted from {node} for it {ago} ago by {action} ({rule})")?;
+        } else {
+            write!(f, "pod {pod} was evicted from {node} {ago} ago for {beneficiary} by {action} ({rule})")?;
+        }
+        f.write_str(match self.room {
+            Ending::Open => ": the room is being freed",
+            Ending::Used => ": the room was used",
+            Ending::Gone => ": the room was not used, that job is gone",
+            Ending::NotFreed => ": the room was not used, it did not become free in time",
+            Ending::Refused => ": it stayed, the API server refused",
+        })
+    }
+}
+
+crate::save::saved! {
+    Kept { uid, pod, node, victim, queue, beneficiary, beneficiary_uid, ready_before, action, priorities, at, ending, ended_at };
+    Receipts { all, open };
+}

@@ -1,0 +1,272 @@
+//! Tenants: what each namespace holds in each queue, and, where past use counts, how much it held lately.
+//!
+//! The past is the mean of the share held, in which a moment counts half as much after each half-life. It is worked out
+//! anew only when the share changes, from the share that was held since: O(1) a tenant, whatever time has passed.
+//! Charged by `Tables` with every task; settled when a cycle starts and ends; read by `Policy::tenant_order`.
+
+use std::cmp::Ordering;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::ids::{NamespaceId, QueueId, TimeMs};
+use crate::resource_dims::Demand;
+use crate::share;
+use crate::world::tables::Tables;
+
+/// The past is kept this much finer than shares, so that many small steps add up.
+const FINENESS: i128 = 1_000_000;
+/// Fractions of a half-life are taken in steps of halves, this many times.
+const STEPS: usize = 48;
+/// Shares are counted no higher: a thousand clusters.
+const SHARE_MAX: i64 = share::WHOLE << 10;
+/// One, as factors are kept.
+const ONE: u128 = 1 << 62;
+
+/// How past use fades.
+#[derive(Debug, Clone)]
+pub(crate) struct Decay {
+    half_life_ms: i64,
+    /// What is left after a half, a quarter, an eighth ... of the half-life.
+    roots: [u128; STEPS],
+}
+
+impl Decay {
+    pub(crate) fn new(half_life_ms: i64) -> Self {
+        let mut roots = [0; STEPS];
+        let mut left = ONE / 2;
+        for root in &mut roots {
+            left = (left * ONE).isqrt();
+            *root = left;
+        }
+        Self { half_life_ms: half_life_ms.max(1), roots }
+    }
+
+    /// What is left of `amount` after `elapsed_ms`.
+    fn left(&self, amount: i128, elapsed_ms: i64) -> i128 {
+        let elapsed = elapsed_ms.max(0);
+        let halvings = u32::try_from(elapsed / self.half_life_ms).unwrap_or(u32::MAX);
+        let mut factor = ONE.checked_shr(halvings).unwrap_or(0);
+        let mut rest = u128::try_from(elapsed % self.half_life_ms).unwrap_or(0);
+        let whole = u128::try_from(self.half_life_ms).unwrap_or(1);
+        for root in &self.roots {
+            rest *= 2;
+            if rest >= whole {
+                rest -= whole;
+                factor = factor * root / ONE;
+            }
+        }
+        let factor = i128::try_from(factor).unwrap_or(0);
+        let one = i128::try_from(ONE).unwrap_or(1);
+        amount.saturating_mul(factor).saturating_add(one / 2) / one
+    }
+}
+
+/// What counts as a namespace's part of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// What its pods hold: where pods are placed.
+    Held,
+    /// And what its groups were promised: where groups are admitted, which takes nothing yet.
+    HeldAndPromised,
+}
+
+/// A namespace in a queue.
+#[derive(Debug, Clone, Default)]
+struct Tenant {
+    held: Vec<i64>,
+    /// The share it holds and its past, as they were at `at`.
+    share: i64,
+    past: i128,
+    at: TimeMs,
+    /// Its past now, in the units of shares.
+    lately: i64,
+}
+
+impl Tenant {
+    fn past(&self, decay: &Decay, now: TimeMs) -> i128 {
+        let steady = i128::from(self.share) * FINENESS;
+        steady + decay.left(self.past - steady, now.0.saturating_sub(self.at.0))
+    }
+}
+
+/// See `Tenants::touched`.
+#[derive(Debug)]
+pub(crate) struct Touched {
+    before: Vec<((QueueId, NamespaceId), Option<Tenant>)>,
+    changed: FxHashSet<(QueueId, NamespaceId)>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Tenants {
+    of: FxHashMap<(QueueId, NamespaceId), Tenant>,
+    /// Weights other than 1.
+    weights: FxHashMap<NamespaceId, i64>,
+    /// Those whose holdings changed since they were settled.
+    changed: FxHashSet<(QueueId, NamespaceId)>,
+    /// What weights and tenants were settled for: versions of namespaces and queues, and how many namespaces there were.
+    seen: (u64, u64, usize),
+}
+
+impl Tenants {
+    /// Adds (`sign` 1) or takes back (-1) what a task holds.
+    pub(crate) fn charge(&mut self, queue: QueueId, namespace: NamespaceId, demand: &Demand, sign: i64) {
+        demand.add_to(&mut self.of.entry((queue, namespace)).or_default().held, sign);
+        self.changed.insert((queue, namespace));
+    }
+
+    /// What is known of some before a trial charges them.
+    pub(crate) fn touched(&self, tenants: &[(QueueId, NamespaceId)]) -> Touched {
+        let before = tenants.iter().map(|tenant| (*tenant, self.of.get(tenant).cloned())).collect();
+        Touched { before, changed: self.changed.clone() }
+    }
+
+    /// All is as it was then.
+    pub(crate) fn untouch(&mut self, touched: Touched) {
+        for (key, tenant) in touched.before {
+            match tenant {
+                Some(tenant) => drop(self.of.insert(key, tenant)),
+                None => drop(self.of.remove(&key)),
+            }
+        }
+        self.changed = touched.changed;
+    }
+
+    /// What the namespace holds of the cluster and held lately, and its weight.
+    pub(crate) fn usage_and_weight(&self, total: &[i64], queue: QueueId, namespace: NamespaceId) -> (i64, i64) {
+        self.usage_and_weight_with(total, (queue, namespace), &[])
+    }
+
+    /// The same as if it held `more`, too.
+    fn usage_and_weight_with(&self, total: &[i64], tenant: (QueueId, NamespaceId), more: &[i64]) -> (i64, i64) {
+        let known = self.of.get(&tenant);
+        let held = known.map_or(&[][..], |known| known.held.as_slice());
+        let share = share::dominant_sum(held, more, total);
+        let lately = known.map_or(0, |known| known.lately);
+        (share.saturating_add(lately), self.weights.get(&tenant.1).copied().unwrap_or(1))
+    }
+
+    /// For the digest: all that is not a sum over tasks.
+    pub(crate) fn memory(&self) -> Vec<(QueueId, NamespaceId, i64, i128, TimeMs)> {
+        let remembered = self.of.iter().filter(|(_, tenant)| tenant.past != 0);
+        let mut memory: Vec<_> = remembered
+            .map(|((queue, namespace), tenant)| (*queue, *namespace, tenant.share, tenant.past, tenant.at))
+            .collect();
+        memory.sort_unstable();
+        memory
+    }
+}
+
+impl Tables {
+    /// Brings shares, weights and the past up to date. O(tenants that changed), or O(tenants) where the past counts.
+    pub(crate) fn settle_tenants(&mut self, decay: Option<&Decay>, now: TimeMs) {
+        let Self { tenants, queues, objects, namespaces, nodes, .. } = self;
+        let seen = (objects.namespaces.version, queues.version, namespaces.span());
+        if tenants.seen != seen {
+            tenants.seen = seen;
+            let named = objects.namespaces.all.iter().filter(|(_, facts)| facts.weight > 1);
+            tenants.weights = named.filter_map(|(name, facts)| Some((namespaces.find(name)?, facts.weight))).collect();
+            tenants.of.retain(|(queue, _), _| queues.table.get(queue.index()).is_some());
+            tenants.changed.extend(tenants.of.keys());
+        }
+        for key in std::mem::take(&mut tenants.changed) {
+            let Some(tenant) = tenants.of.get_mut(&key) else { continue };
+            if let Some(decay) = decay {
+                tenant.past = tenant.past(decay, now);
+                tenant.at = now;
+                tenant.share = share::dominant(&tenant.held, &nodes.total).min(SHARE_MAX);
+            }
+            if tenant.past == 0 && tenant.held.iter().all(|held| *held == 0) {
+                tenants.of.remove(&key);
+            }
+        }
+        let Some(decay) = decay else { return };
+        for tenant in tenants.of.values_mut() {
+            tenant.lately = i64::try_from(tenant.past(decay, now) / FINENESS).unwrap_or(i64::MAX);
+        }
+    }
+
+    /// Which of two namespaces of a queue holds less of the cluster, per weight.
+    pub(crate) fn compare_tenants(
+        &self,
+        queue: QueueId,
+        left: NamespaceId,
+        right: NamespaceId,
+        counted: Counted,
+    ) -> Ordering {
+        let standing = |namespace| {
+            let promised = match counted {
+                Counted::Held => &[][..],
+                Counted::HeldAndPromised => self.promises.of_tenant(queue, namespace),
+            };
+            self.tenants.usage_and_weight_with(&self.nodes.total, (queue, namespace), promised)
+        };
+        let ((left, left_weight), (right, right_weight)) = (standing(left), standing(right));
+        let per_weight = |share: i64, other: i64| i128::from(share) * i128::from(other);
+        per_weight(left, right_weight).cmp(&per_weight(right, left_weight))
+    }
+}
+
+crate::save::saved! {
+    Tenant { held, share, past, at, lately };
+    Tenants { of, weights, changed, seen };
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::share::WHOLE;
+
+    const HOUR: i64 = 3_600_000;
+
+    #[test]
+    fn half_is_left_after_each_half_life() {
+        let decay = Decay::new(HOUR);
+        for (elapsed, left) in [
+            (0, 1_000_000_000),
+            (HOUR, 500_000_000),
+            (2 * HOUR, 250_000_000),
+            (HOUR / 2, 707_106_781),
+            (HOUR + HOUR / 4, 420_448_208),
+            (100 * HOUR, 0),
+            (i64::MAX, 0),
+            (-HOUR, 1_000_000_000),
+        ] {
+            assert_eq!(decay.left(1_000_000_000, elapsed), left, "after {elapsed}");
+        }
+    }
+
+    #[test]
+    fn a_share_held_is_approached_and_then_forgotten() {
+        let decay = Decay::new(HOUR);
+        let mut tenant = Tenant { share: WHOLE / 2, ..Tenant::default() };
+        let after = |tenant: &Tenant, hours: i64| tenant.past(&decay, TimeMs(hours * HOUR)) / FINENESS;
+        assert_eq!([0, 1, 2, 40].map(|hours| after(&tenant, hours)), [0, 250_000_000, 375_000_000, 499_999_999]);
+        tenant = Tenant { share: 0, past: tenant.past(&decay, TimeMs(2 * HOUR)), at: TimeMs(2 * HOUR), ..tenant };
+        assert_eq!([2, 3, 4].map(|hours| after(&tenant, hours)), [375_000_000, 187_500_000, 93_750_000]);
+    }
+
+    proptest! {
+        /// How often the past is looked at changes nothing that matters.
+        #[test]
+        fn steps_add_up(steps in proptest::collection::vec(1_i64..5_000, 1..200), share in 0..WHOLE) {
+            let decay = Decay::new(168 * HOUR);
+            let whole: i64 = steps.iter().sum();
+            let fresh = Tenant { share, past: i128::from(WHOLE) * FINENESS / 3, ..Tenant::default() };
+            let mut stepped = fresh.clone();
+            for step in steps {
+                let now = stepped.at.plus_ms(step);
+                stepped = Tenant { past: stepped.past(&decay, now), at: now, ..stepped };
+            }
+            let difference = stepped.past(&decay, TimeMs(whole)) - fresh.past(&decay, TimeMs(whole));
+            prop_assert!(difference.abs() < FINENESS, "{}", difference);
+        }
+
+        #[test]
+        fn nothing_overflows(amount in any::<i64>(), elapsed in any::<i64>(), half_life in any::<i64>()) {
+            let left = Decay::new(half_life).left(i128::from(amount) * FINENESS, elapsed);
+            prop_assert!(left.abs() <= i128::from(amount).abs() * FINENESS + 1);
+        }
+    }
+}
