@@ -95,22 +95,39 @@ pub(crate) const fn mark(text: &str) -> u32 {
     hash
 }
 
+/// The name by which a saved World knows a row, a field or a kind: its own, or the one that it had when it was first saved.
+macro_rules! saved_name {
+    ($name:ident) => {
+        stringify!($name)
+    };
+    ($name:ident $saved:literal) => {
+        $saved
+    };
+}
+pub(crate) use saved_name;
+
 /// Saves a struct field by field: all must be named, in any order. What is derived or empty between cycles is left out
-/// with what it is then: `Row { a, b } except { cache: Cache::default() }`.
+/// with what it is then: `Row { a, b } except { cache: Cache::default() }`. What was renamed says its saved name, so that
+/// older Worlds can still be read: `Row as "OldRow" { a, b as "old_b" }`.
 macro_rules! saved {
-    ($($row:ident { $($field:ident),* $(,)? } $(except { $($left:ident : $fresh:expr),* $(,)? })?);+ $(;)?) => {$(
+    ($($row:ident $(as $row_name:literal)? { $($field:ident $(as $name:literal)?),* $(,)? }
+        $(except { $($left:ident : $fresh:expr),* $(,)? })?);+ $(;)?) => {$(
         impl crate::save::Save for $row {
             fn save(&self, out: &mut Vec<u8>) {
-                const MARK: u32 = crate::save::mark(concat!(stringify!($row) $(, " ", stringify!($field))*));
+                const MARK: u32 = crate::save::mark(concat!(
+                    crate::save::saved_name!($row $($row_name)?) $(, " ", crate::save::saved_name!($field $($name)?))*
+                ));
                 let Self { $($field,)* $($($left: _,)*)? } = self;
                 crate::save::Save::save(&MARK, out);
                 $(crate::save::Save::save($field, out);)*
             }
 
             fn load(from: &mut crate::save::Source<'_>) -> Result<Self, crate::save::LoadError> {
-                const MARK: u32 = crate::save::mark(concat!(stringify!($row) $(, " ", stringify!($field))*));
+                const MARK: u32 = crate::save::mark(concat!(
+                    crate::save::saved_name!($row $($row_name)?) $(, " ", crate::save::saved_name!($field $($name)?))*
+                ));
                 if <u32 as crate::save::Save>::load(from)? != MARK {
-                    return Err(crate::save::LoadError::Row { row: stringify!($row) });
+                    return Err(crate::save::LoadError::Row { row: crate::save::saved_name!($row $($row_name)?) });
                 }
                 $(let $field = crate::save::Save::load(from)?;)*
                 Ok(Self { $($($left: $fresh,)*)? $($field,)* })
@@ -155,23 +172,24 @@ macro_rules! saved_inside {
 }
 pub(crate) use saved_inside;
 
-/// Saves enums without fields as the place of their variant.
+/// Saves enums without fields as the index of their variant.
 macro_rules! saved_enum {
-    ($($kind:ident { $($variant:ident),+ $(,)? })+) => {$(
+    ($($kind:ident $(as $kind_name:literal)? { $($variant:ident),+ $(,)? })+) => {$(
         impl crate::save::Save for $kind {
             fn save(&self, out: &mut Vec<u8>) {
                 const ALL: &[&str] = &[$(stringify!($variant)),+];
                 let name = match self {
                     $(Self::$variant => stringify!($variant),)+
                 };
-                let place = ALL.iter().position(|other| *other == name).and_then(|place| u8::try_from(place).ok());
-                out.push(place.expect("a kind has few variants"));
+                let index = ALL.iter().position(|other| *other == name).and_then(|index| u8::try_from(index).ok());
+                out.push(index.expect("a kind has few variants"));
             }
 
             fn load(from: &mut crate::save::Source<'_>) -> Result<Self, crate::save::LoadError> {
                 const ALL: &[fn() -> $kind] = &[$(|| $kind::$variant),+];
                 let make = ALL.get(usize::from(<u8 as crate::save::Save>::load(from)?));
-                make.map(|make| make()).ok_or(crate::save::LoadError::Value { what: stringify!($kind) })
+                let what = crate::save::saved_name!($kind $($kind_name)?);
+                make.map(|make| make()).ok_or(crate::save::LoadError::Value { what })
             }
         }
     )+};
@@ -194,7 +212,7 @@ pub(crate) fn load_json<T: serde::de::DeserializeOwned>(
 
 /// Saves facts as their JSON, which they have anyway.
 macro_rules! saved_as_json {
-    ($($kind:ident),+ $(,)?) => {$(
+    ($($kind:ident $(as $name:literal)?),+ $(,)?) => {$(
         impl crate::save::Save for $kind {
             fn save(&self, out: &mut Vec<u8>) {
                 let json = serde_json::to_vec(self).expect("facts have text keys only");
@@ -203,7 +221,7 @@ macro_rules! saved_as_json {
             }
 
             fn load(from: &mut crate::save::Source<'_>) -> Result<Self, crate::save::LoadError> {
-                crate::save::load_json(from, stringify!($kind))
+                crate::save::load_json(from, crate::save::saved_name!($kind $($name)?))
             }
         }
     )+};
