@@ -15,7 +15,7 @@ use pumice_apiserver::ApiServer;
 use pumice_auth::{Ca, Identity, MASTERS, Policy, server_config};
 use pumice_cluster::{Client, client_over, install_definitions};
 use pumice_jobs::Connection;
-use pumice_jobs::target::Target;
+use pumice_jobs::platform::target::Target;
 use pumice_node::{Faults, SimulatedHandle, SimulatedOptions};
 use pumice_store::Store;
 use serde_json::Value;

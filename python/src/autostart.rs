@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use pumice_jobs::target::{Environment, Flags};
-use pumice_jobs::{autostart, context};
+use pumice_jobs::platform::target::{Environment, Flags};
+use pumice_jobs::platform::{autostart, contexts};
 use pyo3::prelude::*;
 
 use crate::errors::exception;
@@ -13,7 +13,7 @@ use crate::errors::exception;
 #[pyo3(signature = (beside=None))]
 pub fn bring_up(py: Python<'_>, beside: Option<PathBuf>) -> PyResult<Option<String>> {
     let environment = Environment::read(|name| std::env::var_os(name));
-    let (target, _) = context::resolve(Flags::default(), &environment).map_err(|error| exception(py, error, None))?;
+    let (target, _) = contexts::resolve(Flags::default(), &environment).map_err(|error| exception(py, error, None))?;
     py.detach(|| autostart::ensure(&target, &environment, beside.as_deref()))
         .map_err(|error| exception(py, error, Some(&target)))
 }

@@ -290,9 +290,11 @@ fn done<T: Send, E: Into<Error> + Send>(
 /// The exception for what went wrong with a bundle; where another folder would help it says how that is named here.
 fn failed(py: Python<'_>, error: impl Into<Error>) -> PyErr {
     let error = error.into();
-    let (Error::Place(place) | Error::Bundle(BundleError::Place(place))) = &error else {
-        return exception(py, error, None);
+    let place = match error.downcast_ref() {
+        Some(BundleError::Place(place)) => Some(place),
+        _ => error.downcast_ref::<PlaceError>(),
     };
+    let Some(place) = place else { return exception(py, error, None) };
     let text = match place {
         PlaceError::Full { folder, .. } => {
             format!(

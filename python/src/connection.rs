@@ -7,28 +7,30 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use pumice_jobs::act::{Acted, Wish, act};
-use pumice_jobs::attend::Attendance;
-use pumice_jobs::brief::JobBrief;
+use pumice_jobs::explain::why::{self, About};
 use pumice_jobs::history::sheet::Sheet;
 use pumice_jobs::history::{self, Ask, GroupBy};
+use pumice_jobs::job::{Counts, JobBrief, JobRef};
+use pumice_jobs::lifecycle::{Acted, Wish, act};
 use pumice_jobs::logs::{JobLogs, LogOptions, Pieces, may_have_written};
+use pumice_jobs::lookup::pods::{self, Selection};
+use pumice_jobs::lookup::{self, Place, events};
 use pumice_jobs::manifest::{self, Object};
-use pumice_jobs::pick::{self, Place};
-use pumice_jobs::pods::{self, Selection};
-use pumice_jobs::progress::Counts;
-use pumice_jobs::select::{self, JobRef};
-use pumice_jobs::target::{Environment, Flags, Target};
-use pumice_jobs::why::About;
-use pumice_jobs::{Error, Exit, context, events, marked, submit, why};
+use pumice_jobs::monitor::Attendance;
+use pumice_jobs::platform::contexts;
+use pumice_jobs::platform::target::{Environment, Flags, Target};
+use pumice_jobs::submit::{self, marked};
+use pumice_jobs::{Error, Exit};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use serde_json::{Value, json};
 
 use crate::errors::{exception, misuse, raised};
+use crate::json;
+use crate::messages;
+use crate::past;
 use crate::runtime::{Owned, wait};
 use crate::stream::Stream;
-use crate::{json, messages, past};
 
 /// What errors call the job that was given.
 const ORIGIN: &str = "job";
@@ -77,7 +79,7 @@ impl Connection {
     {
         let selector = job.parse().map_err(|error: pumice_jobs::names::NameError| self.exception(py, error))?;
         self.ask(py, |connection| async move {
-            let job = pick::pick_one(&connection, &selector).await?;
+            let job = lookup::pick_one(&connection, &selector).await?;
             question(connection, job).await
         })
     }
@@ -114,7 +116,7 @@ impl Connection {
         namespace: Option<&str>,
     ) -> PyResult<Self> {
         let environment = Environment::read(|name| std::env::var_os(name));
-        let (target, usual) = context::resolve(Flags { kubeconfig, context, data_dir, fleet: None }, &environment)
+        let (target, usual) = contexts::resolve(Flags { kubeconfig, context, data_dir, fleet: None }, &environment)
             .map_err(|error| exception(py, error, None))?;
         let opened = open(py, &target, namespace.or(usual.as_deref()))?;
         let namespace = opened.namespace().to_owned();
@@ -161,14 +163,14 @@ impl Connection {
     }
 
     fn get<'py>(&self, py: Python<'py>, job: &str) -> PyResult<Bound<'py, PyAny>> {
-        let object = self.ask_about(py, job, |connection, job| async move { select::get(&connection, &job).await })?;
+        let object = self.ask_about(py, job, |connection, job| async move { lookup::get(&connection, &job).await })?;
         json::to_python(py, &object)
     }
 
     fn status<'py>(&self, py: Python<'py>, job: &str) -> PyResult<Bound<'py, PyAny>> {
         let summary = self.ask_about(py, job, |connection, job| async move {
-            let object = select::get(&connection, &job).await?;
-            Ok(JobBrief::of(&select::typed(&connection, &object)?))
+            let object = lookup::get(&connection, &job).await?;
+            Ok(JobBrief::of(&lookup::typed(&connection, &object)?))
         })?;
         json::to_python(py, &summary)
     }
@@ -176,8 +178,8 @@ impl Connection {
     #[pyo3(signature = (all_namespaces=false, selector=None))]
     fn jobs<'py>(&self, py: Python<'py>, all_namespaces: bool, selector: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
         let summaries = self.ask(py, |connection| async move {
-            let jobs = pick::summaries(&connection, Place { all_namespaces, labels: selector }, true).await?;
-            let brief = |job: &Value| select::typed(&connection, job).map(|job| JobBrief::of(&job));
+            let jobs = lookup::summaries(&connection, Place { all_namespaces, labels: selector }, true).await?;
+            let brief = |job: &Value| lookup::typed(&connection, job).map(|job| JobBrief::of(&job));
             jobs.iter().filter_map(|job| job.whole.as_ref()).map(brief).collect::<Result<Vec<_>, Error>>()
         })?;
         json::to_python(py, &summaries)
@@ -328,7 +330,7 @@ impl Connection {
         let selection = Selection { task, index, failed };
         let pods = self.ask_about(py, job, |connection, job| async move {
             // A job that isn't there has no pods either; only asking for it tells.
-            select::get(&connection, &job).await?;
+            lookup::get(&connection, &job).await?;
             Ok(pods::follow(connection, &job, &selection))
         })?;
         Ok(Stream::new(messages::of_pods(pods), self.target.clone()))
@@ -347,8 +349,8 @@ impl Connection {
         follow: bool,
     ) -> PyResult<Stream> {
         let lines = self.ask_about(py, job, |connection, job| async move {
-            let object = select::get(&connection, &job).await?;
-            let typed = select::typed(&connection, &object)?;
+            let object = lookup::get(&connection, &job).await?;
+            let typed = lookup::typed(&connection, &object)?;
             let pod = index.map(|index| pods::name_of(&typed, task, index)).transpose()?;
             let options = LogOptions {
                 follow,

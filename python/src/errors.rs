@@ -4,7 +4,8 @@
 //! there is one, the next command.
 
 use pumice_jobs::error::sentence;
-use pumice_jobs::target::Target;
+use pumice_jobs::platform::next_command;
+use pumice_jobs::platform::target::Target;
 use pumice_jobs::{Error, Exit};
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
@@ -46,7 +47,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// The exception for an error; `target` is what was talked to, which the advice depends on.
 pub fn exception(py: Python<'_>, error: impl Into<Error>, target: Option<&Target>) -> PyErr {
     let error = error.into();
-    raised(py, error.exit(), sentence(&error), error.next_command(target))
+    raised(py, error.exit(), sentence(&error), next_command(&error, target))
 }
 
 /// The exception for an exit code.

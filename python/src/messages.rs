@@ -3,13 +3,12 @@
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use pumice_jobs::Error;
-use pumice_jobs::attend::{Attendance, Ending, Happening};
-use pumice_jobs::brief::JobBrief;
-use pumice_jobs::call::CallError;
+use pumice_jobs::job::pod::{PodBrief, place_in};
+use pumice_jobs::job::{JobBrief, exit_of_end};
 use pumice_jobs::logs::{JobLogs, LogPiece};
-use pumice_jobs::outcome::exit_of_end;
-use pumice_jobs::pods::{PodBrief, place_in};
-use pumice_jobs::watch::News;
+use pumice_jobs::monitor::{Attendance, Ending, Happening};
+use pumice_jobs::platform::call::CallError;
+use pumice_jobs::platform::watch::News;
 use serde_json::{Value, json};
 
 /// Messages to come.

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use pumice_jobs::links;
-use pumice_jobs::render::JobFlags;
+use pumice_jobs::render::{JobFlags, links};
 use pyo3::prelude::*;
 
 use crate::errors::exception;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use pumice_jobs::Error;
-use pumice_jobs::target::Target;
+use pumice_jobs::platform::target::Target;
 use pyo3::prelude::*;
 use serde_json::Value;
 use tokio::sync::{Mutex, watch};

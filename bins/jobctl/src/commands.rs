@@ -34,9 +34,10 @@ use std::future::Future;
 use std::path::Path;
 
 use anyhow::Context;
-use pumice_jobs::act::Wish;
-use pumice_jobs::target::{Flags, Target};
-use pumice_jobs::{Connection, Error, Exit, autostart, context as places};
+use pumice_jobs::lifecycle::Wish;
+use pumice_jobs::platform::target::{Flags, Target};
+use pumice_jobs::platform::{autostart, contexts as places};
+use pumice_jobs::{Connection, Error, Exit};
 use tokio::runtime::Runtime;
 
 use crate::args::{Cli, Command, Global};

@@ -14,9 +14,10 @@ use clap_complete::Shell;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter};
 use clap_complete::env::{CompleteEnv, Shells};
 use pumice_api::batch::JobPhase;
-use pumice_jobs::state::State;
-use pumice_jobs::suggest::{self, Kind};
-use pumice_jobs::{Exit, context};
+use pumice_jobs::Exit;
+use pumice_jobs::job::state::State;
+use pumice_jobs::lookup::completions::{self, Kind};
+use pumice_jobs::platform::contexts;
 
 use crate::args::{Cli, Global};
 use crate::commands::Session;
@@ -103,7 +104,7 @@ pub fn contexts() -> ArgValueCompleter {
         let Some(begin) = typed.to_str().filter(|begin| !begin.contains('/')) else {
             return PathCompleter::any().complete(typed);
         };
-        let contexts = context::file(&environment::read().target).and_then(|file| context::read(&file));
+        let contexts = contexts::file(&environment::read().target).and_then(|file| contexts::read(&file));
         let names = contexts.map(|known| known.contexts.into_keys().collect::<Vec<String>>()).unwrap_or_default();
         names.into_iter().filter(|name| name.starts_with(begin)).map(CompletionCandidate::new).collect()
     })
@@ -134,7 +135,7 @@ fn ask(kind: Kind, begin: String) -> Vec<String> {
     let asked = session.talk(|connection| {
         let names = &mut names;
         async move {
-            *names = suggest::names(&connection, &kind, &begin).await?;
+            *names = completions::names(&connection, &kind, &begin).await?;
             Ok(Exit::Success)
         }
     });

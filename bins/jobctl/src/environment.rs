@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use pumice_jobs::target::Environment;
+use pumice_jobs::platform::target::Environment;
 
 /// What of the environment matters to `jobctl`.
 #[derive(Debug, Clone, Default)]

@@ -3,7 +3,9 @@
 use std::io::Write;
 
 use pumice_jobs::error::sentence;
-use pumice_jobs::target::Target;
+use pumice_jobs::platform::next_command;
+use pumice_jobs::platform::target::Target;
+use pumice_jobs::render::RenderError;
 use pumice_jobs::{Error, Exit};
 
 /// Anything that ends a command early.
@@ -75,10 +77,12 @@ impl Failure {
             Failure::Output(error) => (format!("cannot write to standard output: {error}"), None),
             Failure::Flags { message } => (message.clone(), flags()),
             Failure::Command { message, words } => (message.clone(), Some(format!("jobctl {verb} -- {words}"))),
-            Failure::Jobs { error, .. } if matches!(**error, Error::Render(_)) => (sentence(error.as_ref()), flags()),
+            Failure::Jobs { error, .. } if error.downcast_ref::<RenderError>().is_some() => {
+                (sentence(error.as_ref()), flags())
+            }
             Failure::Usage { message, next } => (message.clone(), Some(next.clone())),
             Failure::Machine(error) => (format!("{error:#}"), None),
-            Failure::Jobs { error, target } => (sentence(error.as_ref()), error.next_command(target.as_ref())),
+            Failure::Jobs { error, target } => (sentence(error.as_ref()), next_command(error, target.as_ref())),
         };
         let mut stderr = std::io::stderr().lock();
         // There is nowhere left to report a failure to.
@@ -92,7 +96,7 @@ impl Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pumice_jobs::select::JobRef;
+    use pumice_jobs::job::JobRef;
 
     #[test]
     fn failures_have_codes() {

@@ -2,8 +2,8 @@
 //!
 //! Invariant: what one pod or container wrote stands on no line with what another one did.
 
+use pumice_jobs::job::JobRef;
 use pumice_jobs::logs::{LogPiece, Pieces};
-use pumice_jobs::select::JobRef;
 
 /// Makes text of pieces.
 pub struct LogPrinter {

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pumice_api::batch::Job;
-use pumice_jobs::memory_news::MemoryNews;
-use pumice_jobs::progress::{Counts, Progress};
-use pumice_jobs::select::JobRef;
+use pumice_jobs::job::{Counts, JobRef};
+use pumice_jobs::monitor::{MemoryNews, Progress};
 
 use crate::environment::Surroundings;
 use crate::failure::Failure;

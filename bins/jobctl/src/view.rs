@@ -5,8 +5,7 @@
 
 pub mod draw;
 
-use pumice_jobs::select::JobRef;
-use pumice_jobs::summary::Summary;
+use pumice_jobs::job::{JobRef, Summary};
 
 /// A key that means something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use futures::TryStreamExt;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pumice_jobs::bundle::{BundleWriter, Folder, RunId, collect};
-use pumice_jobs::report::Report;
 use pumice_jobs::results::word;
+use pumice_jobs::shards::report::Report;
 use tempfile::TempDir;
 
 const JOBCTL: &str = env!("CARGO_BIN_EXE_jobctl");

@@ -12,7 +12,7 @@ use pumice_admission::server::GroupsFile;
 use pumice_admission::{Rules, VolcanoAdmission};
 use pumice_apiserver::{ApiServer, AuditLog, Builder, ConnectionLimits};
 use pumice_auth::{Ca, Policy, TokenKey};
-use pumice_jobs::target::RunFile;
+use pumice_jobs::platform::target::RunFile;
 use pumice_store::Store;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use http_body_util::BodyExt as _;
 use pumice_cluster::Client;
 use pumice_cluster::connect::client_from;
-use pumice_jobs::target::read_run_file;
+use pumice_jobs::platform::target::read_run_file;
 use pumice_store::{
     BackupDecoder, BackupEncoder, BackupFrame, BackupHeader, DirectoryLock, LockError, Options, Store, holds_store,
 };

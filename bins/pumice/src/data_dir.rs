@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use nix::unistd::Uid;
 use pumice_auth::write_private;
-use pumice_jobs::target::{Environment, KUBECONFIGS, RUN_FILE, RunFile, default_data_dir};
+use pumice_jobs::platform::target::{Environment, KUBECONFIGS, RUN_FILE, RunFile, default_data_dir};
 
 use crate::output;
 
@@ -140,7 +140,7 @@ pub fn keep_private(database: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pumice_jobs::target::read_run_file;
+    use pumice_jobs::platform::target::read_run_file;
 
     #[test]
     fn a_directory_that_is_open_to_others_is_closed_to_them() {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use pumice_jobs::autostart::MAKE_ROOM;
+use pumice_jobs::platform::autostart::MAKE_ROOM;
 use pumice_store::{Room, Store};
 
 /// What a start needs: the store's first commits, keys, certificates, the history's tables.

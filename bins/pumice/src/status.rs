@@ -23,7 +23,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use pumice_api::names::NAMESPACE_SYSTEM;
 use pumice_cluster::connect::client_from;
 use pumice_cluster::{Client, WatchScope, watch};
-use pumice_jobs::target::{read_run_file, start_command};
+use pumice_jobs::platform::target::{read_run_file, start_command};
 use pumice_store::{DirectoryLock, LockError};
 use tokio::sync::oneshot;
 

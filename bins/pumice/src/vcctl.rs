@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use pumice_api::bus::Action;
 use pumice_jobs::Connection;
-use pumice_jobs::target::{Target, TargetError, read_run_file};
+use pumice_jobs::platform::target::{Target, TargetError, read_run_file};
 use pumice_vcctl::documents::{self, Deed};
 use pumice_vcctl::kinds::{CRON_JOB, JOB_FLOW, JOB_TEMPLATE, NODE_WHY, QUEUE_WHY};
 use pumice_vcctl::objects::{self, Listing};

@@ -18,6 +18,7 @@ pub mod location;
 pub mod mark;
 pub mod objects;
 pub mod pack;
+pub mod parameters;
 pub mod place;
 pub mod read;
 pub mod record;

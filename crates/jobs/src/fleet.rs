@@ -1,21 +1,21 @@
 //! A fleet as a platform: its job sets are jobs, the jobs in them are the pods of those.
 //!
 //! Everything else in this crate speaks to a platform through a `kube::Client`. For a fleet that client's requests are
-//! answered in this process: [`front`] turns each into calls of Armada's API and their answers into the objects that a
+//! answered in this process: [`kubernetes_api`] turns each into calls of Armada's API and their answers into the objects that a
 //! platform would have. Invariant: nothing is pretended. What a fleet has no answer for is refused with one sentence that says what
 //! to do instead, and counts and states are what the server told.
 
 use std::path::{Path, PathBuf};
 
 mod calls;
-mod front;
+mod job_set_watch;
+mod job_view;
+mod kubernetes_api;
 mod objects;
 mod queues;
 mod refusal;
-mod story;
-mod tasks;
-mod watching;
-mod whole;
+mod submission;
+mod volcano_job;
 
 pub use calls::FleetError;
 pub use queues::table as queue_table;
@@ -43,7 +43,7 @@ impl Fleet {
     pub fn client(&self) -> Result<kube::Client, FleetError> {
         let calls = calls::Calls::open(self)?;
         let queue = self.queue.clone().unwrap_or_else(|| DEFAULT_QUEUE.to_owned());
-        Ok(front::client(calls, queue))
+        Ok(kubernetes_api::client(calls, queue))
     }
 }
 

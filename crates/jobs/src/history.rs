@@ -3,17 +3,20 @@
 //! Invariant: answers are read page by page and no further than was asked for. What is shown is made elsewhere, pure: tables and
 //! one job's story in `text`, rows of plain values in `sheet`. Called by `jobctl history` and by Python's `pumice.history`.
 
+mod error;
 pub mod parquet;
 pub mod sheet;
 pub mod text;
 pub mod when;
 
+pub use error::HistoryError;
+
 use pumice_api::history::{GROUP, GroupRecord, JobRecord, Page, VERSION};
 use serde::Deserialize;
 
-use crate::call::{self, CallCause, CallError, FailureClass, Pages};
-use crate::connection::Connection;
 use crate::error::Error;
+use crate::platform::call::{self, CallCause, CallError, FailureClass, Pages};
+use crate::platform::connection::Connection;
 
 /// Rows shown unless said otherwise.
 pub const LIMIT: usize = 1_000;
@@ -157,7 +160,7 @@ pub async fn one(connection: &Connection, namespace: &str, name: &str, uid: Opti
     let doing = format!("read the history of job {name}");
     let answer = call::get(connection, &path, &doing).await.map_err(|error| match &error.cause {
         CallCause::Refused { message, .. } if message.starts_with(&format!("jobs.{GROUP} ")) => {
-            Error::NoPast { name: name.to_owned(), namespace: namespace.to_owned() }
+            HistoryError::NoPast { name: name.to_owned(), namespace: namespace.to_owned() }.into()
         }
         _ => failed(connection, error),
     })?;
@@ -167,7 +170,7 @@ pub async fn one(connection: &Connection, namespace: &str, name: &str, uid: Opti
 /// A server that does not know the path has no history.
 fn failed(connection: &Connection, error: CallError) -> Error {
     match error.class() {
-        FailureClass::NotFound => Error::NoHistory { url: connection.url().to_owned() },
+        FailureClass::NotFound => HistoryError::NoHistory { url: connection.url().to_owned() }.into(),
         _ => error.into(),
     }
 }

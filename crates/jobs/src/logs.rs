@@ -18,12 +18,13 @@ use futures::stream::{self, BoxStream, SelectAll};
 use k8s_openapi::api::core::v1::Pod;
 use pumice_api::names;
 
-use crate::call::{self, CallError};
-use crate::connection::Connection;
 use crate::error::Error;
-use crate::pods::place_in;
-use crate::select::JobRef;
-use crate::watch::{Collection, News, follow};
+use crate::job::JobRef;
+use crate::job::pod::place_in;
+use crate::lookup::pods::{pods, pods_of};
+use crate::platform::call::CallError;
+use crate::platform::connection::Connection;
+use crate::platform::watch::{News, follow};
 
 use pod::Reading;
 
@@ -297,35 +298,4 @@ async fn next_news(
         Some(pods) => pods.next().await,
         None => std::future::pending().await,
     }
-}
-
-/// A job's pods as a collection.
-pub fn pods_of(job: &JobRef) -> Collection {
-    Collection {
-        path: format!("/api/v1/namespaces/{}/pods", job.namespace),
-        labels: format!("{}={}", names::JOB_NAME, job.name),
-        fields: String::new(),
-    }
-}
-
-/// A job's pods now.
-pub async fn pods(connection: &Connection, job: &JobRef) -> Result<Vec<Pod>, CallError> {
-    look(connection, job, &pods_of(job)).await
-}
-
-/// Those of a job's pods that failed; the server picks them, because a job may have 300,000 that didn't.
-pub async fn failed_pods(connection: &Connection, job: &JobRef) -> Result<Vec<Pod>, CallError> {
-    let failed = Collection { fields: "status.phase=Failed".to_owned(), ..pods_of(job) };
-    look(connection, job, &failed).await
-}
-
-async fn look(connection: &Connection, job: &JobRef, pods: &Collection) -> Result<Vec<Pod>, CallError> {
-    let doing = format!("list the pods of job {}", job.name);
-    let (items, _) = call::list(connection, &pods.path, &pods.query(), &doing).await?;
-    items
-        .into_iter()
-        .map(|item| {
-            serde_json::from_value(item).map_err(|error| CallError::unreadable("read a pod", connection.url(), error))
-        })
-        .collect()
 }

@@ -12,6 +12,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::error::{CORRECT, Failure, Remedy};
+use crate::exit_code::Exit;
 use split::Document;
 use strict_json::StrictValue;
 
@@ -110,6 +112,16 @@ pub enum ManifestError {
         /// The file.
         origin: String,
     },
+}
+
+impl Failure for ManifestError {
+    fn exit(&self) -> Exit {
+        Exit::Usage
+    }
+
+    fn remedy(&self) -> Remedy {
+        Remedy::from_text(CORRECT)
+    }
 }
 
 /// Reads a file; `-` is `stdin`.

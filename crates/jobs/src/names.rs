@@ -3,12 +3,22 @@
 //! Invariant: a name that passes here needs no escaping in a URL. Called before any request is
 //! built from what a user typed.
 
+pub mod glob;
+
+use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::error::{Failure, Remedy};
+use crate::exit_code::Exit;
+
 /// The most characters of a DNS-1123 label.
 const LABEL_CHARACTERS_MAX: usize = 63;
 /// The most characters of a queue's name.
 pub const QUEUE_CHARACTERS_MAX: usize = 253;
 /// The most characters of a name of a job that somebody else made.
 pub const JOB_CHARACTERS_MAX: usize = 63;
+
+/// The label of nodes that says which zone they are in.
+pub const ZONE: &str = "pumice.sh/zone";
 
 /// A name that Kubernetes would refuse.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +32,16 @@ pub struct NameError {
     pub name: String,
     /// The most characters it may have.
     pub max: usize,
+}
+
+impl Failure for NameError {
+    fn exit(&self) -> Exit {
+        Exit::Usage
+    }
+
+    fn remedy(&self) -> Remedy {
+        Remedy::from_text("jobctl list")
+    }
 }
 
 /// Checks a DNS-1123 subdomain of at most `max` characters.
@@ -123,6 +143,17 @@ pub fn job_name(text: &str, max: usize) -> String {
 /// Of names that are valid for an object: whether a Service can have it, which is one label that begins with a letter.
 fn is_service_name(name: &str) -> bool {
     !name.contains('.') && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// Where random numbers come from, for messages.
+pub const RANDOM_SOURCE: &str = "/dev/urandom";
+
+/// A name that nobody else has, on no machine: 32 hexadecimal digits.
+pub fn random() -> Result<String, std::io::Error> {
+    let mut random = [0_u8; 16];
+    let none = |_| std::io::Error::other("the system gives no random numbers");
+    SystemRandom::new().fill(&mut random).map_err(none)?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]

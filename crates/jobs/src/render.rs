@@ -8,14 +8,16 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use pumice_api::batch::{Action, Event, Job, JobSpec, LifecyclePolicy, TaskSpec};
 
-use crate::links::Link;
+use crate::job::REPLICAS_MAX;
 use crate::names;
+use crate::render::links::Link;
 use crate::script::Script;
 use counts::{Counts, in_range};
 
 mod amounts;
 mod counts;
 mod error;
+pub mod links;
 mod metadata;
 mod pod;
 mod rules;
@@ -27,8 +29,7 @@ mod volumes;
 pub use amounts::parse_memory;
 pub use error::RenderError;
 pub(crate) use pod::is_default;
-pub(crate) use rules::OFF;
-pub use script::{SCRIPT, config_map};
+pub use script::config_map;
 pub use shards::{RULE_VARIABLE, ShardRun};
 
 /// The image of a container that runs the host's own programs.
@@ -40,9 +41,6 @@ pub const HOST_IMAGE: &str = "pumice.sh/host";
 pub const TASK: &str = "main";
 /// The most characters of a Job's name: pod names append the task and an index and must stay within 63.
 pub const NAME_MAX: usize = 45;
-/// The most pods of a Job, as the platform allows them.
-pub const REPLICAS_MAX: u32 = 100_000;
-
 /// What a user may say on the command line or from Python.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobFlags {

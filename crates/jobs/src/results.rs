@@ -15,10 +15,11 @@ use pumice_api::batch::Job;
 use crate::Connection;
 use crate::bundle::place::FOLDER_FLAG;
 use crate::bundle::{Bundle, ChunkId, Location, Place, RunId, Status, collect_if, location, statuses};
-use crate::error::Error;
+use crate::error::{Error, Failure, Remedy};
+use crate::exit_code::Exit;
 use crate::render::RULE_VARIABLE;
-use crate::report::Report;
 use crate::shards::Plan;
+use crate::shards::report::Report;
 
 /// Keys that a summary names of each kind.
 const KEYS_NAMED: usize = 5;
@@ -46,12 +47,18 @@ pub enum ResultsError {
     },
 }
 
-impl ResultsError {
-    /// What helps.
-    pub fn next_command(&self) -> Option<String> {
+impl Failure for ResultsError {
+    fn exit(&self) -> Exit {
         match self {
-            ResultsError::NoRun { .. } => Some(format!("jobctl submit --array 0-9 {FOLDER_FLAG} -- COMMAND")),
-            ResultsError::Rule { .. } => None,
+            ResultsError::NoRun { .. } => Exit::NotFound,
+            ResultsError::Rule { .. } => Exit::Usage,
+        }
+    }
+
+    fn remedy(&self) -> Remedy {
+        match self {
+            ResultsError::NoRun { .. } => Remedy::Do(format!("jobctl submit --array 0-9 {FOLDER_FLAG} -- COMMAND")),
+            ResultsError::Rule { .. } => Remedy::Unknown,
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod numbers;
 pub mod params;
 pub mod plan;
 pub mod record;
+pub mod report;
 pub mod rule;
 pub mod template;
 mod xnys;

@@ -3,19 +3,28 @@
 //! Invariant: all objects are checked before the first is sent; what was created is told object by
 //! object, so a failure in the middle never hides what exists. Called by `jobctl` and Python.
 
+pub mod bundled;
+pub mod marked;
+mod retry;
+mod seal;
+
 use std::collections::HashMap;
 
 use pumice_api::names::ROOT_QUEUE;
 use serde_json::{Value, json};
 
-use crate::call::{self, CallError, FailureClass};
-use crate::connection::Connection;
-use crate::error::Error;
-use crate::idempotency;
+use crate::cluster::{Missing, queues};
+use crate::error::{CORRECT, Failure, Remedy};
+use crate::exit_code::Exit;
+use crate::job::{JobRef, idempotency};
+use crate::json::text_at;
 use crate::manifest::Object;
 use crate::names;
-use crate::queue;
-use crate::select::JobRef;
+use crate::platform::call::{self, CallError, FailureClass};
+use crate::platform::connection::Connection;
+
+pub use retry::{RETRY_OF, again, retry};
+pub use seal::sealed;
 
 /// Queues named where one is unknown.
 const QUEUES_NAMED_MAX: usize = 8;
@@ -90,6 +99,29 @@ pub enum SubmitError {
     },
 }
 
+impl Failure for SubmitError {
+    fn exit(&self) -> Exit {
+        match self {
+            SubmitError::Check { .. } => Exit::Usage,
+            SubmitError::Call { source, .. } => source.exit(),
+            SubmitError::NotServed { .. } | SubmitError::NoQueue { .. } => Exit::NotFound,
+            SubmitError::OtherJob { .. } | SubmitError::NameTaken { .. } => Exit::Conflict,
+        }
+    }
+
+    fn remedy(&self) -> Remedy {
+        match self {
+            SubmitError::Check { .. } | SubmitError::NotServed { .. } => Remedy::from_text(CORRECT),
+            SubmitError::Call { source, .. } => source.remedy(),
+            SubmitError::NoQueue { .. } => Remedy::from_text("jobctl queue list"),
+            SubmitError::OtherJob { name, namespace, .. } | SubmitError::NameTaken { name, namespace, .. } => {
+                let job = JobRef { namespace: namespace.clone(), name: name.clone() };
+                Remedy::Do(format!("jobctl get {name}{}", job.namespace_flag()))
+            }
+        }
+    }
+}
+
 /// What became of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
@@ -126,7 +158,7 @@ pub struct Submitted {
 impl Submitted {
     /// Its name.
     pub fn name(&self) -> &str {
-        call::text_at(&self.object, "/metadata/name")
+        text_at(&self.object, "/metadata/name")
     }
 
     /// `job/NAME`.
@@ -137,7 +169,7 @@ impl Submitted {
     /// The job, if it is one.
     pub fn job(&self) -> Option<JobRef> {
         is_job(&self.object).then(|| JobRef {
-            namespace: call::text_at(&self.object, "/metadata/namespace").to_owned(),
+            namespace: text_at(&self.object, "/metadata/namespace").to_owned(),
             name: self.name().to_owned(),
         })
     }
@@ -152,21 +184,21 @@ struct Served {
 
 /// A Volcano Job, not one of Kubernetes' own.
 pub fn is_job(object: &Value) -> bool {
-    call::text_at(object, "/kind") == "Job" && call::text_at(object, "/apiVersion").starts_with("batch.volcano.sh/")
+    text_at(object, "/kind") == "Job" && text_at(object, "/apiVersion").starts_with("batch.volcano.sh/")
 }
 
 /// Checks what can be checked without a server. `namespace` is the one a flag demands.
 pub fn check(objects: &[Object], namespace: Option<&str>) -> Result<(), SubmitError> {
     for Object { body, origin } in objects {
         let fail = |detail: String| SubmitError::Check { origin: origin.clone(), detail };
-        for part in call::text_at(body, "/apiVersion").split('/') {
+        for part in text_at(body, "/apiVersion").split('/') {
             names::check("apiVersion", part, 253).map_err(|e| fail(e.to_string()))?;
         }
-        if call::text_at(body, "/apiVersion").matches('/').count() > 1 {
+        if text_at(body, "/apiVersion").matches('/').count() > 1 {
             return Err(fail("apiVersion has more than one '/'".to_owned()));
         }
         let [name, generate_name, own_namespace] =
-            ["/metadata/name", "/metadata/generateName", "/metadata/namespace"].map(|p| call::text_at(body, p));
+            ["/metadata/name", "/metadata/generateName", "/metadata/namespace"].map(|p| text_at(body, p));
         if name.is_empty() && generate_name.is_empty() {
             return Err(fail("metadata.name is missing".to_owned()));
         }
@@ -219,7 +251,7 @@ pub async fn submit_with_belongings(
 ) -> Result<Submitted, SubmitError> {
     only_jobs(connection, belongings)?;
     let bodies: Vec<Value> = belongings.iter().map(|object| object.body.clone()).collect();
-    let sealed = Object { body: idempotency::sealed(job.body.clone(), &bodies), origin: job.origin.clone() };
+    let sealed = Object { body: sealed(job.body.clone(), &bodies), origin: job.origin.clone() };
     let mut kinds = HashMap::new();
     let submitted = submit_one(connection, &sealed, &mut kinds).await?;
     for object in belongings {
@@ -245,7 +277,7 @@ fn only_jobs(connection: &Connection, objects: &[Object]) -> Result<(), SubmitEr
             origin: origin.clone(),
             detail: format!(
                 "a fleet takes jobs and no {}: a script goes along with jobctl submit SCRIPT, other files into the image",
-                call::text_at(body, "/kind")
+                text_at(body, "/kind")
             ),
         }),
         None => Ok(()),
@@ -265,7 +297,7 @@ fn owned(body: &Value, job: &Submitted) -> Value {
     let mut body = body.clone();
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("ownerReferences".to_owned(), json!([owner(&job.kind, &job.object)]));
-        let namespace = call::text_at(&job.object, "/metadata/namespace");
+        let namespace = text_at(&job.object, "/metadata/namespace");
         metadata.insert("namespace".to_owned(), json!(namespace));
     }
     body
@@ -274,14 +306,14 @@ fn owned(body: &Value, job: &Submitted) -> Value {
 /// What names an object of this kind as an owner.
 pub(crate) fn owner(kind: &str, object: &Value) -> Value {
     let [api_version, name, uid] =
-        ["/apiVersion", "/metadata/name", "/metadata/uid"].map(|pointer| call::text_at(object, pointer));
+        ["/apiVersion", "/metadata/name", "/metadata/uid"].map(|pointer| text_at(object, pointer));
     json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid})
 }
 
 /// Where a job is.
 fn path_of(job: &Value) -> String {
     let [api_version, namespace, name] =
-        ["/apiVersion", "/metadata/namespace", "/metadata/name"].map(|pointer| call::text_at(job, pointer));
+        ["/apiVersion", "/metadata/namespace", "/metadata/name"].map(|pointer| text_at(job, pointer));
     format!("{}/namespaces/{namespace}/jobs/{name}", call::root_path(api_version))
 }
 
@@ -291,9 +323,9 @@ async fn submit_one(
     kinds: &mut HashMap<(String, String), Served>,
 ) -> Result<Submitted, SubmitError> {
     let Object { body, origin } = object;
-    let kind = call::text_at(body, "/kind").to_owned();
-    let api_version = call::text_at(body, "/apiVersion").to_owned();
-    let name = [call::text_at(body, "/metadata/name"), call::text_at(body, "/metadata/generateName")]
+    let kind = text_at(body, "/kind").to_owned();
+    let api_version = text_at(body, "/apiVersion").to_owned();
+    let name = [text_at(body, "/metadata/name"), text_at(body, "/metadata/generateName")]
         .into_iter()
         .find(|name| !name.is_empty())
         .unwrap_or_default()
@@ -325,15 +357,15 @@ async fn submit_one(
                 return Ok(Submitted { kind, effect: Effect::Unchanged, object: found });
             }
             let key = idempotency::key(&body).unwrap_or_default().to_owned();
-            let namespace = call::text_at(&found, "/metadata/namespace").to_owned();
+            let namespace = text_at(&found, "/metadata/namespace").to_owned();
             Err(SubmitError::OtherJob { key, name, namespace })
         }
         Err(error)
             if error.class() == FailureClass::Conflict
                 && is_job(&body)
-                && !call::text_at(&body, "/metadata/name").is_empty() =>
+                && !text_at(&body, "/metadata/name").is_empty() =>
         {
-            let namespace = call::text_at(&body, "/metadata/namespace").to_owned();
+            let namespace = text_at(&body, "/metadata/namespace").to_owned();
             Err(SubmitError::NameTaken { origin: origin.clone(), name, namespace })
         }
         // A second Job of a name would be another run; other kinds are settings.
@@ -342,7 +374,7 @@ async fn submit_one(
             let before = call::get(connection, &path, &format!("read {lower} {name}")).await.map_err(&failed)?;
             let object =
                 call::merge(connection, &path, &body, &format!("change {lower} {name}")).await.map_err(&failed)?;
-            let version = |object| call::text_at(object, "/metadata/resourceVersion").to_owned();
+            let version = |object| text_at(object, "/metadata/resourceVersion").to_owned();
             let effect = if version(&before) == version(&object) { Effect::Unchanged } else { Effect::Configured };
             Ok(Submitted { kind, effect, object })
         }
@@ -355,14 +387,16 @@ async fn submit_one(
 
 /// Whether a job was refused since its queue does not exist; admission says so in its own words, among others.
 async fn unknown_queue(connection: &Connection, body: &Value, error: &CallError) -> Option<(String, Vec<String>)> {
-    let name = call::text_at(body, "/spec/queue");
+    let name = text_at(body, "/spec/queue");
     let refused = matches!(error.class(), FailureClass::Invalid | FailureClass::Denied | FailureClass::NotFound);
     if !refused || !is_job(body) || name.is_empty() {
         return None;
     }
-    let Err(Error::Missing { .. }) = queue::get(connection, name).await else { return None };
-    let known = queue::list(connection).await.unwrap_or_default();
-    let names = known.iter().map(|queue| call::text_at(queue, "/metadata/name").to_owned());
+    if !queues::get(connection, name).await.is_err_and(|error| error.downcast_ref::<Missing>().is_some()) {
+        return None;
+    }
+    let known = queues::list(connection).await.unwrap_or_default();
+    let names = known.iter().map(|queue| text_at(queue, "/metadata/name").to_owned());
     Some((name.to_owned(), names.filter(|name| name != ROOT_QUEUE).collect()))
 }
 
@@ -388,7 +422,7 @@ fn place(connection: &Connection, served: &Served, api_version: &str, body: &Val
     if !served.namespaced {
         return (format!("{root}/{}", served.plural), body);
     }
-    let namespace = match call::text_at(&body, "/metadata/namespace") {
+    let namespace = match text_at(&body, "/metadata/namespace") {
         "" => connection.namespace().to_owned(),
         namespace => namespace.to_owned(),
     };
@@ -418,8 +452,8 @@ async fn served(
 
 fn served_in(resources: &Value, kind: &str) -> Option<Served> {
     resources.get("resources")?.as_array()?.iter().find_map(|resource| {
-        let plural = call::text_at(resource, "/name");
-        (call::text_at(resource, "/kind") == kind && !plural.contains('/') && !plural.is_empty()).then(|| Served {
+        let plural = text_at(resource, "/name");
+        (text_at(resource, "/kind") == kind && !plural.contains('/') && !plural.is_empty()).then(|| Served {
             plural: plural.to_owned(),
             namespaced: resource.get("namespaced").and_then(Value::as_bool).unwrap_or(false),
         })

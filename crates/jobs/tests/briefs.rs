@@ -8,10 +8,11 @@ use http::{Request, Response};
 use k8s_openapi::api::core::v1::Pod;
 use kube::client::Body;
 use pumice_api::batch::Job;
-use pumice_jobs::brief::JobBrief;
-use pumice_jobs::events;
-use pumice_jobs::pods::{self, PodBrief, Selection, name_of, place_in};
-use pumice_jobs::select::JobRef;
+use pumice_jobs::job::pod::{PodBrief, place_in};
+use pumice_jobs::job::{JobBrief, JobRef};
+use pumice_jobs::lookup::events;
+use pumice_jobs::lookup::pods::{self, Selection, name_of};
+use pumice_jobs::platform::next_command;
 use pumice_jobs::{Connection, Exit};
 use serde_json::{Value, json};
 
@@ -88,7 +89,7 @@ fn an_index_is_a_pod_of_a_task() {
     ] {
         let error = name_of(job, task, index).unwrap_err();
         assert_eq!((error.to_string().as_str(), error.exit()), (said, exit));
-        assert!(error.next_command(None).is_some());
+        assert!(next_command(&error, None).is_some());
     }
     for (pod, place) in [
         ("j-main-1", Some(("main", 1))),

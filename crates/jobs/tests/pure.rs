@@ -4,13 +4,13 @@
 
 use k8s_openapi::api::core::v1::{Pod, Volume};
 use pumice_api::batch::Job;
-use pumice_jobs::act::Wish;
-use pumice_jobs::links::Link;
-use pumice_jobs::list::{self, Column};
-use pumice_jobs::outcome::{Exit, JobEnd, end_of, exit_of_end, exit_of_run, pod_failures};
+use pumice_jobs::exit_code::Exit;
+use pumice_jobs::explain::why;
+use pumice_jobs::job::table::{self, Column};
+use pumice_jobs::job::{JobEnd, Summary, end_of, exit_of_end, exit_of_run, pod_failures};
+use pumice_jobs::lifecycle::Wish;
+use pumice_jobs::render::links::Link;
 use pumice_jobs::render::{JobFlags, render};
-use pumice_jobs::summary::Summary;
-use pumice_jobs::why;
 use serde_json::{Value, json};
 
 fn flags(command: &[&str]) -> JobFlags {
@@ -287,14 +287,14 @@ fn tables() {
     .unwrap();
     let all = [Column::SHOWN, Column::WIDE].concat();
     let mut texts = vec![
-        list::table(&jobs, Column::SHOWN, now).render(false),
-        list::table(&jobs, &all, now).render(false),
-        list::table(&[], Column::SHOWN, now).render(false),
-        list::csv(&jobs, Column::CSV, now),
+        table::table(&jobs, Column::SHOWN, now).render(false),
+        table::table(&jobs, &all, now).render(false),
+        table::table(&[], Column::SHOWN, now).render(false),
+        table::csv(&jobs, Column::CSV, now),
     ];
-    use list::Order;
+    use table::Order;
     for order in [Order::Age, Order::Name, Order::State, Order::Queue, Order::Progress, Order::Runtime] {
-        list::sort(&mut jobs, order, now);
+        table::sort(&mut jobs, order, now);
         let names: Vec<&str> = jobs.iter().map(|job| job.metadata.name.as_str()).collect();
         texts.push(format!("{order:?}: {}", names.join(" ")));
     }

@@ -6,7 +6,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use pumice_jobs::call;
+use pumice_jobs::json::text_at;
 use pumice_jobs::manifest::{self, Object};
 use serde_json::Value;
 
@@ -67,7 +67,7 @@ async fn one(
     namespace: &str,
     (deed, form): (Deed, Option<Form>),
 ) -> Result<(Value, String), Error> {
-    let [title, version] = ["/kind", "/apiVersion"].map(|pointer| call::text_at(&object.body, pointer));
+    let [title, version] = ["/kind", "/apiVersion"].map(|pointer| text_at(&object.body, pointer));
     if title != kind.title || version != kind.api_version() {
         return Err(Error::usage(format!(
             "the document holds a {title} of {version}; here goes a {} of {}",
@@ -75,8 +75,8 @@ async fn one(
             kind.api_version()
         )));
     }
-    let name = call::text_at(&object.body, "/metadata/name").to_owned();
-    let namespace = match call::text_at(&object.body, "/metadata/namespace") {
+    let name = text_at(&object.body, "/metadata/name").to_owned();
+    let namespace = match text_at(&object.body, "/metadata/namespace") {
         "" => namespace.to_owned(),
         own => own.to_owned(),
     };
@@ -84,7 +84,7 @@ async fn one(
         Deed::Create => {
             object.body["metadata"]["namespace"] = namespace.as_str().into();
             let made = session.create(kind, &namespace, &object.body).await?;
-            let text = format!("Created {}: {namespace}/{}", kind.title, call::text_at(&made, "/metadata/name"));
+            let text = format!("Created {}: {namespace}/{}", kind.title, text_at(&made, "/metadata/name"));
             Ok((made, text))
         }
         Deed::Delete => {

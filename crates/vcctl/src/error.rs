@@ -90,7 +90,7 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pumice_jobs::target::TargetError;
+    use pumice_jobs::platform::target::TargetError;
 
     #[test]
     fn no_failure_is_a_success() {

@@ -12,8 +12,9 @@ use pumice_api::CustomResource;
 use pumice_api::batch::Job;
 use pumice_api::bus::Action;
 use pumice_api::names::JOB_TYPE;
-use pumice_jobs::command::{self, Reason};
-use pumice_jobs::{call, manifest, names, submit};
+use pumice_jobs::json::text_at;
+use pumice_jobs::lifecycle::command::{self, Reason};
+use pumice_jobs::{manifest, names, submit};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -64,10 +65,10 @@ pub struct Filter {
 
 impl Filter {
     fn keeps(&self, job: &Value) -> bool {
-        let is = |wanted: &str, pointer: &str| wanted.is_empty() || call::text_at(job, pointer) == wanted;
+        let is = |wanted: &str, pointer: &str| wanted.is_empty() || text_at(job, pointer) == wanted;
         is(&self.queue, "/spec/queue")
             && is(&self.scheduler, "/spec/schedulerName")
-            && call::text_at(job, "/metadata/name").contains(&self.part_of_name)
+            && text_at(job, "/metadata/name").contains(&self.part_of_name)
     }
 }
 
@@ -93,14 +94,14 @@ pub async fn run_file(
         }
     };
     if !submit::is_job(&object.body) {
-        let kind = call::text_at(&object.body, "/kind");
+        let kind = text_at(&object.body, "/kind");
         return Err(Error::usage(format!(
             "{} holds a {kind}; a Job of {} goes here",
             object.origin,
             JOB.api_version()
         )));
     }
-    let own = call::text_at(&object.body, "/metadata/namespace");
+    let own = text_at(&object.body, "/metadata/namespace");
     let namespace = namespace.or(Some(own).filter(|own| !own.is_empty())).unwrap_or("default").to_owned();
     make(session, object.body, &namespace, form).await
 }
@@ -121,7 +122,7 @@ pub async fn run_new(
 async fn make(session: &mut Session<'_>, mut job: Value, namespace: &str, form: Option<Form>) -> Result<(), Error> {
     job["metadata"]["namespace"] = namespace.into();
     let made = session.create(JOB, namespace, &job).await?;
-    let text = format!("run job {} successfully", call::text_at(&made, "/metadata/name"));
+    let text = format!("run job {} successfully", text_at(&made, "/metadata/name"));
     session.done(JOB, made, form, &text)
 }
 
@@ -170,7 +171,7 @@ pub(crate) async fn ask_for<K: CustomResource>(
     action: Action,
     namespace: &str,
 ) -> Result<Value, Error> {
-    let [name, uid] = ["/metadata/name", "/metadata/uid"].map(|pointer| call::text_at(object, pointer));
+    let [name, uid] = ["/metadata/name", "/metadata/uid"].map(|pointer| text_at(object, pointer));
     names::check("namespace", namespace, 63)?;
     let command = command::command::<K>((name, uid), namespace, action, Reason::default());
     let doing = format!("create {} {}", COMMAND.word, command.metadata.generate_name.as_deref().unwrap_or_default());

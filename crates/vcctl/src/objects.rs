@@ -3,7 +3,7 @@
 //! Invariant: tables, and `No resources found` in place of an empty one, are Volcano's. Called by the binary and by the
 //! modules of the kinds.
 
-use pumice_jobs::call::Pages;
+use pumice_jobs::platform::call::Pages;
 use serde_json::Value;
 
 use crate::error::Error;

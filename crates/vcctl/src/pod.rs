@@ -4,7 +4,8 @@
 //! pod only the row and the metadata travel. Called by the binary.
 
 use pumice_api::names;
-use pumice_jobs::call::{self, Pages};
+use pumice_jobs::json::text_at;
+use pumice_jobs::platform::call::{self, Pages};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -38,7 +39,7 @@ pub struct Filter {
 pub async fn list(session: &mut Session<'_>, scope: &Scope, filter: &Filter, form: Form) -> Result<(), Error> {
     if let (Some(job), Some(queue), Some(namespace)) = (&filter.job, &filter.queue, scope.namespace()) {
         let object = session.get(JOB, namespace, job).await?;
-        if call::text_at(&object, "/spec/queue") != queue {
+        if text_at(&object, "/spec/queue") != queue {
             return Err(Error::usage(format!("the input vcjob {job} does not match the queue {queue}")));
         }
     }
@@ -145,7 +146,7 @@ impl Writer {
                 let rows = page["rows"].as_array().ok_or_else(|| no_table(session))?;
                 let places = places(&page, columns).ok_or_else(|| no_table(session))?;
                 for row in rows.iter().filter(|row| keep(&row["object"]["metadata"])) {
-                    let namespace = all_namespaces.then(|| call::text_at(row, "/object/metadata/namespace").to_owned());
+                    let namespace = all_namespaces.then(|| text_at(row, "/object/metadata/namespace").to_owned());
                     let cells =
                         places.iter().zip(columns.iter()).map(|(place, column)| cell(&row["cells"][*place], column));
                     table.push(namespace.into_iter().chain(cells));

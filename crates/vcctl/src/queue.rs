@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use pumice_api::bus::Action;
 use pumice_api::names;
 use pumice_api::scheduling::Queue;
-use pumice_jobs::call::{self, Pages};
+use pumice_jobs::json::text_at;
+use pumice_jobs::platform::call::{self, Pages};
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -157,7 +158,7 @@ pub async fn get(session: &mut Session<'_>, name: &str, columns: &[Column], form
         return print_one(QUEUE, queue, form, session.out);
     }
     let mut queues = counted(session).await?;
-    queues.retain(|queue| call::text_at(queue, "/metadata/name") == name);
+    queues.retain(|queue| text_at(queue, "/metadata/name") == name);
     print(session, &queues, columns, form)
 }
 
@@ -179,7 +180,7 @@ async fn counted(session: &Session<'_>) -> Result<Vec<Value>, Error> {
     }
     let counts = count_groups(session).await?;
     for queue in &mut queues {
-        let name = call::text_at(queue, "/metadata/name").to_owned();
+        let name = text_at(queue, "/metadata/name").to_owned();
         for (index, (field, _)) in COUNTS.iter().enumerate() {
             queue["status"][*field] = counts.get(&name).map_or(0, |counts| counts[index]).into();
         }

@@ -4,7 +4,8 @@
 //! is refused here as on the server; nodes that are not there are noted, for they may join. Called by the binary.
 
 use jiff::{SignedDuration, Timestamp};
-use pumice_jobs::call;
+use pumice_jobs::json::text_at;
+use pumice_jobs::platform::call;
 use pumice_units::GoDuration;
 use serde_json::{Map, Value, json};
 
@@ -147,7 +148,7 @@ async fn note_unknown(session: &mut Session<'_>, object: &Value) {
 }
 
 fn unknown_of<'o>(object: &'o Value, nodes: &[Value]) -> Vec<&'o str> {
-    let there = |name: &str| nodes.iter().any(|node| call::text_at(node, "/metadata/name") == name);
+    let there = |name: &str| nodes.iter().any(|node| text_at(node, "/metadata/name") == name);
     names(object, "/spec/nodes").into_iter().filter(|name| !there(name)).collect()
 }
 

@@ -6,7 +6,8 @@ use std::io::Write;
 
 use jiff::Timestamp;
 use pumice_jobs::Connection;
-use pumice_jobs::call::{self, CallError};
+use pumice_jobs::json::text_at;
+use pumice_jobs::platform::call::{self, CallError};
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -80,7 +81,7 @@ impl Session<'_> {
     /// Makes an object.
     pub async fn create(&self, kind: Kind, namespace: &str, object: &Value) -> Result<Value, Error> {
         let path = kind.collection(Some(namespace))?;
-        let name = ["/metadata/name", "/metadata/generateName"].map(|pointer| call::text_at(object, pointer));
+        let name = ["/metadata/name", "/metadata/generateName"].map(|pointer| text_at(object, pointer));
         let name = if name[0].is_empty() { name[1] } else { name[0] };
         Ok(call::create(&self.connection, &path, object, &format!("create {} {name}", kind.word)).await?)
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing is worked out here; a platform whose scheduler does not answer says so. Called by the binary.
 
-use pumice_jobs::call;
+use pumice_jobs::json::text_at;
 
 use crate::error::Error;
 use crate::kinds::Kind;
@@ -13,7 +13,7 @@ use crate::session::{Form, Session};
 pub async fn tell(session: &mut Session<'_>, kind: Kind, name: &str, form: Form) -> Result<(), Error> {
     let told = session.get(kind, "", name).await?;
     match form {
-        Form::Table | Form::Wide => session.say(call::text_at(&told, "/text")),
+        Form::Table | Form::Wide => session.say(text_at(&told, "/text")),
         _ => print_one(kind, told, form, session.out),
     }
 }

@@ -1,7 +1,7 @@
 //! Flags of `debug`.
 
 use clap::Args;
-use pumice_jobs::select::Selector;
+use pumice_jobs::job::Selector;
 
 use super::Form;
 use crate::completion;

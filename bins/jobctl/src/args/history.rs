@@ -6,9 +6,10 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use pumice_jobs::history::when::{NoMoment, moment};
 use pumice_jobs::history::{GroupBy, LIMIT};
-use pumice_jobs::select::Selector;
+use pumice_jobs::job::Selector;
 
-use crate::{completion, terminal};
+use crate::completion;
+use crate::terminal;
 
 /// Flags of `history`.
 #[derive(Debug, Args)]

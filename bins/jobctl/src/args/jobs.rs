@@ -1,9 +1,9 @@
 //! How jobs are named on the command line.
 
 use clap::Args;
-use pumice_jobs::pick::Filter;
-use pumice_jobs::select::Selector;
-use pumice_jobs::state::State;
+use pumice_jobs::job::Selector;
+use pumice_jobs::job::state::State;
+use pumice_jobs::lookup::Filter;
 
 use super::Form;
 use crate::completion;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use pumice_jobs::list::{Column, Order};
-use pumice_jobs::pick::Filter;
-use pumice_jobs::select::Selector;
-use pumice_jobs::state::State;
+use pumice_jobs::job::Selector;
+use pumice_jobs::job::state::State;
+use pumice_jobs::job::table::{Column, Order};
+use pumice_jobs::lookup::Filter;
 
 use super::duration;
 use crate::completion;

@@ -1,8 +1,8 @@
 //! Flags of `logs`.
 
 use clap::{Args, ValueEnum};
+use pumice_jobs::job::Selector;
 use pumice_jobs::logs::{Attempt, LogStream};
-use pumice_jobs::select::Selector;
 
 use crate::completion;
 

@@ -1,7 +1,7 @@
 //! Flags of `notebook`.
 
 use clap::Args;
-use pumice_jobs::select::Selector;
+use pumice_jobs::job::Selector;
 
 use super::{JobArgs, WhichPod};
 use crate::completion;

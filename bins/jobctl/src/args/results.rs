@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use pumice_jobs::bundle::Status;
-use pumice_jobs::select::Selector;
+use pumice_jobs::job::Selector;
 
 use crate::completion;
 

@@ -1,7 +1,7 @@
 //! Flags of `shell`.
 
 use clap::{Args, ValueHint};
-use pumice_jobs::select::Selector;
+use pumice_jobs::job::Selector;
 
 use super::JobArgs;
 use crate::completion;

@@ -1,9 +1,8 @@
 //! `jobctl cancel`, `suspend` and `resume`: bring jobs to where they are wanted.
 
-use pumice_jobs::act::{Acted, Wish, act_on_all};
-use pumice_jobs::outcome::JobEnd;
-use pumice_jobs::select::JobRef;
-use pumice_jobs::{Exit, pick};
+use pumice_jobs::job::{JobEnd, JobRef};
+use pumice_jobs::lifecycle::{Acted, Wish, act_on_all};
+use pumice_jobs::{Exit, lookup};
 
 use super::Session;
 use super::careful::{self, Outcomes, Verdict, ask, unless_interrupted};
@@ -14,7 +13,7 @@ use crate::terminal;
 /// Does it to each job and says what came of it; the first failure decides the exit code.
 pub fn run(session: &Session, args: &ActArgs, wish: Wish) -> Result<Exit, Failure> {
     session.attend(|connection| async move {
-        let jobs = pick::pick(&connection, &args.jobs.filter(), terminal::now()).await?;
+        let jobs = lookup::pick(&connection, &args.jobs.filter(), terminal::now()).await?;
         if ask(wish.verb(), &jobs, &args.careful)? == Verdict::Leave {
             return Ok(Exit::Success);
         }

@@ -4,9 +4,9 @@
 
 use anyhow::Context;
 use pumice_jobs::Connection;
-use pumice_jobs::attend::{Attendance, Happening};
+use pumice_jobs::job::JobRef;
 use pumice_jobs::logs::LogOptions;
-use pumice_jobs::select::JobRef;
+use pumice_jobs::monitor::{Attendance, Happening};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Session;

@@ -4,13 +4,14 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 
-use pumice_jobs::select::JobRef;
+use pumice_jobs::job::JobRef;
 use pumice_jobs::{Error, Exit};
 use serde_json::Value;
 
 use crate::args::{Careful, Form};
 use crate::failure::Failure;
-use crate::{output, terminal};
+use crate::output;
+use crate::terminal;
 
 /// Jobs that are changed without a question.
 const UNASKED_MAX: usize = 10;

@@ -2,21 +2,22 @@
 
 use std::path::{Path, PathBuf};
 
-use pumice_jobs::connection::ConnectError;
-use pumice_jobs::context::{self, Context, ContextError, Contexts};
-use pumice_jobs::table::Table;
+use pumice_jobs::output::table::Table;
+use pumice_jobs::platform::connection::ConnectError;
+use pumice_jobs::platform::contexts::{self, Context, ContextError, Contexts};
 use pumice_jobs::{Exit, fleet};
 use serde_json::json;
 
 use super::Session;
 use crate::args::{ContextAddArgs, ContextCommand, Form, Shown};
 use crate::failure::Failure;
-use crate::{output, terminal};
+use crate::output;
+use crate::terminal;
 
 /// Does what the command says. Nothing is sent.
 pub fn run(session: &Session, command: &ContextCommand) -> Result<Exit, Failure> {
-    let path = context::file(&session.surroundings.target)?;
-    let mut contexts = context::read(&path)?;
+    let path = contexts::file(&session.surroundings.target)?;
+    let mut contexts = contexts::read(&path)?;
     match command {
         ContextCommand::List(shown) => return list(&contexts, shown),
         ContextCommand::Show { name } => {
@@ -35,24 +36,24 @@ pub fn run(session: &Session, command: &ContextCommand) -> Result<Exit, Failure>
         }
         ContextCommand::Use { name: Some(name) } => {
             contexts.choose(name)?;
-            context::write(&path, &contexts)?;
+            contexts::write(&path, &contexts)?;
             terminal::say(&format!("commands go to {name}: {}", contexts.contexts[name].place()));
         }
         ContextCommand::Use { name: None } => {
             contexts.current = None;
-            context::write(&path, &contexts)?;
+            contexts::write(&path, &contexts)?;
             terminal::say("commands go to the pumice up of this machine");
         }
         ContextCommand::Add(args) => {
             let name = &args.name;
             contexts.contexts.insert(name.clone(), added(session, args)?);
-            context::write(&path, &contexts)?;
+            contexts::write(&path, &contexts)?;
             terminal::say(&format!("{name} is {}", contexts.contexts[name].place()));
             terminal::say(&format!("next:  jobctl context use {name}"));
         }
         ContextCommand::Remove { name } => {
             contexts.remove(name)?;
-            context::write(&path, &contexts)?;
+            contexts::write(&path, &contexts)?;
             terminal::say(&format!("{name} is forgotten"));
         }
     }

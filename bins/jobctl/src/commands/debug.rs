@@ -6,16 +6,18 @@ use std::process::Command;
 
 use anyhow::Context;
 use pumice_jobs::bundle::{Location, Spot, location};
-use pumice_jobs::debug::{self, Case};
+use pumice_jobs::explain::debug::{self, Case};
+use pumice_jobs::job::{JobError, JobRef};
 use pumice_jobs::logs::{JobLogs, LogOptions};
-use pumice_jobs::select::JobRef;
-use pumice_jobs::{Connection, Error, Exit, logs, pick, select};
+use pumice_jobs::lookup::pods::failed_pods;
+use pumice_jobs::{Connection, Exit, lookup};
 use serde_json::json;
 
 use super::Session;
 use crate::args::{DebugArgs, Form};
 use crate::failure::Failure;
-use crate::{output, terminal};
+use crate::output;
+use crate::terminal;
 
 /// Prints the case, or runs it: then the exit code is that of the command.
 pub fn run(session: &Session, args: &DebugArgs) -> Result<Exit, Failure> {
@@ -23,10 +25,10 @@ pub fn run(session: &Session, args: &DebugArgs) -> Result<Exit, Failure> {
     session.talk(|connection| {
         let found = &mut found;
         async move {
-            let job = pick::pick_one(&connection, &args.job).await?;
-            select::get(&connection, &job).await?;
-            let case = debug::case(&logs::failed_pods(&connection, &job).await?, args.shard).ok_or_else(|| {
-                Error::NoFailure { job: job.name.clone(), index: args.shard, flag: job.namespace_flag() }
+            let job = lookup::pick_one(&connection, &args.job).await?;
+            lookup::get(&connection, &job).await?;
+            let case = debug::case(&failed_pods(&connection, &job).await?, args.shard).ok_or_else(|| {
+                JobError::NoFailure { job: job.name.clone(), index: args.shard, flag: job.namespace_flag() }
             })?;
             if !args.run {
                 let lines = last_lines(&connection, &job, &case, args.tail).await;

@@ -1,8 +1,8 @@
 //! `jobctl delete`: removes jobs and what they own.
 
-use pumice_jobs::delete::{Deleted, Removal, delete_all};
-use pumice_jobs::select::JobRef;
-use pumice_jobs::{Exit, pick};
+use pumice_jobs::job::JobRef;
+use pumice_jobs::lifecycle::{Deleted, Removal, delete_all};
+use pumice_jobs::{Exit, lookup};
 
 use super::Session;
 use super::careful::{self, Outcomes, Verdict, ask, unless_interrupted};
@@ -13,7 +13,7 @@ use crate::terminal;
 /// Removes each job and says so; the first failure decides the exit code.
 pub fn run(session: &Session, args: &DeleteArgs) -> Result<Exit, Failure> {
     session.attend(|connection| async move {
-        let jobs = pick::pick(&connection, &args.jobs.filter(), terminal::now()).await?;
+        let jobs = lookup::pick(&connection, &args.jobs.filter(), terminal::now()).await?;
         if ask("delete", &jobs, &args.careful)? == Verdict::Leave {
             return Ok(Exit::Success);
         }

@@ -1,14 +1,15 @@
 //! `jobctl get`: jobs, why they ended, and what went wrong in their pods.
 
-use pumice_jobs::account;
-use pumice_jobs::list::{self, Column};
-use pumice_jobs::summary::Summary;
-use pumice_jobs::{Exit, pick, select};
+use pumice_jobs::explain::job_end;
+use pumice_jobs::job::Summary;
+use pumice_jobs::job::table::{self, Column};
+use pumice_jobs::{Exit, lookup};
 
 use super::{Session, results};
 use crate::args::{Form, SeveralJobs};
 use crate::failure::Failure;
-use crate::{output, terminal};
+use crate::output;
+use crate::terminal;
 
 /// Failures listed under the table, for each job.
 const FAILURES_SHOWN: usize = 10;
@@ -17,10 +18,10 @@ const FAILURES_SHOWN: usize = 10;
 pub fn run(session: &Session, args: &SeveralJobs) -> Result<Exit, Failure> {
     session.talk(|connection| async move {
         let now = terminal::now();
-        let jobs = pick::pick(&connection, &args.jobs.filter(), now).await?;
+        let jobs = lookup::pick(&connection, &args.jobs.filter(), now).await?;
         let mut objects = Vec::new();
         for job in &jobs {
-            objects.push(select::get(&connection, job).await?);
+            objects.push(lookup::get(&connection, job).await?);
         }
         match args.output {
             Form::Json | Form::Yaml => match (objects.len(), objects.pop()) {
@@ -37,14 +38,14 @@ pub fn run(session: &Session, args: &SeveralJobs) -> Result<Exit, Failure> {
                     columns.extend(Column::WIDE);
                 }
                 let summaries: Vec<Summary> =
-                    objects.iter().map(|object| Summary::read(&connection, object)).collect::<Result<_, _>>()?;
-                let mut text = list::table(&summaries, &columns, now).render(terminal::colours(&session.surroundings));
+                    objects.iter().map(|object| lookup::row(&connection, object)).collect::<Result<_, _>>()?;
+                let mut text = table::table(&summaries, &columns, now).render(terminal::colours(&session.surroundings));
                 for (job, object) in jobs.iter().zip(&objects) {
-                    let typed = select::typed(&connection, object)?;
+                    let typed = lookup::typed(&connection, object)?;
                     if let Some(told) = results::shortfall(&connection, &typed).await {
                         text.push_str(&format!("job {}: {told}\n", job.name));
                     }
-                    let account = account::fetch(&connection, job, &typed).await?;
+                    let account = job_end::fetch(&connection, job, &typed).await?;
                     account
                         .lines(&job.name, FAILURES_SHOWN)
                         .iter()

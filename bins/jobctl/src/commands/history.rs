@@ -8,15 +8,17 @@ use anyhow::Context as _;
 use pumice_api::history::{GROUP, GroupRecord, JobRecord, VERSION};
 use pumice_jobs::history::sheet::Sheet;
 use pumice_jobs::history::{self, Ask, GroupBy, parquet, text};
-use pumice_jobs::select::Selector;
-use pumice_jobs::{Connection, Exit, user};
+use pumice_jobs::job::Selector;
+use pumice_jobs::platform::user;
+use pumice_jobs::{Connection, Exit};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Session;
 use crate::args::{Form, HistoryArgs, HistoryForm};
 use crate::failure::Failure;
-use crate::{output, terminal};
+use crate::output;
+use crate::terminal;
 
 /// Prints one job's story, jobs, or sums over them.
 pub fn run(session: &Session, args: &HistoryArgs) -> Result<Exit, Failure> {

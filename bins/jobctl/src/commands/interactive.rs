@@ -1,12 +1,12 @@
 //! A new job of one pod that a person works in: what `shell` and `notebook` share.
 
-use pumice_jobs::attend::Happening;
 use pumice_jobs::interactive::InteractiveError;
 use pumice_jobs::interactive::choice::{self, Seat, Wish};
 use pumice_jobs::interactive::program::TIME_MAX;
-use pumice_jobs::select::JobRef;
+use pumice_jobs::job::JobRef;
+use pumice_jobs::monitor::Happening;
 use pumice_jobs::submit::Submitted;
-use pumice_jobs::{Connection, Error, Exit};
+use pumice_jobs::{Connection, Exit};
 
 use super::attended::Attended;
 use super::work::Submission;
@@ -65,7 +65,7 @@ pub async fn running(session: &Session, connection: &Connection, job: &JobRef) -
             Happening::State(state) if state.status.running > 0 => {
                 match choice::find(connection, job, &Wish::default()).await {
                     // It has ended meanwhile; what comes next says how.
-                    Err(Error::Interactive(error)) if matches!(*error, InteractiveError::NotRunning { .. }) => {}
+                    Err(error) if matches!(error.downcast_ref(), Some(InteractiveError::NotRunning { .. })) => {}
                     found => {
                         attended.terminal.finish();
                         return Ok(Ok(found?));

@@ -1,15 +1,16 @@
 //! `jobctl list`: jobs as a table, as CSV or as objects.
 
-use pumice_jobs::list::{self, Column, Order};
-use pumice_jobs::pick::{self, Filter, Place};
-use pumice_jobs::summary::Summary;
-use pumice_jobs::user;
+use pumice_jobs::job::Summary;
+use pumice_jobs::job::table::{self, Column, Order};
+use pumice_jobs::lookup::{self, Filter, Place};
+use pumice_jobs::platform::user;
 use pumice_jobs::{Connection, Exit};
 
 use super::Session;
 use crate::args::{Form, ListArgs, ListForm};
 use crate::failure::Failure;
-use crate::{output, terminal};
+use crate::output;
+use crate::terminal;
 
 /// Prints the jobs; an empty list is said on standard error.
 pub fn run(session: &Session, args: &ListArgs) -> Result<Exit, Failure> {
@@ -20,9 +21,9 @@ pub fn run(session: &Session, args: &ListArgs) -> Result<Exit, Failure> {
         }
         let whole = matches!(args.output, ListForm::Json | ListForm::Yaml);
         let place = Place { all_namespaces: args.all_namespaces, labels: filter.labels.as_deref() };
-        let mut jobs = filter.hits(pick::summaries(&connection, place, whole).await?, now);
+        let mut jobs = filter.hits(lookup::summaries(&connection, place, whole).await?, now);
         if args.sort != Order::Age {
-            list::sort(&mut jobs, args.sort, now);
+            table::sort(&mut jobs, args.sort, now);
         }
         shorten(&mut jobs, args);
         let columns = columns(args);
@@ -30,9 +31,9 @@ pub fn run(session: &Session, args: &ListArgs) -> Result<Exit, Failure> {
             ListForm::Table | ListForm::Wide if jobs.is_empty() => terminal::say(&nothing(&connection, args, &filter)),
             ListForm::Table | ListForm::Wide => {
                 let colours = terminal::colours(&session.surroundings);
-                output::text(&list::table(&jobs, &columns, now).render(colours))?;
+                output::text(&table::table(&jobs, &columns, now).render(colours))?;
             }
-            ListForm::Csv => output::text(&list::csv(&jobs, &columns, now))?,
+            ListForm::Csv => output::text(&table::csv(&jobs, &columns, now))?,
             ListForm::Name => {
                 output::text(&jobs.iter().map(|job| format!("job/{}\n", job.metadata.name)).collect::<String>())?;
             }

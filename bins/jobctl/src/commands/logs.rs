@@ -1,17 +1,17 @@
 //! `jobctl logs`: what a job's pods wrote.
 
 use pumice_api::batch::Job;
-use pumice_jobs::attend::{Attendance, Happening};
+use pumice_jobs::job::{Counts, JobError, JobRef};
 use pumice_jobs::logs::{Attempt, JobLogs, LogOptions, PODS_FOLLOWED_MAX, STREAMS_MAX, absence, may_have_written};
-use pumice_jobs::progress::Counts;
-use pumice_jobs::select::JobRef;
-use pumice_jobs::{Connection, Error, Exit, pick, select};
+use pumice_jobs::monitor::{Attendance, Happening};
+use pumice_jobs::{Connection, Exit, lookup};
 
 use super::Session;
 use crate::args::LogsArgs;
 use crate::failure::Failure;
 use crate::log_printer::LogPrinter;
-use crate::{output, terminal};
+use crate::output;
+use crate::terminal;
 
 /// Pods that are gone and are named.
 const GONE_SHOWN: usize = 5;
@@ -28,8 +28,8 @@ struct LogRequest {
 /// Prints what was written, with the pod's name in front where there are several pods.
 pub fn run(session: &Session, args: &LogsArgs) -> Result<Exit, Failure> {
     let verb = |connection: Connection| async move {
-        let job = pick::pick_one(&connection, &args.job).await?;
-        let state = select::typed(&connection, &select::get(&connection, &job).await?)?;
+        let job = lookup::pick_one(&connection, &args.job).await?;
+        let state = lookup::typed(&connection, &lookup::get(&connection, &job).await?)?;
         let total = Counts::of(&state).total;
         let several = total > 1 && args.pod.is_none();
         let printer = LogPrinter::new(&job, several, args.prefix.unwrap_or(several));
@@ -77,7 +77,7 @@ async fn now(request: LogRequest) -> Result<Exit, Failure> {
         if let Some(pod) = options.pod.as_ref().filter(|pod| !logs.pods_there().contains(pod))
             && options.attempt == Attempt::Latest
         {
-            return Err(Error::NoPod { job: job.name.clone(), pod: pod.clone() }.into());
+            return Err(JobError::NoPod { job: job.name.clone(), pod: pod.clone() }.into());
         }
         let absence = absence(&job, &state, &options, &logs);
         terminal::say(&absence.sentence);

@@ -4,17 +4,18 @@
 
 use std::time::Duration;
 
-use pumice_jobs::attend::{Attendance, Happening};
 use pumice_jobs::interactive::choice::{self, Seat};
 use pumice_jobs::interactive::notebook::{self, Address};
 use pumice_jobs::interactive::route::{self, Door, News, Route};
-use pumice_jobs::select::{JobRef, Selector};
-use pumice_jobs::{Connection, Exit, error, pick};
+use pumice_jobs::job::{JobRef, Selector};
+use pumice_jobs::monitor::{Attendance, Happening};
+use pumice_jobs::{Connection, Exit, error, lookup};
 
 use super::{Session, interactive, run as runs, shell};
 use crate::args::{Form, NotebookArgs};
 use crate::failure::Failure;
-use crate::{output, terminal};
+use crate::output;
+use crate::terminal;
 
 /// How long a server may take to start.
 const START_MAX: Duration = Duration::from_secs(180);
@@ -33,7 +34,7 @@ pub fn run(session: &Session, args: &NotebookArgs) -> Result<Exit, Failure> {
 
 async fn come_back(connection: Connection, job: &Selector, args: &NotebookArgs) -> Result<Exit, Failure> {
     let door = route::listen(args.port).await?;
-    let job = pick::pick_one(&connection, job).await?;
+    let job = lookup::pick_one(&connection, job).await?;
     let seat = choice::find(&connection, &job, &shell::wish(&job, &args.pod)).await?;
     let found = async { Ok(notebook::find(&connection, &seat, FIND_MAX).await?) };
     serve(&connection, &seat, door, found).await

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use pumice_api::batch::Job;
-use pumice_jobs::attend::Happening;
-use pumice_jobs::progress::{Counts, Progress};
-use pumice_jobs::select::JobRef;
-use pumice_jobs::{Connection, Exit, pick, select, state};
+use pumice_jobs::job::{Counts, JobRef, state};
+use pumice_jobs::monitor::{Happening, Progress};
+use pumice_jobs::{Connection, Exit, lookup};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -23,7 +22,7 @@ const LINE_EVERY: Duration = Duration::from_millis(250);
 /// Prints a line for each job, or the lines of one as it goes.
 pub fn run(session: &Session, args: &ProgressArgs) -> Result<Exit, Failure> {
     let verb = |connection: Connection| async move {
-        let jobs = pick::pick(&connection, &args.jobs.filter(), terminal::now()).await?;
+        let jobs = lookup::pick(&connection, &args.jobs.filter(), terminal::now()).await?;
         match jobs.as_slice() {
             [job] if args.follow => follow(session, args, &connection, job).await,
             [_, _, ..] if args.follow => Err(Failure::Usage {
@@ -32,7 +31,7 @@ pub fn run(session: &Session, args: &ProgressArgs) -> Result<Exit, Failure> {
             }),
             _ => {
                 for job in &jobs {
-                    let typed = select::typed(&connection, &select::get(&connection, job).await?)?;
+                    let typed = lookup::typed(&connection, &lookup::get(&connection, job).await?)?;
                     let mut progress = Progress::default();
                     progress.observe(Counts::of(&typed), 0);
                     print(session, args, &typed, &progress)?;

@@ -3,23 +3,26 @@
 use std::collections::BTreeMap;
 
 use pumice_api::scheduling::Queue;
-use pumice_jobs::{Exit, call, fleet, queue};
+use pumice_jobs::cluster::queues;
+use pumice_jobs::json::text_at;
+use pumice_jobs::{Exit, fleet};
 use serde_json::{Value, json};
 
 use super::Session;
 use crate::args::{CheckArgs, Form, QueueCommand};
 use crate::failure::Failure;
-use crate::{output, terminal};
+use crate::output;
+use crate::terminal;
 
 /// Does what the command says.
 pub fn run(session: &Session, command: &QueueCommand) -> Result<Exit, Failure> {
     let colours = terminal::colours(&session.surroundings);
     session.talk(|connection| async move {
-        let typed = |object: &Value| queue::typed(&connection, object);
+        let typed = |object: &Value| queues::typed(&connection, object);
         let (queues, form) = match command {
-            QueueCommand::List(shown) => (queue::list(&connection).await?, shown.output),
+            QueueCommand::List(shown) => (queues::list(&connection).await?, shown.output),
             QueueCommand::Get(one) => {
-                let object = queue::get(&connection, &one.name).await?;
+                let object = queues::get(&connection, &one.name).await?;
                 if matches!(one.output, Form::Json | Form::Yaml) {
                     output::object(&object, one.output)?;
                     return Ok(Exit::Success);
@@ -32,12 +35,12 @@ pub fn run(session: &Session, command: &QueueCommand) -> Result<Exit, Failure> {
                     next: format!("jobctl queue get {}", args.name),
                 });
             }
-            QueueCommand::Check(args) => return check(&typed(&queue::get(&connection, &args.name).await?)?, args),
+            QueueCommand::Check(args) => return check(&typed(&queues::get(&connection, &args.name).await?)?, args),
         };
         match form {
             Form::Json | Form::Yaml => output::object(&output::list_of(queues), form)?,
             Form::Name => {
-                let name = |queue: &Value| format!("queue/{}\n", call::text_at(queue, "/metadata/name"));
+                let name = |queue: &Value| format!("queue/{}\n", text_at(queue, "/metadata/name"));
                 output::text(&queues.iter().map(name).collect::<String>())?;
             }
             Form::Table | Form::Wide if connection.is_fleet() => {
@@ -45,7 +48,7 @@ pub fn run(session: &Session, command: &QueueCommand) -> Result<Exit, Failure> {
             }
             Form::Table | Form::Wide => {
                 let queues: Vec<Queue> = queues.iter().map(typed).collect::<Result<_, _>>()?;
-                output::text(&queue::table(&queues, form == Form::Wide).render(colours))?;
+                output::text(&queues::table(&queues, form == Form::Wide).render(colours))?;
             }
         }
         Ok(Exit::Success)
@@ -64,7 +67,7 @@ fn check(queue: &Queue, args: &CheckArgs) -> Result<Exit, Failure> {
         })?;
         asked.insert(resource.to_owned(), all);
     }
-    let verdict = queue::check(queue, &asked);
+    let verdict = queues::check(queue, &asked);
     match args.output {
         Form::Json | Form::Yaml => output::object(&json!(verdict), args.output)?,
         Form::Table | Form::Wide | Form::Name => {

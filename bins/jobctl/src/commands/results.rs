@@ -8,10 +8,9 @@ use std::pin::pin;
 use futures::StreamExt;
 use pumice_api::batch::Job;
 use pumice_jobs::error::sentence;
-use pumice_jobs::outcome::end_of;
-use pumice_jobs::progress::Counts;
+use pumice_jobs::job::{Counts, end_of};
 use pumice_jobs::results::Results;
-use pumice_jobs::{Connection, Exit, pick, select};
+use pumice_jobs::{Connection, Exit, lookup};
 
 use self::sheet::Sheet;
 use super::Session;
@@ -22,8 +21,8 @@ use crate::terminal;
 /// Prints a row for each record that is meant, or saves its result. How many fell short is said on standard error.
 pub fn run(session: &Session, args: &ResultsArgs) -> Result<Exit, Failure> {
     session.talk(|connection| async move {
-        let job = pick::pick_one(&connection, &args.job).await?;
-        let job = select::typed(&connection, &select::get(&connection, &job).await?)?;
+        let job = lookup::pick_one(&connection, &args.job).await?;
+        let job = lookup::typed(&connection, &lookup::get(&connection, &job).await?)?;
         let results = Results::open(&connection, &job).await?;
         let mut rows = pin!(results.rows(args.wanted()));
         if let Some(folder) = &args.save {

@@ -1,8 +1,8 @@
 //! `jobctl retry`: ended jobs anew.
 
 use pumice_api::batch::JobPhase;
-use pumice_jobs::state::State;
-use pumice_jobs::{Exit, pick, retry};
+use pumice_jobs::job::state::State;
+use pumice_jobs::{Exit, lookup, submit};
 
 use super::Session;
 use super::careful::{self, Verdict, ask};
@@ -17,14 +17,14 @@ pub fn run(session: &Session, args: &RetryArgs) -> Result<Exit, Failure> {
         if args.failed {
             filter.states.push(State::Phase(JobPhase::Failed));
         }
-        let jobs = pick::pick(&connection, &filter, terminal::now()).await?;
+        let jobs = lookup::pick(&connection, &filter, terminal::now()).await?;
         if ask("retry", &jobs, &args.careful)? == Verdict::Leave {
             return Ok(Exit::Success);
         }
         let whole = args.careful.output.filter(|form| matches!(form, Form::Json | Form::Yaml));
         let mut made = Vec::new();
         for job in &jobs {
-            let new = retry::retry(&connection, job).await?;
+            let new = submit::retry(&connection, job).await?;
             terminal::say(&format!("job {} is submitted anew", job.name));
             if whole.is_none() {
                 careful::print(std::slice::from_ref(&new), Form::Name)?;

@@ -1,13 +1,11 @@
 //! `jobctl run`: submit, attend, end with the job's own code.
 
 use pumice_api::batch::Job;
-use pumice_jobs::account::{self, Account};
-use pumice_jobs::attend::{Ending, Happening};
+use pumice_jobs::explain::job_end::{self, Account};
+use pumice_jobs::job::{Counts, JobEnd, JobRef, exit_of_run};
 use pumice_jobs::logs::{JobLogs, LogOptions, PODS_FOLLOWED_MAX, STREAMS_MAX};
-use pumice_jobs::outcome::{JobEnd, exit_of_run};
-use pumice_jobs::pods;
-use pumice_jobs::progress::Counts;
-use pumice_jobs::select::JobRef;
+use pumice_jobs::lookup::pods;
+use pumice_jobs::monitor::{Ending, Happening};
 use pumice_jobs::submit::Submitted;
 use pumice_jobs::{Connection, Exit};
 
@@ -101,9 +99,9 @@ pub async fn conclude(connection: &Connection, job: &JobRef, ending: &Ending, sh
         return Ok(exit);
     }
     let account = Account {
-        because: account::because(state),
-        failures: account::failures(state, failures.clone()),
-        evictions: account::evictions(connection, job, state).await,
+        because: job_end::because(state),
+        failures: job_end::failures(state, failures.clone()),
+        evictions: job_end::evictions(connection, job, state).await,
     };
     for line in account.lines(&job.name, FAILURES_SHOWN) {
         terminal::say(&line);

@@ -10,10 +10,10 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pumice_jobs::bundle::{Bundle, Folder, Location, Place, Spot, location};
+use pumice_jobs::Exit;
+use pumice_jobs::bundle::{Bundle, Folder, Location, Place, Spot, location, parameters};
 use pumice_jobs::render::{RULE_VARIABLE, slurm};
 use pumice_jobs::shards::{Kind, Plan, Record};
-use pumice_jobs::{Exit, records};
 use tokio::runtime::Runtime;
 
 use super::{Session, runtime};
@@ -168,7 +168,7 @@ impl Bundled {
         let mut window = self.window.borrow_mut();
         if !window.iter().any(|record| record.index == index) {
             let numbers = index..index.saturating_add(WINDOW).min(end);
-            *window = self.store.runtime.block_on(records::read(&self.bundle, numbers))?;
+            *window = self.store.runtime.block_on(parameters::read(&self.bundle, numbers))?;
         }
         Ok(window.iter().find(|record| record.index == index).cloned())
     }

@@ -1,10 +1,10 @@
 //! `jobctl shell`: a terminal in a new job, or in a running pod of one.
 
-use pumice_jobs::act::{Wish as End, act};
 use pumice_jobs::interactive::choice::{self, Seat, Wish};
 use pumice_jobs::interactive::{InteractiveError, program};
-use pumice_jobs::select::{JobRef, Selector};
-use pumice_jobs::{Connection, Error, Exit, pick};
+use pumice_jobs::job::{JobRef, Selector};
+use pumice_jobs::lifecycle::{Wish as End, act};
+use pumice_jobs::{Connection, Exit, lookup};
 
 use super::session::{self, Program};
 use super::{Session, act as acts, interactive, logs};
@@ -21,7 +21,7 @@ pub fn run(session: &Session, args: &ShellArgs) -> Result<Exit, Failure> {
 }
 
 async fn go_into(connection: &Connection, job: &Selector, args: &ShellArgs) -> Result<Exit, Failure> {
-    let job = pick::pick_one(connection, job).await?;
+    let job = lookup::pick_one(connection, job).await?;
     let seat = choice::find(connection, &job, &wish(&job, &args.pod)).await?;
     if seat.others > 0 {
         terminal::say(&format!("in pod {}; {} more run, --index or --pod names another", seat.pod, seat.others));
@@ -77,5 +77,5 @@ fn start(session: &Session, args: &ShellArgs) -> Result<Exit, Failure> {
 /// Whether the program may still run.
 fn is_lost(failure: &Failure) -> bool {
     let Failure::Jobs { error, .. } = failure else { return false };
-    matches!(&**error, Error::Interactive(error) if matches!(**error, InteractiveError::Lost { .. }))
+    matches!(error.downcast_ref(), Some(InteractiveError::Lost { .. }))
 }

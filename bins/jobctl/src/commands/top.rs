@@ -2,15 +2,18 @@
 
 use std::collections::HashMap;
 
-use pumice_jobs::load::{self, By, Load};
-use pumice_jobs::select::Selector;
-use pumice_jobs::{Connection, Exit, logs, node, pick};
+use pumice_jobs::cluster::nodes;
+use pumice_jobs::cluster::resource_usage::{self, By, Load};
+use pumice_jobs::job::Selector;
+use pumice_jobs::lookup::pods::pods_of;
+use pumice_jobs::{Connection, Exit, lookup};
 use serde_json::json;
 
 use super::Session;
 use crate::args::{Form, TopArgs, UsageArgs, UsageBy};
 use crate::failure::Failure;
-use crate::{output, terminal};
+use crate::output;
+use crate::terminal;
 
 /// Prints the largest loads.
 pub fn top(session: &Session, args: &TopArgs) -> Result<Exit, Failure> {
@@ -22,14 +25,14 @@ pub fn top(session: &Session, args: &TopArgs) -> Result<Exit, Failure> {
             Some("node" | "nodes") => (By::Node, None, String::new()),
             Some(job) => {
                 let selector = job.parse::<Selector>().map_err(pumice_jobs::Error::from)?;
-                let job = pick::pick_one(&connection, &selector).await?;
-                pumice_jobs::select::get(&connection, &job).await?;
-                (By::Pod, Some(own.as_str()), logs::pods_of(&job).labels)
+                let job = lookup::pick_one(&connection, &selector).await?;
+                pumice_jobs::lookup::get(&connection, &job).await?;
+                (By::Pod, Some(own.as_str()), pods_of(&job).labels)
             }
         };
-        let pods = load::pods(&connection, namespace, &labels).await?;
-        let usage = load::usage(&connection, namespace).await?;
-        let mut loads = load::loads(&pods, usage.as_ref(), by);
+        let pods = resource_usage::pods(&connection, namespace, &labels).await?;
+        let usage = resource_usage::usage(&connection, namespace).await?;
+        let mut loads = resource_usage::loads(&pods, usage.as_ref(), by);
         if by == By::Node {
             add_capacity(&connection, &mut loads).await?;
         }
@@ -58,15 +61,15 @@ pub fn usage(session: &Session, args: &UsageArgs) -> Result<Exit, Failure> {
             UsageBy::Namespace => (By::Namespace, None),
             UsageBy::Job => (By::Job, Some(connection.namespace())),
         };
-        let pods = load::pods(&connection, namespace, "").await?;
-        show(&load::loads(&pods, None, by), by, args.output)?;
+        let pods = resource_usage::pods(&connection, namespace, "").await?;
+        show(&resource_usage::loads(&pods, None, by), by, args.output)?;
         Ok(Exit::Success)
     })
 }
 
 /// Nodes without pods are there, too.
 async fn add_capacity(connection: &Connection, loads: &mut Vec<Load>) -> Result<(), Failure> {
-    let nodes = node::list(connection).await?;
+    let nodes = nodes::list(connection).await?;
     let mut known: HashMap<String, Load> = loads.drain(..).map(|load| (load.name.clone(), load)).collect();
     loads.extend(nodes.iter().map(|node| {
         let fresh = || Load { name: node.name().to_owned(), ..Load::default() };
@@ -84,6 +87,6 @@ fn show(loads: &[Load], by: By, form: Form) -> Result<(), Failure> {
             terminal::say("nothing runs");
             Ok(())
         }
-        Form::Table | Form::Wide => output::text(&load::table(loads, by).render(false)),
+        Form::Table | Form::Wide => output::text(&resource_usage::table(loads, by).render(false)),
     }
 }

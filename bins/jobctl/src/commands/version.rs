@@ -1,13 +1,17 @@
 //! `jobctl version` and `completion`: what this program says of itself.
 
 use clap_complete::Shell;
-use pumice_jobs::{Exit, call};
+use pumice_jobs::Exit;
+use pumice_jobs::json::text_at;
+use pumice_jobs::platform::call;
 use serde_json::json;
 
 use super::Session;
 use crate::args::{Form, VersionArgs};
+use crate::completion;
 use crate::failure::Failure;
-use crate::{completion, output, terminal};
+use crate::output;
+use crate::terminal;
 
 /// Prints the versions of this program and of the platform, if it answers.
 pub fn version(session: &Session, args: &VersionArgs) -> Result<Exit, Failure> {
@@ -17,7 +21,7 @@ pub fn version(session: &Session, args: &VersionArgs) -> Result<Exit, Failure> {
             let server = &mut server;
             async move {
                 let answer = call::get(&connection, "/version", "ask for the server's version").await?;
-                *server = Some(call::text_at(&answer, "/gitVersion").to_owned());
+                *server = Some(text_at(&answer, "/gitVersion").to_owned());
                 Ok(Exit::Success)
             }
         });

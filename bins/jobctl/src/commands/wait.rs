@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use pumice_jobs::attend::Happening;
-use pumice_jobs::outcome::exit_of_end;
-use pumice_jobs::select::JobRef;
-use pumice_jobs::{Connection, Exit, pick};
+use pumice_jobs::job::{JobRef, exit_of_end};
+use pumice_jobs::monitor::Happening;
+use pumice_jobs::{Connection, Exit, lookup};
 
 use super::attended::Attended;
 use super::{Session, results};
@@ -18,7 +17,7 @@ pub fn run(session: &Session, args: &WaitArgs) -> Result<Exit, Failure> {
     session.attend(|connection| async move {
         let deadline = args.timeout.map(|timeout| tokio::time::Instant::now() + timeout);
         let mut exit = Exit::Success;
-        for job in pick::pick(&connection, &args.jobs.filter(), terminal::now()).await? {
+        for job in lookup::pick(&connection, &args.jobs.filter(), terminal::now()).await? {
             let waiting = wait(session, &connection, &job);
             let own = match deadline {
                 Some(deadline) => match tokio::time::timeout_at(deadline, waiting).await {

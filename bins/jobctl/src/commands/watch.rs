@@ -6,14 +6,14 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use anyhow::Context;
-use pumice_jobs::account;
-use pumice_jobs::act::{self, act};
-use pumice_jobs::events::{self, JobEvent};
-use pumice_jobs::live::{Change, Live};
-use pumice_jobs::logs::{JobLogs, LogOptions, PODS_FOLLOWED_MAX, failed_pods};
-use pumice_jobs::outcome::pod_failures;
-use pumice_jobs::select::JobRef;
-use pumice_jobs::{Connection, Exit, why};
+use pumice_jobs::explain::{job_end, why};
+use pumice_jobs::job::{JobRef, pod_failures};
+use pumice_jobs::lifecycle::{self, act};
+use pumice_jobs::logs::{JobLogs, LogOptions, PODS_FOLLOWED_MAX};
+use pumice_jobs::lookup::events::{self, JobEvent};
+use pumice_jobs::lookup::pods::failed_pods;
+use pumice_jobs::lookup::{Change, Live};
+use pumice_jobs::{Connection, Exit};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use tokio::signal::unix::{SignalKind, signal};
@@ -207,7 +207,7 @@ async fn carry_out(wish: Wish, connection: Connection) -> Answer {
         Wish::Quit => return Answer::Note(String::new()),
         Wish::Detail(job) => detail(&connection, &job).await.map(|detail| Answer::Detail(job, detail)),
         Wish::Log(job) => log(&connection, &job).await.map(|lines| Answer::Log(job, lines)),
-        Wish::Cancel(job) => act(&connection, &job, act::Wish::Cancel, false)
+        Wish::Cancel(job) => act(&connection, &job, lifecycle::Wish::Cancel, false)
             .await
             .map(|_| Answer::Note(format!("{} is being cancelled", job.name))),
     };
@@ -215,12 +215,12 @@ async fn carry_out(wish: Wish, connection: Connection) -> Answer {
 }
 
 async fn detail(connection: &Connection, job: &JobRef) -> Result<Detail, pumice_jobs::Error> {
-    let typed = pumice_jobs::select::typed(connection, &pumice_jobs::select::get(connection, job).await?)?;
-    let counts = pumice_jobs::progress::Counts::of(&typed);
-    let waits = counts.running == 0 && pumice_jobs::outcome::end_of(&typed).is_none();
+    let typed = pumice_jobs::lookup::typed(connection, &pumice_jobs::lookup::get(connection, job).await?)?;
+    let counts = pumice_jobs::job::Counts::of(&typed);
+    let waits = counts.running == 0 && pumice_jobs::job::end_of(&typed).is_none();
     let why = match waits {
         true => why::fetch(connection, job).await?.one_line(),
-        false => account::because(&typed).unwrap_or_default(),
+        false => job_end::because(&typed).unwrap_or_default(),
     };
     let failures = if counts.failed > 0 { pod_failures(&failed_pods(connection, job).await?) } else { Vec::new() };
     Ok(Detail {
@@ -240,8 +240,8 @@ async fn newest_events(connection: &Connection, job: &JobRef) -> Result<Vec<Stri
 }
 
 async fn log(connection: &Connection, job: &JobRef) -> Result<Vec<String>, pumice_jobs::Error> {
-    let typed = pumice_jobs::select::typed(connection, &pumice_jobs::select::get(connection, job).await?)?;
-    let pods_total = pumice_jobs::progress::Counts::of(&typed).total;
+    let typed = pumice_jobs::lookup::typed(connection, &pumice_jobs::lookup::get(connection, job).await?)?;
+    let pods_total = pumice_jobs::job::Counts::of(&typed).total;
     if pods_total > PODS_FOLLOWED_MAX {
         return Ok(vec![format!("more than {PODS_FOLLOWED_MAX} pods: jobctl logs {} --pod NAME shows one", job.name)]);
     }

@@ -1,6 +1,7 @@
 //! `jobctl why`: the reason a job waits.
 
-use pumice_jobs::{Exit, pick, why};
+use pumice_jobs::explain::why;
+use pumice_jobs::{Exit, lookup};
 
 use super::Session;
 use crate::args::{Form, OneJob};
@@ -11,7 +12,7 @@ use crate::terminal;
 /// Prints the scheduler's answer.
 pub fn run(session: &Session, args: &OneJob) -> Result<Exit, Failure> {
     session.talk(|connection| async move {
-        let job = pick::pick_one(&connection, &args.job).await?;
+        let job = lookup::pick_one(&connection, &args.job).await?;
         let why = why::fetch_first_word(&connection, &job).await?;
         match args.output {
             Form::Json | Form::Yaml => {

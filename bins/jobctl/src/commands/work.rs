@@ -6,13 +6,12 @@ mod store;
 
 use std::path::{Path, PathBuf};
 
-use pumice_jobs::bundled::{self, Prepared};
-use pumice_jobs::links;
 use pumice_jobs::manifest::{self, Object};
-use pumice_jobs::render::{self, JobFlags, slurm};
+use pumice_jobs::render::{self, JobFlags, links, slurm};
 use pumice_jobs::script::Carrier;
+use pumice_jobs::submit::bundled::{self, Prepared};
 use pumice_jobs::submit::{self, SubmitError, Submitted};
-use pumice_jobs::{Connection, Error, Exit, idempotency};
+use pumice_jobs::{Connection, Error, Exit};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -21,7 +20,8 @@ use super::Session;
 use crate::args::{Form, Gang, JobArgs, Work};
 use crate::environment::variable;
 use crate::failure::Failure;
-use crate::{output, terminal};
+use crate::output;
+use crate::terminal;
 
 /// What is submitted.
 pub enum Submission {
@@ -60,12 +60,13 @@ impl Submission {
             Submission::Manifest(objects) => return Ok(submit::submit(connection, objects, done).await?),
             Submission::Job { job, belongings, bundle, partition, .. } => (job, belongings, bundle.as_ref(), partition),
         };
-        match (send_job(connection, job, belongings, bundle, &mut done).await, partition) {
-            (Err(Error::Submit(SubmitError::NoQueue { queue, known, .. })), Some(partition)) => {
-                let job = partition.given_up(job, &queue, &known);
+        let sent = send_job(connection, job, belongings, bundle, &mut done).await;
+        match (sent.as_ref().err().and_then(Error::downcast_ref), partition) {
+            (Some(SubmitError::NoQueue { queue, known, .. }), Some(partition)) => {
+                let job = partition.given_up(job, queue, known);
                 Ok(vec![send_job(connection, &job, belongings, bundle, &mut done).await?])
             }
-            (sent, _) => Ok(vec![sent?]),
+            _ => Ok(vec![sent?]),
         }
     }
 
@@ -75,7 +76,7 @@ impl Submission {
             Submission::Manifest(objects) => objects.into_iter().map(|object| object.body).collect(),
             Submission::Job { job, belongings, .. } => {
                 let belongings: Vec<Value> = belongings.into_iter().map(|object| object.body).collect();
-                let job = idempotency::sealed(job.body, &belongings);
+                let job = submit::sealed(job.body, &belongings);
                 [job].into_iter().chain(belongings).collect()
             }
         };

@@ -3,11 +3,11 @@
 //! Invariant: pure, and of any size: what doesn't fit is cut. Text of others holds no control characters on the screen.
 
 use jiff::Timestamp;
-use pumice_jobs::age;
-use pumice_jobs::list::tint_of_state;
-use pumice_jobs::progress::{Counts, Progress};
-use pumice_jobs::summary::Summary;
-use pumice_jobs::table::Tint;
+use pumice_jobs::job::table::tint_of_state;
+use pumice_jobs::job::{Counts, Summary};
+use pumice_jobs::monitor::Progress;
+use pumice_jobs::output::age;
+use pumice_jobs::output::table::Tint;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use pumice_jobs::target::{RunFile, read_run_file};
+use pumice_jobs::platform::target::{RunFile, read_run_file};
 use pumice_store::{DirectoryLock, LockError};
 
 use super::READY_WITHIN;

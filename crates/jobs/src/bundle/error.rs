@@ -4,6 +4,8 @@
 
 use super::chunk::ChunkId;
 use super::place::{Name, PlaceError};
+use crate::error::{Failure, Remedy};
+use crate::exit_code::Exit;
 
 /// Bytes or values that the format does not allow. Pure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -163,6 +165,23 @@ pub enum BundleError {
         #[source]
         source: std::io::Error,
     },
+}
+
+impl Failure for BundleError {
+    fn exit(&self) -> Exit {
+        match self {
+            BundleError::Place(PlaceError::Call(error)) => error.exit(),
+            BundleError::Missing { .. } => Exit::NotFound,
+            _ => Exit::Usage,
+        }
+    }
+
+    fn remedy(&self) -> Remedy {
+        match self {
+            BundleError::Place(error) => error.remedy(),
+            _ => Remedy::Unknown,
+        }
+    }
 }
 
 impl BundleError {

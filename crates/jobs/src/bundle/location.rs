@@ -13,6 +13,8 @@ use super::folder::Folder;
 use super::objects::{Objects, shard_bytes_max};
 use super::place::{Place, PlaceError, RunId};
 use crate::Connection;
+use crate::error::{CORRECT, Failure, Remedy};
+use crate::exit_code::Exit;
 use crate::names::{self, LabelError};
 
 /// The variable that a pod finds its bundle by.
@@ -72,6 +74,16 @@ pub enum LocationError {
     /// A name in it is none.
     #[error(transparent)]
     Name(#[from] LabelError),
+}
+
+impl Failure for LocationError {
+    fn exit(&self) -> Exit {
+        Exit::Usage
+    }
+
+    fn remedy(&self) -> Remedy {
+        Remedy::from_text(CORRECT)
+    }
 }
 
 impl Spot {

@@ -19,9 +19,10 @@ use serde_json::{Value, json};
 
 use super::place::{EntryName, Made, Memory, Name, Place, PlaceError};
 use crate::Connection;
-use crate::call::{self, CallError, FailureClass};
+use crate::json::text_at;
 use crate::names;
-use crate::watch::backoff;
+use crate::platform::call::{self, CallError, FailureClass};
+use crate::platform::watch::backoff;
 
 /// Most bytes of a bundle that is kept by the API.
 pub const BUNDLE_BYTES_MAX: u64 = 64 << 20;
@@ -95,7 +96,7 @@ impl Objects {
             connection: connection.clone(),
             namespace: namespace.to_owned(),
             anchor: name.to_owned(),
-            uid: call::text_at(anchor, "/metadata/uid").to_owned(),
+            uid: text_at(anchor, "/metadata/uid").to_owned(),
             bytes_max,
             bytes: AtomicU64::new(0),
         })
@@ -104,10 +105,10 @@ impl Objects {
     /// Gives the bundle and all results to an owner, the Job as the server has it: they go when it goes.
     pub async fn adopt(&self, owner: &Value) -> Result<(), PlaceError> {
         let reference = json!({
-            "apiVersion": call::text_at(owner, "/apiVersion"),
-            "kind": call::text_at(owner, "/kind"),
-            "name": call::text_at(owner, "/metadata/name"),
-            "uid": call::text_at(owner, "/metadata/uid"),
+            "apiVersion": text_at(owner, "/apiVersion"),
+            "kind": text_at(owner, "/kind"),
+            "name": text_at(owner, "/metadata/name"),
+            "uid": text_at(owner, "/metadata/uid"),
         });
         let patch = json!({"metadata": {"ownerReferences": [reference]}});
         let (path, doing) = (self.path_of(&self.anchor), format!("give bundle {} to its job", self.anchor));
@@ -133,12 +134,9 @@ impl Objects {
     /// Gives pods of the service account of the bundle's name their [`rights`](Self::rights).
     pub async fn grant(&self) -> Result<(), PlaceError> {
         for (plural, object) in PLURALS.into_iter().zip(self.rights()) {
-            let path = format!(
-                "{}/namespaces/{}/{plural}",
-                call::root_path(call::text_at(&object, "/apiVersion")),
-                self.namespace
-            );
-            let doing = format!("create {} {}", call::text_at(&object, "/kind"), self.anchor);
+            let path =
+                format!("{}/namespaces/{}/{plural}", call::root_path(text_at(&object, "/apiVersion")), self.namespace);
+            let doing = format!("create {} {}", text_at(&object, "/kind"), self.anchor);
             match persist(|| call::create(&self.connection, &path, &object, &doing)).await {
                 // Nobody else has the name: the answer to an earlier try was lost.
                 Err(error) if error.class() != FailureClass::Conflict => {

@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt, ready};
-use ring::rand::{SecureRandom, SystemRandom};
 
 use super::chunk::{ChunkId, STORED_BYTES_MAX};
-use crate::call::CallError;
+use crate::error::{Failure, Remedy};
+use crate::exit_code::Exit;
 use crate::names::{self, LabelError};
+use crate::platform::call::CallError;
 
 /// The flag that puts a bundle into a folder; errors name it.
 pub const FOLDER_FLAG: &str = "--bundle-dir FOLDER";
@@ -191,15 +192,29 @@ pub enum PlaceError {
     Stopped,
 }
 
+impl Failure for PlaceError {
+    fn exit(&self) -> Exit {
+        match self {
+            PlaceError::Call(error) | PlaceError::Rights { source: error, .. } => error.exit(),
+            _ => Exit::Usage,
+        }
+    }
+
+    fn remedy(&self) -> Remedy {
+        match self {
+            PlaceError::Call(error) => error.remedy(),
+            PlaceError::Bound { .. }
+            | PlaceError::Full { .. }
+            | PlaceError::NoLinks { .. }
+            | PlaceError::Rights { .. } => Remedy::Do(format!("jobctl run {FOLDER_FLAG} ...")),
+            _ => Remedy::Unknown,
+        }
+    }
+}
+
 /// A name that nobody else has, on no machine: 32 hexadecimal digits.
 pub fn random_name() -> Result<String, PlaceError> {
-    let mut random = [0_u8; 16];
-    SystemRandom::new().fill(&mut random).map_err(|_| PlaceError::File {
-        doing: "read",
-        path: "/dev/urandom".into(),
-        source: std::io::Error::other("the system gives no random numbers"),
-    })?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    names::random().map_err(|source| PlaceError::File { doing: "read", path: names::RANDOM_SOURCE.into(), source })
 }
 
 /// A place in this process's memory: for what is on its way to another, for tests, and for back ends that run in one process.

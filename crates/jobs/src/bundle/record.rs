@@ -11,8 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::entry::Entry;
-use super::entry::{self, ENTRIES_MAX, ENTRY_BYTES_FULL, OUTCOMES_MAX, Outcome, Status};
+use super::entry::{self, ENTRIES_MAX, ENTRY_BYTES_FULL, Entry, OUTCOMES_MAX, Outcome, Status};
 use super::error::{BundleError, FormatError};
 use super::mark::{Mark, RunKey};
 use super::place::{EntryName, Made, Name, Place, RunId};

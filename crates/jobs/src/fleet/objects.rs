@@ -7,10 +7,10 @@ use pumice_wire::api::{JobDetails, JobState};
 use pumice_wire::job_sets::JobSet;
 use serde_json::{Map, Value, json};
 
-use super::story::{ContainerEnd, Stage, Story, Tally, Told};
-use super::whole::VOLCANO_JOB;
-use crate::call::text_at;
-use crate::pods::ATTEMPT;
+use super::job_view::{ContainerEnd, Stage, Story, Tally, Told};
+use super::volcano_job::VOLCANO_JOB;
+use crate::job::pod::ATTEMPT;
+use crate::json::text_at;
 
 /// The Job that a job set was made of; annotation of its first job.
 pub const MANIFEST: &str = "pumice.sh/job";
@@ -245,9 +245,8 @@ mod tests {
     use pumice_wire::job_sets::JobsInState;
 
     use super::*;
-    use crate::outcome::{JobEnd, end_of, pod_failures};
-    use crate::pods::PodBrief;
-    use crate::progress::Counts;
+    use crate::job::pod::PodBrief;
+    use crate::job::{Counts, JobEnd, end_of, pod_failures};
 
     fn known(manifest: Option<Value>) -> Known {
         Known {
@@ -279,7 +278,7 @@ mod tests {
             let job = job_of_story(&known(None), &Story { jobs, ..Story::default() });
             assert_eq!(job["status"]["state"]["message"].as_str(), message, "{job}");
             let typed: Job = serde_json::from_value(job).unwrap();
-            assert_eq!(crate::account::because(&typed).as_deref(), message);
+            assert_eq!(crate::explain::job_end::because(&typed).as_deref(), message);
         }
     }
 

@@ -3,8 +3,8 @@
 use pumice_wire::api::Queue;
 use serde_json::{Map, Value, json};
 
-use crate::call::text_at;
-use crate::table::{Table, Tint};
+use crate::json::text_at;
+use crate::output::table::{Table, Tint};
 
 /// The object of a queue: its definition is Armada's.
 pub fn object(queue: &Queue) -> Value {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use pumice_api::history::{GroupRecord, JobRecord};
 use serde_json::Value;
 
-use crate::table::Table;
+use crate::output::table::Table;
 
 /// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

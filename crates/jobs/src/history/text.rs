@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use pumice_api::history::{AttemptRecord, DELETED, END_UNKNOWN, GroupRecord, JobRecord, TaskRecord, WaitRecord};
 
-use crate::age;
-use crate::list;
-use crate::table::{Table, Tint};
+use crate::job::table::tint_of_state;
+use crate::output::age;
+use crate::output::table::{Table, Tint};
 
 const MILLIS: i64 = 1_000;
 
@@ -220,7 +220,7 @@ fn tint(phase: &str) -> Tint {
     match phase {
         "Succeeded" => Tint::Good,
         DELETED | END_UNKNOWN => Tint::Faint,
-        other => list::tint_of_state(other),
+        other => tint_of_state(other),
     }
 }
 

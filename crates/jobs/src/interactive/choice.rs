@@ -6,12 +6,13 @@
 use k8s_openapi::api::core::v1::Pod;
 
 use super::InteractiveError;
-use crate::call::{self, CallError};
-use crate::connection::Connection;
 use crate::error::Error;
-use crate::outcome::end_of;
-use crate::pods::{self, PodBrief, Selection};
-use crate::select::{self, JobRef};
+use crate::job::pod::PodBrief;
+use crate::job::{JobError, JobRef, end_of};
+use crate::lookup;
+use crate::lookup::pods::{self, Selection};
+use crate::platform::call::{self, CallError};
+use crate::platform::connection::Connection;
 
 /// The annotation by which a pod names the container that people mean.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
@@ -64,8 +65,8 @@ pub async fn find(connection: &Connection, job: &JobRef, wish: &Wish) -> Result<
         Choice::None => match &wish.pod {
             // Whether there is such a job is the better answer.
             Some(pod) => {
-                select::get(connection, job).await?;
-                return Err(Error::NoPod { job: job.name.clone(), pod: pod.clone() });
+                lookup::get(connection, job).await?;
+                return Err(JobError::NoPod { job: job.name.clone(), pod: pod.clone() }.into());
             }
             None => return Err(not_running(connection, job, wish).await?.into()),
         },
@@ -82,7 +83,7 @@ pub async fn find(connection: &Connection, job: &JobRef, wish: &Wish) -> Result<
 }
 
 async fn not_running(connection: &Connection, job: &JobRef, wish: &Wish) -> Result<InteractiveError, Error> {
-    let typed = select::typed(connection, &select::get(connection, job).await?)?;
+    let typed = lookup::typed(connection, &lookup::get(connection, job).await?)?;
     let phase = typed.status.state.phase.as_ref().map_or_else(|| "New".to_owned(), ToString::to_string);
     Ok(InteractiveError::NotRunning {
         job: job.clone(),

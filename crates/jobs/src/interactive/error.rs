@@ -1,8 +1,9 @@
 //! How a session in a pod fails, and what to do about it.
 
-use crate::call::{CallCause, CallError};
-use crate::outcome::Exit;
-use crate::select::JobRef;
+use crate::error::{Failure, Remedy};
+use crate::exit_code::Exit;
+use crate::job::JobRef;
+use crate::platform::call::{CallCause, CallError};
 
 /// There is no session, or no more.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -95,9 +96,8 @@ pub enum InteractiveError {
     },
 }
 
-impl InteractiveError {
-    /// The exit code's meaning.
-    pub fn exit(&self) -> Exit {
+impl Failure for InteractiveError {
+    fn exit(&self) -> Exit {
         match self {
             InteractiveError::NotRunning { .. } | InteractiveError::PodNotRunning { .. } => Exit::Conflict,
             InteractiveError::NoContainer { .. } | InteractiveError::NoNotebook { .. } => Exit::NotFound,
@@ -108,10 +108,9 @@ impl InteractiveError {
         }
     }
 
-    /// What to type next.
-    pub fn next_command(&self) -> String {
+    fn remedy(&self) -> Remedy {
         let about = |verb: &str, job: &JobRef| format!("jobctl {verb} {}{}", job.name, job.namespace_flag());
-        match self {
+        Remedy::Do(match self {
             InteractiveError::NotRunning { job, ended: false, .. } => about("why", job),
             InteractiveError::NotRunning { job, .. } | InteractiveError::PodNotRunning { job, .. } => about("get", job),
             InteractiveError::NoContainer { job, .. } => about("shell", job),
@@ -121,9 +120,11 @@ impl InteractiveError {
             }
             InteractiveError::Lost { back, .. } => back.clone(),
             InteractiveError::Port { .. } => "jobctl notebook --port 0".to_owned(),
-        }
+        })
     }
+}
 
+impl InteractiveError {
     /// A refused request as a missing right, if it is one.
     pub(super) fn forbidden(error: &CallError, resource: &'static str, namespace: &str) -> Option<Self> {
         match &error.cause {

@@ -14,10 +14,10 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::InteractiveError;
 use super::choice::Seat;
-use crate::call::{self, CallError};
-use crate::connection::Connection;
 use crate::error::Error;
-use crate::outcome::Exit;
+use crate::exit_code::Exit;
+use crate::platform::call::{self, CallError};
+use crate::platform::connection::Connection;
 
 pub use kube::api::{AttachedProcess, TerminalSize};
 

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::InteractiveError;
 use super::choice::Seat;
-use super::exec;
-use crate::call::{self, FailureClass};
-use crate::connection::Connection;
+use super::{InteractiveError, exec};
 use crate::error::Error;
+use crate::platform::call::{self, CallError, FailureClass};
+use crate::platform::connection::Connection;
 
 /// The pause between two looks.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -129,11 +128,8 @@ pub async fn find(connection: &Connection, seat: &Seat, limit: Duration) -> Resu
 
 /// Whether the next look may have more luck.
 fn passes(error: &Error) -> bool {
-    match error {
-        Error::Call(error) => error.class() == FailureClass::Unreachable,
-        Error::Interactive(error) => matches!(**error, InteractiveError::Lost { .. }),
-        _ => false,
-    }
+    let unreachable = error.downcast_ref::<CallError>().is_some_and(|call| call.class() == FailureClass::Unreachable);
+    unreachable || matches!(error.downcast_ref(), Some(InteractiveError::Lost { .. }))
 }
 
 #[cfg(test)]

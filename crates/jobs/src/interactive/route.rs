@@ -16,9 +16,9 @@ use tokio::task::JoinSet;
 
 use super::InteractiveError;
 use super::choice::Seat;
-use crate::call::{self, CallError, FailureClass};
-use crate::connection::Connection;
 use crate::error::Error;
+use crate::platform::call::{self, CallError, FailureClass};
+use crate::platform::connection::Connection;
 
 /// Ports that are tried where none was asked for: Jupyter's own and those after it.
 const PORTS: RangeInclusive<u16> = 8888..=8987;

@@ -5,9 +5,8 @@
 use pumice_api::batch::{Job, JobPhase};
 
 use super::{Attempt, JobLogs, LogOptions};
-use crate::account;
-use crate::outcome::{JobEnd, end_of};
-use crate::select::JobRef;
+use crate::explain::job_end;
+use crate::job::{JobEnd, JobRef, end_of};
 
 /// Nodes that are named.
 const NODES_SHOWN: usize = 3;
@@ -50,7 +49,7 @@ fn of(job: &JobRef, state: &Job, options: &LogOptions, found: &Found) -> Absence
         }
         Attempt::Latest => {}
     }
-    let because = account::because(state).map(|because| format!(": {because}")).unwrap_or_default();
+    let because = job_end::because(state).map(|because| format!(": {because}")).unwrap_or_default();
     let (sentence, next) = match (end_of(state), has_run(state)) {
         (None, _) if found.pods_there > 0 || !has_run(state) => {
             (format!("no pod of job {name} has started"), verb("why"))

@@ -10,10 +10,9 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 
 use super::pod::{ContainerRun, LogPlace, started_runs};
-use crate::call::{self, CallError, FailureClass};
-use crate::connection::Connection;
-use crate::pods;
-use crate::select::JobRef;
+use crate::job::{JobRef, pod};
+use crate::platform::call::{self, CallError, FailureClass};
+use crate::platform::connection::Connection;
 
 /// Which attempt of each pod is meant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -122,7 +121,7 @@ impl Attempts<'_> {
             }
             Attempt::Number(number) => {
                 let said = |pod: &&&RetainedPod| pod.attempt == Some(number);
-                if self.here.and_then(pods::attempt) == Some(number) {
+                if self.here.and_then(pod::attempt) == Some(number) {
                     return here;
                 }
                 gone(self.gone.iter().rev().find(said))

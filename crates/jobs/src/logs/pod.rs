@@ -11,8 +11,8 @@ use futures::{AsyncBufRead, AsyncBufReadExt, StreamExt};
 use http::Request;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
-use crate::call::{self, CallError, FailureClass};
-use crate::connection::Connection;
+use crate::platform::call::{self, CallError, FailureClass};
+use crate::platform::connection::Connection;
 
 /// A longer line is cut into pieces of this size, where lines are wanted.
 pub const LINE_BYTES_MAX: usize = 16 << 20;

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::error::{Failure, Remedy};
+use crate::exit_code::Exit;
 use crate::names::{JobNameError, NameError};
 use crate::shards::rule::NoRule;
 use crate::shards::template::TemplateError;
@@ -74,6 +76,16 @@ pub enum RenderError {
         /// The path.
         path: String,
     },
+}
+
+impl Failure for RenderError {
+    fn exit(&self) -> Exit {
+        Exit::Usage
+    }
+
+    fn remedy(&self) -> Remedy {
+        Remedy::from_text("jobctl run --help")
+    }
 }
 
 impl RenderError {

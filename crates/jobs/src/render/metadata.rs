@@ -8,7 +8,7 @@ use pumice_objects::names as wire;
 
 use super::counts::Counts;
 use super::{JobFlags, NAME_MAX, RenderError, checked, rules, script};
-use crate::idempotency;
+use crate::job::{ON_OOM_OFF, SCRIPT, idempotency};
 use crate::names;
 
 /// The Job's own.
@@ -50,7 +50,7 @@ pub(super) fn of_pods(flags: &JobFlags, counts: &Counts) -> Result<Option<Object
     let mut add = |key: &str, value: Option<String>| annotations.extend(value.map(|value| (key.to_owned(), value)));
     if let Some(rule) = &flags.on_oom {
         let rule = rules::on_oom(rule)?;
-        if rule != rules::OFF && flags.memory.is_none() {
+        if rule != ON_OOM_OFF && flags.memory.is_none() {
             let problem = "there is nothing to raise without the other; say both";
             return Err(RenderError::Together { flags: "--on-oom and --memory", problem });
         }
@@ -62,7 +62,7 @@ pub(super) fn of_pods(flags: &JobFlags, counts: &Counts) -> Result<Option<Object
         .map(|count| super::counts::in_range("--retries", count, 0, RETRIES_MAX.unsigned_abs()))
         .transpose()?;
     add(RETRIES, retries.map(|count| count.to_string()));
-    add(script::SCRIPT, flags.script.as_ref().and_then(script::annotation));
+    add(SCRIPT, flags.script.as_ref().and_then(script::annotation));
     let labels = labels(flags)?;
     Ok((!annotations.is_empty() || labels.is_some()).then(|| ObjectMeta {
         annotations: (!annotations.is_empty()).then_some(annotations),

@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::amounts;
 use super::counts::in_range;
 use super::volumes::Volumes;
-use super::{HOST_IMAGE, JobFlags, RenderError, ShardRun, TASK, rules, script, slurm};
-use crate::names;
-use crate::node::ZONE;
+use super::{HOST_IMAGE, JobFlags, RenderError, ShardRun, TASK, amounts, rules, script, slurm};
+use crate::names::{self, ZONE};
 
 /// The volume of a working directory that is this machine's own.
 const WORKDIR_VOLUME: &str = "workdir";

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use super::RenderError;
-use super::amounts;
+use super::{RenderError, amounts};
+use crate::job::ON_OOM_OFF;
 use crate::names;
 
 /// Longest grace between the signal and the kill, in seconds: a day.
@@ -15,15 +15,12 @@ const OOM_MAX: f64 = 100.0;
 /// The most jobs that one may wait for.
 const AFTER_MAX: usize = 100;
 
-/// Memory stays as it is, whatever the queue says.
-pub(crate) const OFF: &str = "off";
-
 /// The annotation that `--on-oom factor=1.5,max=64Gi,tries=3` or `--on-oom off` stands for.
 pub(super) fn on_oom(text: &str) -> Result<String, RenderError> {
     const FLAG: &str = "--on-oom";
     let bad = |problem: &str| RenderError::text(FLAG, text, problem);
-    if text == OFF {
-        return Ok(OFF.to_owned());
+    if text == ON_OOM_OFF {
+        return Ok(ON_OOM_OFF.to_owned());
     }
     let mut found: [Option<&str>; 4] = [None; 4];
     for part in text.split(',') {

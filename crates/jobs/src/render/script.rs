@@ -12,10 +12,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::metadata::stem;
 use super::volumes::Volumes;
+use crate::job::SCRIPT;
 use crate::script::{Carrier, Script};
 
-/// The script; annotation of the pods where nothing else carries it.
-pub const SCRIPT: &str = "pumice.sh/script";
 /// Where a pod finds its script.
 const DIRECTORY: &str = "/run/pumice/script";
 /// The volume of it.

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector};
 use super::RenderError;
 use super::volumes::Volumes;
 use crate::bundle::{Location, Spot, location};
-use crate::report::NODE_VARIABLE;
+use crate::shards::report::NODE_VARIABLE;
 use crate::shards::{Plan, Template};
 
 /// The variable with the rule; `VC_TASK_INDEX` beside it tells which slice is a pod's own.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::pod::literal;
 use super::{JobFlags, ShardRun};
-use crate::call::text_at;
+use crate::json::text_at;
 use crate::shards::{Kind, Shards};
 
 /// The number of a job, or of a run of an array.

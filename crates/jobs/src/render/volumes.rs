@@ -3,8 +3,8 @@
 use k8s_openapi::api::core::v1::{HostPathVolumeSource, PersistentVolumeClaimVolumeSource, Volume, VolumeMount};
 
 use super::RenderError;
-use crate::links::Link;
 use crate::names;
+use crate::render::links::Link;
 
 /// The most `--volume`s.
 const VOLUMES_MAX: usize = 50;

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::{Bundled, RECORDS_MAX, Shards};
-use crate::render::REPLICAS_MAX;
+use crate::job::REPLICAS_MAX;
 
 /// Records, and how many of them a pod gets.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,6 +6,8 @@
 use serde_json::{Map, Value};
 
 use super::Kind;
+use crate::error::{Failure, Remedy};
+use crate::exit_code::Exit;
 
 /// One run of the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +29,16 @@ pub struct RecordError {
     /// What the parser says.
     #[source]
     pub source: serde_json::Error,
+}
+
+impl Failure for RecordError {
+    fn exit(&self) -> Exit {
+        Exit::Usage
+    }
+
+    fn remedy(&self) -> Remedy {
+        Remedy::Unknown
+    }
 }
 
 impl Record {

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use futures::TryStreamExt;
 use pumice_jobs::bundle::{Recorder, Slice, Status};
-use pumice_jobs::report::Report;
 use pumice_jobs::results::{Results, Row};
+use pumice_jobs::shards::report::Report;
 use pumice_jobs::shards::{Plan, Shards};
 
 use crate::support::{memory, pack, run};

@@ -14,12 +14,14 @@ use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use kube::client::Body;
-use pumice_jobs::attend::{Attendance, Happening};
+use pumice_jobs::explain::why;
+use pumice_jobs::job::{JobRef, idempotency};
 use pumice_jobs::logs::{Attempt, JobLogs, LogOptions, LogStream, Pieces};
 use pumice_jobs::manifest::Object;
-use pumice_jobs::select::JobRef;
+use pumice_jobs::monitor::{Attendance, Happening};
+use pumice_jobs::platform::next_command;
 use pumice_jobs::submit::{self, Effect};
-use pumice_jobs::{Connection, Exit, idempotency, why};
+use pumice_jobs::{Connection, Exit};
 use serde_json::{Value, json};
 
 /// What the API does with one request.
@@ -473,7 +475,7 @@ async fn refused_objects_say_where_and_which_code() {
                 "f:1: there is a job j in namespace default already: choose another name, or none for one that is made up; \
                  `jobctl delete j` removes the one that is there"
             );
-            assert_eq!(error.next_command(None).unwrap(), "jobctl get j");
+            assert_eq!(next_command(&error, None).unwrap(), "jobctl get j");
         }
     }
     let script = Script::default().on("GET /apis/v9", []).on("GET /api/v9", [status(404, "NotFound")]);
@@ -530,7 +532,7 @@ async fn a_key_gives_the_job_that_has_it_and_refuses_another() {
         body["spec"]["tasks"][0]["replicas"] = replicas.into();
         object(body)
     };
-    let there = idempotency::sealed(keyed(1).body, &[]);
+    let there = submit::sealed(keyed(1).body, &[]);
     let name = there["metadata"]["name"].as_str().unwrap().to_owned();
     for (replicas, same) in [(1, true), (2, false)] {
         let script = Script::default()
@@ -542,7 +544,7 @@ async fn a_key_gives_the_job_that_has_it_and_refuses_another() {
             Err(error) => {
                 let error = pumice_jobs::Error::from(error);
                 assert_eq!((error.exit(), same), (Exit::Conflict, false), "{error}");
-                assert_eq!(error.next_command(None), Some(format!("jobctl get {name}")));
+                assert_eq!(next_command(&error, None), Some(format!("jobctl get {name}")));
             }
         }
     }

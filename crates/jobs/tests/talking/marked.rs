@@ -1,9 +1,10 @@
 //! A job whose results are marked: where its key goes, and what becomes of a job that can't have one.
 
+use pumice_jobs::Exit;
 use pumice_jobs::bundle::ChunkId;
 use pumice_jobs::error::sentence;
 use pumice_jobs::manifest::Object;
-use pumice_jobs::{Exit, marked};
+use pumice_jobs::submit::marked;
 use serde_json::{Value, json};
 
 use super::{Answer, Script, status};

@@ -1,12 +1,12 @@
 //! What cancels, suspends, resumes, retries and picks jobs, and sums up their loads, against scripted answers.
 
-use pumice_jobs::act::{Acted, Wish, act};
-use pumice_jobs::delete::{Deleted, Removal, delete};
-use pumice_jobs::load;
-use pumice_jobs::outcome::JobEnd;
-use pumice_jobs::pick::{Filter, pick};
-use pumice_jobs::retry::retry;
-use pumice_jobs::{Exit, user};
+use pumice_jobs::Exit;
+use pumice_jobs::cluster::resource_usage;
+use pumice_jobs::job::JobEnd;
+use pumice_jobs::lifecycle::{Acted, Deleted, Removal, Wish, act, delete};
+use pumice_jobs::lookup::{Filter, pick};
+use pumice_jobs::platform::{next_command, user};
+use pumice_jobs::submit::retry;
 use serde_json::{Value, json};
 
 use super::{Answer, Script, event, job, job_ref, list, status};
@@ -126,7 +126,7 @@ async fn controllers_that_do_not_end_a_suspended_job_are_named() {
         .on("/jobs?watch", [Answer::Open(vec![])]);
     let error = act(&script.connection(), &job_ref(), Wish::Cancel, true).await.unwrap_err();
     assert_eq!(error.exit(), Exit::Conflict);
-    assert_eq!(error.next_command(None).as_deref(), Some("jobctl delete --force j"));
+    assert_eq!(next_command(&error, None).as_deref(), Some("jobctl delete --force j"));
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn a_delete_removes_what_has_ended_and_the_rest_by_force() {
             } else {
                 let error = outcome.unwrap_err();
                 assert_eq!(
-                    (error.exit(), error.next_command(None).as_deref()),
+                    (error.exit(), next_command(&error, None).as_deref()),
                     (Exit::Conflict, Some("jobctl cancel j"))
                 );
                 assert!(bodies.is_empty(), "{phase}");
@@ -248,7 +248,7 @@ async fn whose_jobs_are_mine_is_asked_by_a_job_that_is_not_kept() {
     let script = Script::default().on("/jobs?dryRun=All", [kept(json!({"pumice.sh/user": "ada"})), kept(json!(null))]);
     assert_eq!(user::of(&script.connection()).await.unwrap(), "ada");
     let unknown = user::of(&script.connection()).await.unwrap_err();
-    assert_eq!((unknown.exit(), unknown.next_command(None).as_deref()), (Exit::Usage, Some("jobctl list")));
+    assert_eq!((unknown.exit(), next_command(&unknown, None).as_deref()), (Exit::Usage, Some("jobctl list")));
     assert!(script.seen.lock().unwrap().iter().all(|line| line.starts_with("POST") && line.contains("dryRun=All")));
 }
 
@@ -303,9 +303,12 @@ async fn a_retry_shares_what_its_pods_mount_and_the_old_job_brought_along() {
 #[tokio::test]
 async fn usage_that_nobody_measures_is_none() {
     let script = Script::default().on("/apis/metrics.k8s.io", [status(404, "NotFound")]);
-    assert_eq!(load::usage(&script.connection(), None).await.unwrap(), None);
+    assert_eq!(resource_usage::usage(&script.connection(), None).await.unwrap(), None);
     let measured = json!({"metadata": {"name": "p", "namespace": "n"}, "containers": [{"usage": {"cpu": "12345678n", "memory": "20Mi"}}]});
     let script = Script::default().on("/apis/metrics.k8s.io", [list(1, vec![measured])]);
-    let usage = load::usage(&script.connection(), Some("n")).await.unwrap().unwrap();
-    assert_eq!(usage[&("n".to_owned(), "p".to_owned())], load::Amounts { cpu_milli: 13, memory_bytes: 20 << 20 });
+    let usage = resource_usage::usage(&script.connection(), Some("n")).await.unwrap().unwrap();
+    assert_eq!(
+        usage[&("n".to_owned(), "p".to_owned())],
+        resource_usage::Amounts { cpu_milli: 13, memory_bytes: 20 << 20 }
+    );
 }

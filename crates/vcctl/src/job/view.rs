@@ -6,7 +6,8 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use pumice_jobs::call::{self, Pages};
+use pumice_jobs::json::text_at;
+use pumice_jobs::platform::call::{self, Pages};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -49,7 +50,7 @@ impl Events {
 /// Reads the events about a Job.
 pub async fn events(session: &Session<'_>, job: &Value) -> Result<Events, Error> {
     let [namespace, name, uid] =
-        ["/metadata/namespace", "/metadata/name", "/metadata/uid"].map(|pointer| call::text_at(job, pointer));
+        ["/metadata/namespace", "/metadata/name", "/metadata/uid"].map(|pointer| text_at(job, pointer));
     let fields = format!("involvedObject.kind=Job,involvedObject.name={name},involvedObject.uid={uid}");
     let query = format!("&fieldSelector={}", call::query_value(&fields));
     let path = EVENT.collection(Some(namespace))?;
@@ -70,7 +71,7 @@ pub fn event_lines(events: &Events, now: Timestamp) -> String {
     let widths = [("Type", 3), ("Reason", 3), ("Age", 3), ("From", 3), ("Message", 0)];
     let mut table = Table::new(widths.iter().map(|(head, more)| (*head, Width::Longest(*more))).collect());
     for event in &events.newest {
-        let text = |pointer| call::text_at(event, pointer).trim().to_owned();
+        let text = |pointer| text_at(event, pointer).trim().to_owned();
         let count = event["count"].as_u64().unwrap_or(1);
         let last = age_of(last_seen(event), now);
         let seen = match first_seen(event) {
@@ -101,7 +102,7 @@ fn first_seen(event: &Value) -> &str {
 }
 
 fn seen<'e>(event: &'e Value, pointers: [&str; 4]) -> &'e str {
-    pointers.iter().map(|pointer| call::text_at(event, pointer)).find(|at| !at.is_empty()).unwrap_or_default()
+    pointers.iter().map(|pointer| text_at(event, pointer)).find(|at| !at.is_empty()).unwrap_or_default()
 }
 
 fn age_of(moment: &str, now: Timestamp) -> String {
@@ -282,8 +283,8 @@ fn status(page: &mut Page, status: &Value) {
             let _ = writeln!(
                 page.0,
                 "    {:<VALUE_AT$}{}",
-                call::text_at(condition, "/status"),
-                call::text_at(condition, "/lastTransitionTime")
+                text_at(condition, "/status"),
+                text_at(condition, "/lastTransitionTime")
             );
         }
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use nix::libc::{SCHED_BATCH, SCHED_OTHER};
 use pumice_jobs::Connection;
-use pumice_jobs::target::Target;
+use pumice_jobs::platform::target::Target;
 use pumice_testkit::{Platform, Setup, eventually};
 use serde_json::json;
 

@@ -2,8 +2,8 @@
 //!
 //! Invariant: what is held is one row, of a table a page of them: their number and the size of results don't matter.
 
+use pumice_jobs::output::table::{Table, Tint};
 use pumice_jobs::results::{Row, word};
-use pumice_jobs::table::{Table, Tint};
 use serde::Serialize;
 
 use crate::args::ResultsForm;

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use pumice_jobs::bundled::Prepared;
-use pumice_jobs::records;
+use pumice_jobs::bundle::parameters;
 use pumice_jobs::render::ShardRun;
 use pumice_jobs::shards::days::DaysError;
 use pumice_jobs::shards::{Array, Calendar, Days, Format, Group, KeyBy, Params, Plan, Shards, calendar};
+use pumice_jobs::submit::bundled::Prepared;
 
 use super::store::Store;
 use super::{Site, text_of, usage};
@@ -66,7 +66,7 @@ pub fn read(session: &Session, args: &JobArgs, site: Site) -> Result<Records, Fa
         ("--days", Shards::Days(days(args, text)?), args.days_per_task.unwrap_or(1), None)
     } else if let Some(path) = &args.params {
         let rows = rows(path, args.key.clone())?;
-        let (shards, packed) = runtime()?.block_on(records::pack_rows(store.needed()?, rows))?;
+        let (shards, packed) = runtime()?.block_on(parameters::pack_rows(store.needed()?, rows))?;
         root = Some(packed);
         ("--params", shards, args.rows_per_task.unwrap_or(1), None)
     } else {
@@ -74,7 +74,7 @@ pub fn read(session: &Session, args: &JobArgs, site: Site) -> Result<Records, Fa
     };
     let mut plan = Plan::new(shards, chunk).map_err(|error| usage(format!("{flag}: {error}")))?;
     if plan.rule().is_err() {
-        root = Some(runtime()?.block_on(records::pack(store.needed()?, plan.shards()))?);
+        root = Some(runtime()?.block_on(parameters::pack(store.needed()?, plan.shards()))?);
         plan = plan.bundled();
     }
     let bundle = store.location(root, plan.pods(), !args.no_results)?;

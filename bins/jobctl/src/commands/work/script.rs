@@ -3,11 +3,12 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 
+use pumice_jobs::Error;
+use pumice_jobs::job::idempotency;
 use pumice_jobs::manifest::Object;
 use pumice_jobs::render::{RenderError, slurm};
 use pumice_jobs::script::{Carrier, Header, SCRIPT_BYTES_MAX, Script, ScriptError, SlurmUse, Warning};
 use pumice_jobs::submit::known_queues;
-use pumice_jobs::{Error, idempotency};
 
 use super::{plain_flags, usage};
 use crate::args::{JobArgs, Work};

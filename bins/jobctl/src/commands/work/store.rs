@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pumice_jobs::bundle::objects::{SHARDS_MAX, shard_bytes_max};
 use pumice_jobs::bundle::place::FOLDER_FLAG;
 use pumice_jobs::bundle::{BundleWriter, ChunkId, Folder, Location, Nowhere, Place, RunId, Spot};
-use pumice_jobs::bundled::Prepared;
+use pumice_jobs::submit::bundled::Prepared;
 
 use super::{Site, usage};
 use crate::args::JobArgs;

@@ -2,6 +2,8 @@
 
 use super::super::{KEY_BYTES_MAX, RECORDS_MAX};
 use super::{COLUMNS_MAX, NAME_BYTES_MAX, NAMES_BYTES_MAX, ROW_BYTES_MAX};
+use crate::error::{CORRECT, Failure, Remedy};
+use crate::exit_code::Exit;
 
 /// A file that can't be used as a whole.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +45,16 @@ pub enum ParamsError {
         /// The file.
         origin: String,
     },
+}
+
+impl Failure for ParamsError {
+    fn exit(&self) -> Exit {
+        Exit::Usage
+    }
+
+    fn remedy(&self) -> Remedy {
+        Remedy::from_text(CORRECT)
+    }
 }
 
 /// What is wrong with a line.

@@ -16,8 +16,8 @@ use std::time::Duration;
 use anyhow::Context;
 use bytes::Bytes;
 use pumice_jobs::bundle::{self, Recorder, RunId, Status, random_name};
-use pumice_jobs::report::{NODE_VARIABLE, RESULT_BYTES_MAX, RESULT_VARIABLE, Report};
 use pumice_jobs::shards::Record;
+use pumice_jobs::shards::report::{NODE_VARIABLE, RESULT_BYTES_MAX, RESULT_VARIABLE, Report};
 use tokio::time::Instant;
 
 use super::signals::Ended;

@@ -1,0 +1,28 @@
+//! What a job is, read off its objects: its name, its state, how it ended, its pods and its rows in tables.
+//!
+//! Invariant: everything here is pure; it says no more than the objects do. Called by every module that talks to a platform.
+
+mod counts;
+mod document;
+mod error;
+pub mod idempotency;
+mod outcome;
+pub mod pod;
+mod reference;
+mod row;
+pub mod state;
+pub mod table;
+
+pub use counts::Counts;
+pub use document::JobBrief;
+pub use error::JobError;
+pub use outcome::{JobEnd, PodFailure, end_of, exit_of_end, exit_of_run, pod_failures};
+pub use reference::{JobRef, Selector, jobs_path};
+pub use row::Summary;
+
+/// The most pods of a Job, as the platform allows them.
+pub const REPLICAS_MAX: u32 = 100_000;
+/// The annotation of pods that carries their script, where nothing else does.
+pub const SCRIPT: &str = "pumice.sh/script";
+/// The rule `--on-oom off`: memory stays as it is, whatever the queue says.
+pub const ON_OOM_OFF: &str = "off";

@@ -1,0 +1,254 @@
+//! An open way to the API: client, namespace, and where it was found.
+//!
+//! Invariant: cheap to clone; reopening reads the target anew, so that followers find an `up` that
+//! came back on another port.
+
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+use super::NAME_ONE;
+use crate::error::{Failure, Remedy};
+use crate::exit_code::Exit;
+use crate::fleet::FleetError;
+use crate::names::{self, NameError};
+use crate::platform::target::{Located, Target, TargetError};
+
+/// How long to wait for a TCP and TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The namespace of pods in a fleet's clusters where nobody says another.
+const FLEET_NAMESPACE: &str = "default";
+/// The author of changes unless another program says so.
+const MANAGER: &str = "jobctl";
+
+/// A client with the namespace that commands use if none is named.
+#[derive(Clone)]
+pub struct Connection {
+    client: kube::Client,
+    namespace: String,
+    url: String,
+    /// Where to find the API again; `None` for a client that was given.
+    target: Option<Target>,
+    /// What the server writes down as the author of changes.
+    manager: &'static str,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("url", &self.url).field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
+
+/// Why no connection could be set up. Nothing was sent yet.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The target is not there.
+    #[error(transparent)]
+    Locate(#[from] TargetError),
+    /// The kubeconfig can't be used.
+    #[error("cannot use the kubeconfig {path}")]
+    ReadKubeconfig {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: Box<kube::config::KubeconfigError>,
+    },
+    /// The certificates in the kubeconfig can't be used.
+    #[error("cannot use the credentials of the kubeconfig {path}")]
+    BuildClient {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// There is neither a kubeconfig nor a service account of a pod.
+    #[error("no API server is configured: start `pumice up`, or name a kubeconfig by --kubeconfig or $KUBECONFIG")]
+    Nowhere(#[source] Box<kube::config::InferConfigError>),
+    /// A pod has no token, or not all that belongs to it.
+    #[error("this pod has no token to reach its cluster's API; was automountServiceAccountToken switched off?")]
+    NoToken(#[source] Box<kube::config::InClusterError>),
+    /// The address is none.
+    #[error("{address:?} is no address of an API server; try https://127.0.0.1:6443")]
+    Address {
+        /// What was given.
+        address: String,
+    },
+    /// The namespace is not a name.
+    #[error(transparent)]
+    Namespace(#[from] NameError),
+    /// The fleet can't be asked.
+    #[error(transparent)]
+    Fleet(#[from] FleetError),
+    /// Only a platform's API can be used like this.
+    #[error("{url} is a fleet, and this needs a platform's own API; name a kubeconfig")]
+    NoKubernetes {
+        /// The fleet's address.
+        url: String,
+    },
+}
+
+impl Failure for ConnectError {
+    fn exit(&self) -> Exit {
+        match self {
+            ConnectError::Locate(error) => error.exit(),
+            _ => Exit::Usage,
+        }
+    }
+
+    fn remedy(&self) -> Remedy {
+        match self {
+            ConnectError::Locate(error) => error.remedy(),
+            ConnectError::Namespace(error) => error.remedy(),
+            ConnectError::Fleet(FleetError::Identity { .. }) => Remedy::Unknown,
+            ConnectError::Fleet(_) => Remedy::from_text("jobctl context show"),
+            _ => Remedy::from_text(NAME_ONE),
+        }
+    }
+}
+
+impl Connection {
+    /// Finds the target and makes a client for it. Must run inside a Tokio runtime. Nothing is sent.
+    pub async fn open(target: Target, namespace: Option<&str>) -> Result<Self, ConnectError> {
+        if let Some(namespace) = namespace {
+            names::check("namespace", namespace, 63)?;
+        }
+        if let Target::Fleet(fleet) = &target {
+            let (client, url) = (fleet.client()?, fleet.url.clone());
+            let namespace = namespace.unwrap_or(FLEET_NAMESPACE).to_owned();
+            return Ok(Connection { client, namespace, url, target: Some(target), manager: MANAGER });
+        }
+        let (config, shown) = config_of(&target).await?;
+        let namespace = namespace.map_or_else(|| config.default_namespace.clone(), str::to_owned);
+        Self::with_config(config, shown, namespace, Some(target))
+    }
+
+    /// Finds the API as Kubernetes' clients do where no target is given: `$KUBECONFIG`, the home directory's file, the
+    /// service account of a pod. `address` stands in for the server's address. Nothing is sent.
+    pub async fn open_like_kubernetes(target: Option<Target>, address: Option<&str>) -> Result<Self, ConnectError> {
+        let url = |address: &str| {
+            address
+                .parse::<http::Uri>()
+                .ok()
+                .filter(|url| url.host().is_some() && url.scheme().is_some())
+                .ok_or_else(|| ConnectError::Address { address: address.to_owned() })
+        };
+        let address = address.map(url).transpose()?;
+        let (mut config, shown) = match (&target, &address) {
+            (Some(target), _) => config_of(target).await?,
+            (None, address) => match (kube::Config::infer().await, address) {
+                (Ok(config), _) => (config, "in use".to_owned()),
+                (Err(_), Some(address)) => (kube::Config::new(address.clone()), "in use".to_owned()),
+                (Err(error), None) => return Err(ConnectError::Nowhere(Box::new(error))),
+            },
+        };
+        if let Some(address) = address {
+            config.cluster_url = address;
+        }
+        let namespace = config.default_namespace.clone();
+        Self::with_config(config, shown, namespace, target)
+    }
+
+    /// The API of the cluster that this process is a pod of, as the pod's service account. Nothing is sent.
+    pub fn of_this_pod() -> Result<Self, ConnectError> {
+        let config = kube::Config::incluster().map_err(|error| ConnectError::NoToken(Box::new(error)))?;
+        let namespace = config.default_namespace.clone();
+        Self::with_config(config, "of this pod".to_owned(), namespace, None)
+    }
+
+    /// The namespace that a target's kubeconfig says. Nothing is sent.
+    pub async fn namespace_of(target: &Target) -> Result<String, ConnectError> {
+        match target {
+            Target::Fleet(_) => Ok(FLEET_NAMESPACE.to_owned()),
+            _ => Ok(config_of(target).await?.0.default_namespace),
+        }
+    }
+
+    fn with_config(
+        mut config: kube::Config,
+        shown: String,
+        namespace: String,
+        target: Option<Target>,
+    ) -> Result<Self, ConnectError> {
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        // The client's own retries would repeat a POST with generateName.
+        config.default_retry = false;
+        let url = config.cluster_url.to_string();
+        let client = kube::Client::try_from(config)
+            .map_err(|source| ConnectError::BuildClient { path: shown, source: Box::new(source) })?;
+        Ok(Connection { client, namespace, url, target, manager: MANAGER })
+    }
+
+    /// Uses a client that is there already, for example one without a socket.
+    pub fn with_client(client: kube::Client, namespace: &str) -> Self {
+        Connection {
+            client,
+            namespace: namespace.to_owned(),
+            url: "the given client".to_owned(),
+            target: None,
+            manager: MANAGER,
+        }
+    }
+
+    /// The same namespace over a new client, found anew; a given client stays.
+    pub async fn reopen(&self) -> Result<Self, ConnectError> {
+        match &self.target {
+            // Its address stays, and its connections are opened anew by themselves.
+            Some(Target::Fleet(_)) => Ok(self.clone()),
+            Some(target) => Connection::open(target.clone(), Some(&self.namespace)).await,
+            None => Ok(self.clone()),
+        }
+    }
+
+    /// The same found anew, if the server is now elsewhere.
+    pub async fn moved(&self) -> Option<Self> {
+        Box::pin(self.reopen()).await.ok().filter(|there| there.url != self.url)
+    }
+
+    /// Whether a fleet is at the other end.
+    pub fn is_fleet(&self) -> bool {
+        matches!(self.target, Some(Target::Fleet(_)))
+    }
+
+    /// The client.
+    pub fn client(&self) -> &kube::Client {
+        &self.client
+    }
+
+    /// The namespace commands work in.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The same for another program, which the server writes down as the author of changes.
+    #[must_use]
+    pub fn of_program(mut self, manager: &'static str) -> Self {
+        self.manager = manager;
+        self
+    }
+
+    /// Who the server is told to be the author of changes.
+    pub fn manager(&self) -> &str {
+        self.manager
+    }
+
+    /// The server's URL, for messages.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+/// What the target's kubeconfig says, and the file's name for messages.
+async fn config_of(target: &Target) -> Result<(kube::Config, String), ConnectError> {
+    let (path, context) = match target.locate()? {
+        Located::Kubeconfig(path, context) => (path, context),
+        Located::Fleet(fleet) => return Err(ConnectError::NoKubernetes { url: fleet.url.clone() }),
+    };
+    let shown = path.display().to_string();
+    let unusable = |source| ConnectError::ReadKubeconfig { path: shown.clone(), source: Box::new(source) };
+    let kubeconfig = Kubeconfig::read_from(&path).map_err(unusable)?;
+    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unusable)?;
+    Ok((config, shown))
+}

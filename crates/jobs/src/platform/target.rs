@@ -1,0 +1,377 @@
+//! Which API to talk to: a kubeconfig or a fleet that was named, else the `pumice up` of this machine.
+//!
+//! Invariant: `$KUBECONFIG` and `~/.kube/config` are never read unless a flag names them, so that a
+//! test on a laptop can't reach somebody's production cluster. The environment is an argument.
+//! Called once per command, and again by `connection` after an outage (`up` may have moved).
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Failure, Remedy};
+use crate::exit_code::Exit;
+use crate::fleet::Fleet;
+
+/// The run file's name in the data directory.
+pub const RUN_FILE: &str = "up.json";
+/// The kubeconfig's name in the data directory.
+pub const KUBECONFIG_FILE: &str = "kubeconfig";
+/// A run file larger than this is not ours.
+const RUN_FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// The variables that matter, read once by the binary.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// `$PUMICE_CONTEXT`.
+    pub context: Option<String>,
+    /// `$PUMICE_DATA_DIR`.
+    pub data_dir: Option<PathBuf>,
+    /// `$XDG_CONFIG_HOME`.
+    pub xdg_config_home: Option<PathBuf>,
+    /// `$XDG_DATA_HOME`.
+    pub xdg_data_home: Option<PathBuf>,
+    /// `$HOME`.
+    pub home: Option<PathBuf>,
+    /// Whether `$PUMICE_AUTOSTART` says that no platform is to be started unasked.
+    pub autostart_off: bool,
+    /// Whether this process is in a pod.
+    pub in_pod: bool,
+}
+
+/// Values of `$PUMICE_AUTOSTART` that switch it off.
+const OFF: [&str; 4] = ["0", "false", "no", "off"];
+/// Variables that only pods have: by the platform's jobs, and by Kubernetes.
+const OF_PODS: [&str; 2] = ["VC_TASK_INDEX", "KUBERNETES_SERVICE_HOST"];
+
+impl Environment {
+    /// What the process's variables say; `variable` gives one that is set. An empty one counts as not set.
+    pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let variable = |name| variable(name).filter(|value| !value.is_empty());
+        let path = |name| variable(name).map(PathBuf::from);
+        Environment {
+            context: variable("PUMICE_CONTEXT").and_then(|value| value.into_string().ok()),
+            data_dir: path("PUMICE_DATA_DIR"),
+            xdg_config_home: path("XDG_CONFIG_HOME"),
+            xdg_data_home: path("XDG_DATA_HOME"),
+            home: path("HOME"),
+            autostart_off: variable("PUMICE_AUTOSTART").is_some_and(|value| OFF.iter().any(|off| value == *off)),
+            in_pod: OF_PODS.iter().any(|name| variable(name).is_some()),
+        }
+    }
+}
+
+/// What the flags say; they win over the environment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// `--kubeconfig FILE`.
+    pub kubeconfig: Option<PathBuf>,
+    /// `--context`: the path of a kubeconfig, or the name of a context in one.
+    pub context: Option<String>,
+    /// `--data-dir DIR` of the `up` to talk to.
+    pub data_dir: Option<PathBuf>,
+    /// The fleet that the user's context names.
+    pub fleet: Option<Fleet>,
+}
+
+/// Where the API is described.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A kubeconfig somebody named.
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// A context in it; its current one if `None`.
+        context: Option<String>,
+    },
+    /// The `pumice up` that uses this data directory.
+    Local {
+        /// The data directory.
+        data_dir: PathBuf,
+        /// A context in its kubeconfig; its current one if `None`.
+        context: Option<String>,
+        /// Whether it is the default directory, so that `pumice up` needs no flag to use it.
+        by_default: bool,
+    },
+    /// A fleet's server.
+    Fleet(Fleet),
+}
+
+/// A target's whereabouts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Located<'t> {
+    /// A kubeconfig, and a context in it; its current one if `None`.
+    Kubeconfig(PathBuf, Option<String>),
+    /// A fleet's server.
+    Fleet(&'t Fleet),
+}
+
+/// What `pumice up` leaves in `DATA_DIR/up.json` while it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunFile {
+    /// Process id of `up`.
+    pub pid: u32,
+    /// The API's URL.
+    pub url: String,
+    /// The administrator's kubeconfig.
+    pub kubeconfig: PathBuf,
+    /// When it came up.
+    pub started: jiff::Timestamp,
+}
+
+/// Why no API could be found.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// Neither `$PUMICE_DATA_DIR`, `$XDG_DATA_HOME` nor `$HOME` is set.
+    #[error("no data directory: none of PUMICE_DATA_DIR, XDG_DATA_HOME and HOME is set")]
+    NoDataDirectory,
+    /// No run file: nothing runs there.
+    #[error("no platform is running in {}", data_dir.display())]
+    NotRunning {
+        /// The directory looked in.
+        data_dir: PathBuf,
+        /// The command that starts one there.
+        start: String,
+    },
+    /// The run file is there and can't be read.
+    #[error("cannot read {}", path.display())]
+    ReadRunFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The run file is not what `up` writes.
+    #[error("{} is not a run file of pumice up", path.display())]
+    ParseRunFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+impl Failure for TargetError {
+    fn exit(&self) -> Exit {
+        match self {
+            TargetError::NotRunning { .. } => Exit::Unreachable,
+            TargetError::NoDataDirectory | TargetError::ReadRunFile { .. } | TargetError::ParseRunFile { .. } => {
+                Exit::Usage
+            }
+        }
+    }
+
+    fn remedy(&self) -> Remedy {
+        match self {
+            TargetError::NotRunning { start, .. } => Remedy::from_text(start),
+            TargetError::NoDataDirectory | TargetError::ReadRunFile { .. } | TargetError::ParseRunFile { .. } => {
+                Remedy::from_text("pumice up")
+            }
+        }
+    }
+}
+
+/// The default data directory: `$PUMICE_DATA_DIR`, else `$XDG_DATA_HOME/pumice`, else
+/// `~/.local/share/pumice`. Empty variables count as unset, as the XDG specification says.
+pub fn default_data_dir(environment: &Environment) -> Option<PathBuf> {
+    let set = |path: &Option<PathBuf>| path.clone().filter(|p| !p.as_os_str().is_empty());
+    set(&environment.data_dir)
+        .or_else(|| set(&environment.xdg_data_home).map(|dir| dir.join("pumice")))
+        .or_else(|| set(&environment.home).map(|dir| dir.join(".local/share/pumice")))
+}
+
+/// Decides by flags, then environment, then the local `up`. Looks at the disk only to tell a path
+/// from a context's name.
+pub fn choose(flags: &Flags, environment: &Environment) -> Result<Target, TargetError> {
+    if let Some(fleet) = &flags.fleet {
+        return Ok(Target::Fleet(fleet.clone()));
+    }
+    let context = flags.context.clone().or_else(|| environment.context.clone()).filter(|context| !context.is_empty());
+    if let Some(path) = &flags.kubeconfig {
+        // A context from the environment belongs to another file.
+        return Ok(Target::Kubeconfig { path: path.clone(), context: flags.context.clone() });
+    }
+    if let Some(path) = context.as_deref().filter(|c| c.contains('/') || Path::new(c).is_file()) {
+        return Ok(Target::Kubeconfig { path: PathBuf::from(path), context: None });
+    }
+    let data_dir =
+        flags.data_dir.clone().or_else(|| default_data_dir(environment)).ok_or(TargetError::NoDataDirectory)?;
+    Ok(Target::Local { data_dir, context, by_default: flags.data_dir.is_none() })
+}
+
+impl Target {
+    /// Where to find the API. For a local target the run file is read anew each time, because a restarted `up` may listen
+    /// elsewhere.
+    pub fn locate(&self) -> Result<Located<'_>, TargetError> {
+        match self {
+            Target::Fleet(fleet) => Ok(Located::Fleet(fleet)),
+            Target::Kubeconfig { path, context } => Ok(Located::Kubeconfig(path.clone(), context.clone())),
+            Target::Local { data_dir, context, .. } => {
+                let run = read_run_file(data_dir)?.ok_or_else(|| TargetError::NotRunning {
+                    data_dir: data_dir.clone(),
+                    start: self.start_command(),
+                })?;
+                // Relative paths in the run file are relative to where `up` keeps its data.
+                Ok(Located::Kubeconfig(data_dir.join(run.kubeconfig), context.clone()))
+            }
+        }
+    }
+
+    /// The command that helps where the API can't be used. `answers` is whether it did: then it runs, and says itself what it
+    /// lacks.
+    pub fn help_command(&self, answers: bool) -> String {
+        match self {
+            Target::Local { data_dir, by_default, .. } if answers || self.is_running() => match by_default {
+                true => "pumice status".to_owned(),
+                false => format!("pumice status --data-dir {}", data_dir.display()),
+            },
+            _ => self.start_command(),
+        }
+    }
+
+    /// Whether the process lives that a local platform's note names, so that starting another one doesn't help.
+    fn is_running(&self) -> bool {
+        let Target::Local { data_dir, .. } = self else { return false };
+        let note = read_run_file(data_dir).ok().flatten();
+        // One that has ended and was not waited for yet has no program any more.
+        note.is_some_and(|note| match std::fs::read_link(format!("/proc/{}/exe", note.pid)) {
+            Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+            Ok(_) => true,
+        })
+    }
+
+    /// The command that brings this target up, or that shows whether it answers.
+    pub fn start_command(&self) -> String {
+        match self {
+            Target::Local { data_dir, by_default, .. } => start_command(data_dir, *by_default),
+            Target::Kubeconfig { path, .. } => {
+                format!("kubectl --kubeconfig {} get --raw /readyz", path.display())
+            }
+            Target::Fleet(fleet) => format!("curl --insecure {}/health", fleet.url.trim_end_matches('/')),
+        }
+    }
+}
+
+/// Where `pumice apiserver` keeps the kubeconfigs of components that run in processes of their own.
+pub const KUBECONFIGS: &str = "kubeconfigs";
+
+/// The command that starts the platform of a directory. `by_default` is whether it is the one that `pumice` takes by itself.
+pub fn start_command(data_dir: &Path, by_default: bool) -> String {
+    let word = if data_dir.join(KUBECONFIGS).is_dir() { "apiserver" } else { "up" };
+    match by_default {
+        true => format!("pumice {word}"),
+        false => format!("pumice {word} --data-dir {}", data_dir.display()),
+    }
+}
+
+/// Reads `DATA_DIR/up.json`; `None` if there is none.
+pub fn read_run_file(data_dir: &Path) -> Result<Option<RunFile>, TargetError> {
+    let path = data_dir.join(RUN_FILE);
+    let read = || -> std::io::Result<Option<Vec<u8>>> {
+        match std::fs::metadata(&path) {
+            Ok(metadata) if metadata.len() > RUN_FILE_BYTES_MAX => {
+                Err(std::io::Error::other(format!("larger than {RUN_FILE_BYTES_MAX} bytes")))
+            }
+            Ok(_) => std::fs::read(&path).map(Some),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    };
+    match read() {
+        Ok(None) => Ok(None),
+        Ok(Some(bytes)) => {
+            serde_json::from_slice(&bytes).map(Some).map_err(|source| TargetError::ParseRunFile { path, source })
+        }
+        Err(source) => Err(TargetError::ReadRunFile { path, source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment() -> Environment {
+        Environment { home: Some("/home/ada".into()), ..Environment::default() }
+    }
+
+    #[test]
+    fn data_directory_follows_the_environment() {
+        let mut env = environment();
+        assert_eq!(default_data_dir(&env), Some("/home/ada/.local/share/pumice".into()));
+        env.xdg_data_home = Some("/xdg".into());
+        assert_eq!(default_data_dir(&env), Some("/xdg/pumice".into()));
+        env.data_dir = Some("/data".into());
+        assert_eq!(default_data_dir(&env), Some("/data".into()));
+        env.data_dir = Some("".into());
+        assert_eq!(default_data_dir(&env), Some("/xdg/pumice".into()));
+        assert_eq!(default_data_dir(&Environment::default()), None);
+    }
+
+    #[test]
+    fn the_environment_is_read_once() {
+        let read = |set: &[(&str, &str)]| {
+            Environment::read(|name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
+        };
+        assert_eq!(read(&[("HOME", "/home/ada"), ("PUMICE_AUTOSTART", "1")]), environment());
+        for off in OFF {
+            assert!(read(&[("PUMICE_AUTOSTART", off)]).autostart_off, "{off}");
+        }
+        for name in OF_PODS {
+            assert!(read(&[(name, "0")]).in_pod, "{name}");
+        }
+    }
+
+    #[test]
+    fn flags_win_over_environment_and_local() {
+        let env = Environment { context: Some("/env/kubeconfig".into()), ..environment() };
+        let local = |context: Option<&str>, dir: &str, by_default| Target::Local {
+            data_dir: dir.into(),
+            context: context.map(str::to_owned),
+            by_default,
+        };
+        let file = |path: &str, context: Option<&str>| Target::Kubeconfig {
+            path: path.into(),
+            context: context.map(str::to_owned),
+        };
+        let flags = |kubeconfig: Option<&str>, context: Option<&str>, data_dir: Option<&str>| Flags {
+            kubeconfig: kubeconfig.map(PathBuf::from),
+            context: context.map(str::to_owned),
+            data_dir: data_dir.map(PathBuf::from),
+            fleet: None,
+        };
+        let home = "/home/ada/.local/share/pumice";
+        for (name, given, env, wanted) in [
+            ("nothing", flags(None, None, None), &environment(), local(None, home, true)),
+            ("env path", flags(None, None, None), &env, file("/env/kubeconfig", None)),
+            ("flag name", flags(None, Some("east"), None), &env, local(Some("east"), home, true)),
+            ("flag path", flags(None, Some("./k"), None), &env, file("./k", None)),
+            ("kubeconfig", flags(Some("/k"), None, None), &env, file("/k", None)),
+            ("both", flags(Some("/k"), Some("east"), None), &env, file("/k", Some("east"))),
+            ("data dir", flags(None, None, Some("/d")), &environment(), local(None, "/d", false)),
+        ] {
+            assert_eq!(choose(&given, env).unwrap(), wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_missing_run_file_names_the_next_command() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = Target::Local { data_dir: dir.path().to_owned(), context: None, by_default: true };
+        match target.locate() {
+            Err(TargetError::NotRunning { start, .. }) => assert_eq!(start, "pumice up"),
+            other => panic!("{other:?}"),
+        }
+        std::fs::write(dir.path().join(RUN_FILE), "{").unwrap();
+        assert!(matches!(target.locate(), Err(TargetError::ParseRunFile { .. })));
+        let run = RunFile {
+            pid: 1,
+            url: "https://127.0.0.1:1".into(),
+            kubeconfig: dir.path().join(KUBECONFIG_FILE),
+            started: jiff::Timestamp::UNIX_EPOCH,
+        };
+        std::fs::write(dir.path().join(RUN_FILE), serde_json::to_vec(&run).unwrap()).unwrap();
+        assert_eq!(target.locate().unwrap(), Located::Kubeconfig(dir.path().join(KUBECONFIG_FILE), None));
+    }
+}
