@@ -11,4 +11,28 @@ pub(crate) mod pod_security;
 pub(crate) mod quota;
 pub(crate) mod security_fields;
 
-pub use in_process::{Admission, AdmissionRequest, AdmitAll, Admitted, ObjectReader, Operation};
+use pumice_objects::status::GroupResource;
+use pumice_store::Store;
+
+use crate::kinds::Descriptor;
+
+pub use in_process::{Admission, AdmissionRequest, AdmitAll, Admitted, Operation};
+
+/// What a write is of, as the checks of this server look at it.
+#[derive(Clone, Copy)]
+pub(crate) struct Attributes<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) descriptor: &'a Descriptor,
+    pub(crate) operation: Operation,
+    /// Empty for the object itself.
+    pub(crate) subresource: &'a str,
+    /// Empty for resources of the cluster.
+    pub(crate) namespace: &'a str,
+}
+
+impl Attributes<'_> {
+    /// How messages name the resource.
+    pub(crate) fn resource(&self) -> GroupResource<'_> {
+        GroupResource { group: &self.descriptor.group, resource: &self.descriptor.plural }
+    }
+}

@@ -16,7 +16,6 @@ use pumice_metrics::Page;
 use serde::{Deserialize, Serialize};
 
 use crate::authn::Caller;
-use crate::context::State;
 use crate::http::body::Body;
 use crate::http::request::Target;
 
@@ -143,18 +142,16 @@ impl Entry {
     }
 
     /// Tells that an answer has begun that goes on.
-    pub(crate) fn started(&self, state: &State) {
-        self.tell(state, "ResponseStarted");
+    pub(crate) fn started(&self, audit: &AuditLog, now: Timestamp) {
+        self.tell(audit, now, "ResponseStarted");
     }
 
     /// Tells that all is over.
-    pub(crate) fn complete(&self, state: &State) {
-        self.tell(state, "ResponseComplete");
+    pub(crate) fn complete(&self, audit: &AuditLog, now: Timestamp) {
+        self.tell(audit, now, "ResponseComplete");
     }
 
-    fn tell(&self, state: &State, stage: &'static str) {
-        let Some(audit) = &state.audit else { return };
-        let now = state.clock.now();
+    fn tell(&self, audit: &AuditLog, now: Timestamp, stage: &'static str) {
         let took = now.duration_since(self.received).as_micros().max(0);
         let latency = Annotations { latency: format!("{}.{:03}ms", took / 1000, took % 1000) };
         let event = Event { stage, stage_timestamp: micros(now), annotations: Some(latency), ..self.event.clone() };

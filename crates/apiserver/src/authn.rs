@@ -9,9 +9,12 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, header};
 use pumice_auth::{ANONYMOUS, Attributes, Decision, ISSUER, Identity, Target, UNAUTHENTICATED, service_account_of};
+use pumice_clock::Clock;
 use pumice_objects::status::{GroupResource, Status};
+use pumice_store::Store;
 
-use crate::context::State;
+use self::service_accounts::Accounts;
+use crate::authz::RightsCell;
 use crate::http::websocket;
 
 const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
@@ -38,28 +41,74 @@ pub(crate) struct Refused {
     pub(crate) who: Option<Identity>,
 }
 
-/// The caller, if he shows who he is. `shown` is what the listener knows of him.
-pub(crate) fn identify(
-    state: &State,
-    shown: Option<&Identity>,
-    headers: &HeaderMap,
-) -> Result<Option<Caller>, Refused> {
-    let identity = match (shown, token(headers)) {
-        (Some(identity), _) => identity.clone(),
-        (None, None) => return Ok(None),
-        (None, Some(token)) => {
-            let verified = state.accounts.verify(&state.store, &token, &[ISSUER], state.clock.now());
-            let claims = verified.map_err(|error| {
-                tracing::debug!(%error, "a token was refused");
-                Refused { status: Status::unauthorized(), who: None }
-            })?;
-            claims.identity()
+/// What shows who a caller is, and for whom he may act.
+pub(crate) struct Authenticator<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) accounts: &'a Accounts,
+    pub(crate) rights: &'a RightsCell,
+    pub(crate) clock: &'a dyn Clock,
+}
+
+impl Authenticator<'_> {
+    /// The caller, if he shows who he is. `shown` is what the listener knows of him.
+    pub(crate) fn identify(&self, shown: Option<&Identity>, headers: &HeaderMap) -> Result<Option<Caller>, Refused> {
+        let identity = match (shown, token(headers)) {
+            (Some(identity), _) => identity.clone(),
+            (None, None) => return Ok(None),
+            (None, Some(token)) => {
+                let verified = self.accounts.verify(self.store, &token, &[ISSUER], self.clock.now());
+                let claims = verified.map_err(|error| {
+                    tracing::debug!(%error, "a token was refused");
+                    Refused { status: Status::unauthorized(), who: None }
+                })?;
+                claims.identity()
+            }
+        };
+        match self.act_for(&identity, headers) {
+            Ok(None) => Ok(Some(Caller { identity, by: None })),
+            Ok(Some(other)) => Ok(Some(Caller { identity: other, by: Some(identity) })),
+            Err(status) => Err(Refused { status, who: Some(identity) }),
         }
-    };
-    match act_for(state, &identity, headers) {
-        Ok(None) => Ok(Some(Caller { identity, by: None })),
-        Ok(Some(other)) => Ok(Some(Caller { identity: other, by: Some(identity) })),
-        Err(status) => Err(Refused { status, who: Some(identity) }),
+    }
+
+    /// Whom the headers name in place of `identity`, if they do.
+    fn act_for(&self, identity: &Identity, headers: &HeaderMap) -> Result<Option<Identity>, Status> {
+        if !headers.keys().any(|name| name.as_str().starts_with(IMPERSONATE)) {
+            return Ok(None);
+        }
+        let mut named = headers.keys().filter(|name| name.as_str().starts_with(IMPERSONATE));
+        if let Some(other) = named.find(|name| **name != IMPERSONATE_USER && **name != IMPERSONATE_GROUP) {
+            return Err(Status::bad_request(format!("{other} is not served: act for a user and his groups")));
+        }
+        let text = |value: &http::HeaderValue| {
+            let text = value.to_str().map_err(|_| Status::bad_request("an impersonation header is not plain text"));
+            text.map(str::to_owned)
+        };
+        let user = headers.get(IMPERSONATE_USER).map(text).transpose()?.unwrap_or_default();
+        let groups =
+            headers.get_all(IMPERSONATE_GROUP).iter().take(GROUPS_MAX + 1).map(text).collect::<Result<Vec<_>, _>>()?;
+        if user.is_empty() || groups.len() > GROUPS_MAX {
+            let cause =
+                if user.is_empty() { "requested groups without impersonating a user" } else { "too many groups" };
+            return Err(Status::bad_request(cause));
+        }
+        match service_account_of(&user) {
+            Some((namespace, name)) => self.may(identity, "serviceaccounts", Some(namespace), name)?,
+            None => self.may(identity, "users", None, &user)?,
+        }
+        for group in &groups {
+            self.may(identity, "groups", None, group)?;
+        }
+        Ok(Some(in_place(user, groups)))
+    }
+
+    fn may(&self, identity: &Identity, resource: &str, namespace: Option<&str>, name: &str) -> Result<(), Status> {
+        let target = Target::Resource { group: "", resource, subresource: None, namespace, name: Some(name) };
+        let attributes = Attributes { verb: "impersonate", target };
+        match self.rights.load(self.store).decide(identity, &attributes) {
+            Decision::Allow { .. } => Ok(()),
+            Decision::Deny { reason } => Err(Status::forbidden(GroupResource { group: "", resource }, name, reason)),
+        }
     }
 }
 
@@ -75,36 +124,6 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| std::str::from_utf8(token).unwrap_or_default().trim())
 }
 
-/// Whom the headers name in place of `identity`, if they do.
-fn act_for(state: &State, identity: &Identity, headers: &HeaderMap) -> Result<Option<Identity>, Status> {
-    if !headers.keys().any(|name| name.as_str().starts_with(IMPERSONATE)) {
-        return Ok(None);
-    }
-    let mut named = headers.keys().filter(|name| name.as_str().starts_with(IMPERSONATE));
-    if let Some(other) = named.find(|name| **name != IMPERSONATE_USER && **name != IMPERSONATE_GROUP) {
-        return Err(Status::bad_request(format!("{other} is not served: act for a user and his groups")));
-    }
-    let text = |value: &http::HeaderValue| {
-        let text = value.to_str().map_err(|_| Status::bad_request("an impersonation header is not plain text"));
-        text.map(str::to_owned)
-    };
-    let user = headers.get(IMPERSONATE_USER).map(text).transpose()?.unwrap_or_default();
-    let groups =
-        headers.get_all(IMPERSONATE_GROUP).iter().take(GROUPS_MAX + 1).map(text).collect::<Result<Vec<_>, _>>()?;
-    if user.is_empty() || groups.len() > GROUPS_MAX {
-        let cause = if user.is_empty() { "requested groups without impersonating a user" } else { "too many groups" };
-        return Err(Status::bad_request(cause));
-    }
-    match service_account_of(&user) {
-        Some((namespace, name)) => may(state, identity, "serviceaccounts", Some(namespace), name)?,
-        None => may(state, identity, "users", None, &user)?,
-    }
-    for group in &groups {
-        may(state, identity, "groups", None, group)?;
-    }
-    Ok(Some(in_place(user, groups)))
-}
-
 /// The identity of a user who is acted for.
 fn in_place(user: String, groups: Vec<String>) -> Identity {
     if user == ANONYMOUS || groups.iter().any(|group| group == UNAUTHENTICATED) {
@@ -113,15 +132,6 @@ fn in_place(user: String, groups: Vec<String>) -> Identity {
     match service_account_of(&user) {
         Some((namespace, name)) if groups.is_empty() => Identity::service_account(namespace, name),
         _ => Identity::new(user, groups),
-    }
-}
-
-fn may(state: &State, identity: &Identity, resource: &str, namespace: Option<&str>, name: &str) -> Result<(), Status> {
-    let target = Target::Resource { group: "", resource, subresource: None, namespace, name: Some(name) };
-    let attributes = Attributes { verb: "impersonate", target };
-    match state.rights.load(&state.store).decide(identity, &attributes) {
-        Decision::Allow { .. } => Ok(()),
-        Decision::Deny { reason } => Err(Status::forbidden(GroupResource { group: "", resource }, name, reason)),
     }
 }
 

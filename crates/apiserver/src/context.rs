@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use hyper::upgrade::OnUpgrade;
+use jiff::Timestamp;
 use pumice_auth::Identity;
 use pumice_objects::status::GroupResource;
 use pumice_store::Store;
@@ -14,11 +15,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admission::Admission;
-use crate::admission::dynamic::GatesCell;
 use crate::admission::quota::Quotas;
 use crate::audit::AuditLog;
-use crate::authn::service_accounts::Accounts;
-use crate::authz::RightsCell;
 use crate::health::Health;
 use crate::http::connections::ConnectionLimits;
 use crate::http::flow::Flow;
@@ -26,22 +24,15 @@ use crate::http::query::Query;
 use crate::http::request::ResourceRequest;
 use crate::http::request_metrics::RequestMetrics;
 use crate::kinds::Descriptor;
-use crate::kinds::registry::RegistryCell;
 use crate::nodes::NodeProxy;
-use pumice_clock::Clock;
+use crate::storage::Storage;
 
 /// What every request shares.
 pub(crate) struct State {
-    pub(crate) store: Store,
-    pub(crate) rights: RightsCell,
-    pub(crate) accounts: Accounts,
-    pub(crate) quotas: Quotas,
-    pub(crate) registry: RegistryCell,
+    pub(crate) storage: Arc<Storage>,
+    pub(crate) quotas: Arc<Quotas>,
     pub(crate) admission: Arc<dyn Admission>,
-    /// What people configured to judge writes.
-    pub(crate) gates: GatesCell,
     pub(crate) node_proxy: Arc<dyn NodeProxy>,
-    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) bookmark_every: Duration,
     pub(crate) health: Health,
     pub(crate) requests: RequestMetrics,
@@ -75,6 +66,16 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// The store.
+    pub(crate) fn store(&self) -> &Store {
+        &self.state.storage.store
+    }
+
+    /// The present moment.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.state.storage.clock.now()
+    }
+
     /// How messages name the resource, subresource included.
     pub(crate) fn resource(&self) -> GroupResource<'_> {
         GroupResource { group: &self.descriptor.group, resource: &self.descriptor.plural }

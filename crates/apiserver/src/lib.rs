@@ -19,8 +19,10 @@ mod http;
 mod json_scan;
 mod kinds;
 mod nodes;
+mod problems;
 mod schemas;
 mod server;
+mod storage;
 mod stored;
 mod strategies;
 mod webhooks;
@@ -31,7 +33,7 @@ pub use self::http::connections::{
     ConnectionError, ConnectionLimits, Handler, serve_connections, serve_plaintext_connections,
 };
 pub use self::http::request::Verb;
-pub use admission::{Admission, AdmissionRequest, AdmitAll, Admitted, ObjectReader, Operation};
+pub use admission::{Admission, AdmissionRequest, AdmitAll, Admitted, Operation};
 pub use audit::{AuditError, AuditLog, AuditOptions, AuditPolicy, AuditPolicyError};
 pub use kinds::aggregated::{AggregatedApi, AggregatedResource, AggregatedRight, AggregatedService};
 pub use kinds::compatibility::compatibility_table;
@@ -39,5 +41,6 @@ pub use nodes::remote::RemoteNodes;
 pub use nodes::{NoNodes, NodeProxy, NodeProxyError};
 pub use pumice_clock::{Clock, SystemClock};
 pub use server::{ApiServer, BuildError, Builder, ClientService, WARN_ROOM_BYTES};
+pub use stored::ObjectReader;
 pub use strategies::pod::validate_pod_template;
 pub use workers::event_expiry::EventLimits;

@@ -23,8 +23,6 @@ use tokio_util::task::TaskTracker;
 use tower::Service;
 
 use crate::admission::dynamic::GatesCell;
-use crate::admission::quota;
-use crate::admission::quota::Quotas;
 use crate::admission::{Admission, AdmitAll};
 use crate::audit::AuditLog;
 use crate::authn::service_accounts::Accounts;
@@ -39,9 +37,11 @@ use crate::http::request_metrics::RequestMetrics;
 use crate::kinds::aggregated::AggregatedApi;
 use crate::kinds::registry::RegistryCell;
 use crate::nodes::{NoNodes, NodeProxy};
+use crate::storage::Storage;
+use crate::webhooks::Webhooks;
 use crate::workers::event_expiry::EventLimits;
 use crate::workers::service_accounts;
-use crate::workers::{disruption, endpoints, event_expiry, gc, volumes};
+use crate::workers::{disruption, endpoints, event_expiry, gc, quota_status, volumes};
 
 /// How much should be free on the store's disk, unless the builder says otherwise.
 pub const WARN_ROOM_BYTES: u64 = 1 << 30;
@@ -191,35 +191,40 @@ impl Builder {
                 Some((key, root_certificate)) => Accounts::new(key, Some(root_certificate)),
                 None => Accounts::new(TokenKey::passing().map_err(BuildError::Key)?, None),
             };
-            let state = Arc::new(State {
+            let webhooks = Arc::new(Webhooks::new(&self.store));
+            let storage = Arc::new(Storage {
                 registry: RegistryCell::new(&self.store, self.aggregated),
-                health: Health::new(&self.store, self.warn_room_bytes, self.checks),
-                requests: RequestMetrics::default(),
-                audit: self.audit,
-                gates: GatesCell::new(&self.store),
-                store: self.store,
+                gates: GatesCell::new(&self.store, Arc::clone(&webhooks)),
+                webhooks,
                 rights: RightsCell::new(self.policy),
                 accounts,
-                quotas: Quotas::default(),
+                clock: self.clock,
+                store: self.store,
+            });
+            let state = Arc::new(State {
+                health: Health::new(&storage.store, self.warn_room_bytes, self.checks),
+                storage: Arc::clone(&storage),
+                quotas: Arc::default(),
                 admission: self.admission,
                 node_proxy: self.node_proxy,
-                clock: self.clock,
                 bookmark_every: self.bookmark_every,
+                requests: RequestMetrics::default(),
+                audit: self.audit,
                 connections: self.connections,
                 flow: Flow::default(),
             });
             let stop = CancellationToken::new();
-            bootstrap::run(&state).await.map_err(BuildError::Bootstrap)?;
+            bootstrap::run(&storage).await.map_err(BuildError::Bootstrap)?;
             let companions =
-                service_accounts::start(Arc::clone(&state), stop.clone()).await.map_err(BuildError::Bootstrap)?;
+                service_accounts::start(Arc::clone(&storage), stop.clone()).await.map_err(BuildError::Bootstrap)?;
             let tasks = TaskTracker::new();
-            tasks.spawn(gc::run(Arc::clone(&state), stop.clone()));
+            tasks.spawn(gc::run(Arc::clone(&storage), stop.clone()));
             tasks.spawn(companions);
-            tasks.spawn(endpoints::keep(Arc::clone(&state), stop.clone()));
-            tasks.spawn(event_expiry::run(Arc::clone(&state), self.events, stop.clone()));
-            tasks.spawn(disruption::keep(Arc::clone(&state), stop.clone()));
-            tasks.spawn(quota::keep(Arc::clone(&state), stop.clone()));
-            tasks.spawn(volumes::keep(Arc::clone(&state), stop.clone()));
+            tasks.spawn(endpoints::keep(Arc::clone(&storage), stop.clone()));
+            tasks.spawn(event_expiry::run(Arc::clone(&storage), self.events, stop.clone()));
+            tasks.spawn(disruption::keep(Arc::clone(&storage), stop.clone()));
+            tasks.spawn(quota_status::keep(Arc::clone(&storage), Arc::clone(&state.quotas), stop.clone()));
+            tasks.spawn(volumes::keep(Arc::clone(&storage), stop.clone()));
             tasks.close();
             let background = Arc::new(Background { tasks, _stop_on_drop: stop.clone().drop_guard(), stop });
             Ok(ApiServer { state, background })
@@ -287,7 +292,7 @@ impl ApiServer {
 
     /// The store beneath.
     pub fn store(&self) -> &Store {
-        &self.state.store
+        &self.state.storage.store
     }
 }
 

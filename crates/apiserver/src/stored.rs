@@ -3,10 +3,43 @@
 //! Invariant: a draft is the whole object, with a hole for the revision that the store fills. Called wherever objects are read
 //! from the store or written to it.
 
-use pumice_store::{Draft, Object};
+use pumice_store::{Draft, Object, Store};
 use serde_json::{Map, Value, json};
 
 use crate::json_scan::field;
+
+/// Other objects, as they are now.
+pub trait ObjectReader: Send + Sync {
+    /// One object. `resource` is the store's name: `pods`, `batch.volcano.sh/jobs`; `namespace` is `""` for resources
+    /// of the cluster. Parses the body.
+    fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value>;
+
+    /// All objects of a resource, or of one namespace of it. Parses every body.
+    fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value>;
+
+    /// The first object of a resource of the cluster whose field `name`, one of its first level, is `true`.
+    fn find_flagged(&self, resource: &str, name: &str) -> Option<Value> {
+        self.list(resource, None).into_iter().find(|object| object[name] == true)
+    }
+}
+
+impl ObjectReader for Store {
+    fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        serde_json::from_slice(&self.find(resource, namespace, name)?.body).ok()
+    }
+
+    fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value> {
+        let listing = Store::list(self, resource, namespace);
+        listing.items.iter().filter_map(|object| serde_json::from_slice(&object.body).ok()).collect()
+    }
+
+    // Asked for each pod that is made: what is found is parsed, and nothing else.
+    fn find_flagged(&self, resource: &str, name: &str) -> Option<Value> {
+        let listing = Store::list(self, resource, None);
+        let found = listing.items.iter().find(|object| field(&object.body, name) == Some(b"true"))?;
+        serde_json::from_slice(&found.body).ok()
+    }
+}
 
 /// A stored body as a value; the server wrote it, so it parses.
 pub(crate) fn parse(object: &Object) -> Value {

@@ -10,15 +10,14 @@ use pumice_objects::names::NameRule;
 use pumice_objects::status::Status;
 use serde_json::Value;
 
-use crate::admission::ObjectReader;
 use crate::authz::LazyRights;
+use crate::stored::ObjectReader;
 
 pub(crate) mod admission;
 pub(crate) mod batch_cron_job;
 pub(crate) mod batch_job;
 pub(crate) mod claim;
 pub(crate) mod config;
-pub(crate) mod crd;
 pub(crate) mod csi;
 pub(crate) mod deployment;
 pub(crate) mod devices;
@@ -32,7 +31,6 @@ pub(crate) mod namespace;
 pub(crate) mod network_policy;
 pub(crate) mod pod;
 pub(crate) mod priority;
-pub(crate) mod problems;
 pub(crate) mod replica_set;
 pub(crate) mod replication_controller;
 pub(crate) mod resource_quota;

@@ -6,6 +6,7 @@ pub(crate) mod disruption;
 pub(crate) mod endpoints;
 pub(crate) mod event_expiry;
 pub(crate) mod gc;
+pub(crate) mod quota_status;
 pub(crate) mod service_accounts;
 pub(crate) mod volumes;
 pub(crate) mod watch_trigger;

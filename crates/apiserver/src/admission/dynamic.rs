@@ -20,15 +20,12 @@ use pumice_store::{Object, Store};
 use serde_json::Value;
 
 use crate::stored::parse;
-use crate::webhooks::{Callee, Client};
-pub(crate) use matching::problems_of_match;
+use crate::strategies::admission::GROUP;
+use crate::webhooks::Webhooks;
 use policy::{Binding, Policy};
-pub(crate) use policy::{check as check_policy, problems_of_conditions};
 pub(crate) use subject::Subject;
 use webhook::{Answered, Webhook};
 
-/// The group of all kinds of configurations.
-pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
 /// The store's names of them.
 const RESOURCES: [&str; 4] = [
     "admissionregistration.k8s.io/mutatingwebhookconfigurations",
@@ -64,17 +61,12 @@ pub(crate) struct GatesCell {
     any: AtomicBool,
     current: RwLock<Arc<Gates>>,
     reload: Mutex<()>,
-    client: Client,
+    webhooks: Arc<Webhooks>,
 }
 
 impl GatesCell {
-    pub(crate) fn new(store: &Store) -> Self {
-        let cell = Self {
-            any: AtomicBool::new(false),
-            current: RwLock::default(),
-            reload: Mutex::default(),
-            client: Client::default(),
-        };
+    pub(crate) fn new(store: &Store, webhooks: Arc<Webhooks>) -> Self {
+        let cell = Self { any: AtomicBool::new(false), current: RwLock::default(), reload: Mutex::default(), webhooks };
         cell.load(store);
         cell
     }
@@ -111,11 +103,6 @@ impl GatesCell {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Asks a webhook that is none of admission's, and gives the answer's body.
-    pub(crate) async fn ask(&self, callee: &Callee, store: &Store, body: Vec<u8>) -> Result<Vec<u8>, String> {
-        callee.post(&self.client, store, body).await
-    }
-
     /// Has an object changed by the mutating webhooks, in the order of their names. Says whether any changed it.
     pub(crate) async fn mutate(
         &self,
@@ -130,7 +117,7 @@ impl GatesCell {
         let before = object.clone();
         let mut asked: Vec<(&Webhook, Value)> = Vec::new();
         for webhook in gates.mutating.iter().flat_map(|one| one.meaning.iter()) {
-            if let Some(answered) = webhook.ask(&self.client, subject, Some(object)).await? {
+            if let Some(answered) = webhook.ask(&self.webhooks, subject, Some(object)).await? {
                 apply(webhook, object, answered, warnings)?;
                 asked.push((webhook, object.clone()));
             }
@@ -138,7 +125,7 @@ impl GatesCell {
         // Whoever wishes it sees what others changed after him.
         for (webhook, left) in asked.iter().filter(|(webhook, _)| webhook.reinvoked) {
             if left != object
-                && let Some(answered) = webhook.ask(&self.client, subject, Some(object)).await?
+                && let Some(answered) = webhook.ask(&self.webhooks, subject, Some(object)).await?
             {
                 apply(webhook, object, answered, warnings)?;
             }
@@ -164,12 +151,12 @@ impl GatesCell {
         // Of what is not stored as it comes a mutating webhook changes nothing, but it may refuse.
         if object.is_none() || subject.schema().is_none() {
             for webhook in gates.mutating.iter().flat_map(|one| one.meaning.iter()) {
-                let answered = webhook.ask(&self.client, subject, object).await?;
+                let answered = webhook.ask(&self.webhooks, subject, object).await?;
                 warnings.extend(answered.into_iter().flat_map(|answered| answered.warnings));
             }
         }
         let webhooks = gates.validating.iter().flat_map(|one| one.meaning.iter());
-        let answers = join_all(webhooks.map(|webhook| webhook.ask(&self.client, subject, object))).await;
+        let answers = join_all(webhooks.map(|webhook| webhook.ask(&self.webhooks, subject, object))).await;
         let mut refusal = None;
         for answer in answers {
             match answer {

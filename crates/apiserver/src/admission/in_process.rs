@@ -6,10 +6,9 @@
 use jiff::Timestamp;
 use pumice_auth::Identity;
 use pumice_objects::status::Status;
-use pumice_store::Store;
 use serde_json::Value;
 
-use crate::json_scan::field;
+use crate::stored::ObjectReader;
 
 /// What a request does to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,39 +19,6 @@ pub enum Operation {
     Update,
     /// Deletes it.
     Delete,
-}
-
-/// Other objects, as they are now.
-pub trait ObjectReader: Send + Sync {
-    /// One object. `resource` is the store's name: `pods`, `batch.volcano.sh/jobs`; `namespace` is `""` for resources
-    /// of the cluster. Parses the body.
-    fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value>;
-
-    /// All objects of a resource, or of one namespace of it. Parses every body.
-    fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value>;
-
-    /// The first object of a resource of the cluster whose field `name`, one of its first level, is `true`.
-    fn find_flagged(&self, resource: &str, name: &str) -> Option<Value> {
-        self.list(resource, None).into_iter().find(|object| object[name] == true)
-    }
-}
-
-impl ObjectReader for Store {
-    fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
-        serde_json::from_slice(&self.find(resource, namespace, name)?.body).ok()
-    }
-
-    fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value> {
-        let listing = Store::list(self, resource, namespace);
-        listing.items.iter().filter_map(|object| serde_json::from_slice(&object.body).ok()).collect()
-    }
-
-    // Asked for each pod that is made: what is found is parsed, and nothing else.
-    fn find_flagged(&self, resource: &str, name: &str) -> Option<Value> {
-        let listing = Store::list(self, resource, None);
-        let found = listing.items.iter().find(|object| field(&object.body, name) == Some(b"true"))?;
-        serde_json::from_slice(&found.body).ok()
-    }
 }
 
 /// A write that waits for admission.

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use pumice_objects::meta;
 use pumice_objects::status::Status;
-use pumice_store::Store;
 use pumice_units::Quantity;
 use serde_json::{Map, Value, json};
 
+use crate::admission::Attributes;
+use crate::admission::Operation;
 use crate::admission::pod_resources::{Amounts, amounts, total};
-use crate::admission::{ObjectReader, Operation};
-use crate::context::Call;
+use crate::stored::ObjectReader;
 
 /// The store's name of ranges.
 const LIMIT_RANGES: &str = "limitranges";
@@ -21,40 +21,39 @@ const LIMIT_RANGES: &str = "limitranges";
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// The ranges that hold for this write, in the order of their names.
-fn ranges(call: &Call, operation: Operation) -> Vec<Value> {
-    let store: &Store = &call.state.store;
-    let namespace = call.stored_namespace();
-    let looked_at = match &*call.descriptor.storage {
-        "pods" => operation == Operation::Create,
-        "persistentvolumeclaims" => operation != Operation::Delete,
+fn ranges(write: &Attributes<'_>) -> Vec<Value> {
+    let (store, namespace) = (write.store, write.namespace);
+    let looked_at = match &*write.descriptor.storage {
+        "pods" => write.operation == Operation::Create,
+        "persistentvolumeclaims" => write.operation != Operation::Delete,
         _ => false,
     };
-    if !looked_at || !call.request.subresource.is_empty() || store.count(LIMIT_RANGES, Some(namespace)) == 0 {
+    if !looked_at || !write.subresource.is_empty() || store.count(LIMIT_RANGES, Some(namespace)) == 0 {
         return Vec::new();
     }
     ObjectReader::list(store, LIMIT_RANGES, Some(namespace))
 }
 
 /// Fills requests and limits of containers that say nothing.
-pub(crate) fn fill(call: &Call, operation: Operation, object: &mut Value) {
-    if &*call.descriptor.storage == "pods" {
-        for range in ranges(call, operation) {
+pub(crate) fn fill(write: &Attributes<'_>, object: &mut Value) {
+    if &*write.descriptor.storage == "pods" {
+        for range in ranges(write) {
             fill_pod(&range, object);
         }
     }
 }
 
 /// Refuses what breaks a bound.
-pub(crate) fn check(call: &Call, operation: Operation, object: &Value) -> Result<(), Status> {
-    let is_pod = &*call.descriptor.storage == "pods";
-    for range in ranges(call, operation) {
+pub(crate) fn check(write: &Attributes<'_>, object: &Value) -> Result<(), Status> {
+    let is_pod = &*write.descriptor.storage == "pods";
+    for range in ranges(write) {
         let found = if is_pod { check_pod(&range, object) } else { check_claim(&range, object) };
         let cause = match found.as_slice() {
             [] => continue,
             [one] => one.clone(),
             several => format!("[{}]", several.join(", ")),
         };
-        return Err(Status::forbidden(call.resource(), meta::name(object), cause));
+        return Err(Status::forbidden(write.resource(), meta::name(object), cause));
     }
     Ok(())
 }

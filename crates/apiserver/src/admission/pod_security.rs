@@ -8,33 +8,23 @@
 
 use pumice_objects::meta;
 use pumice_objects::status::Status;
-use pumice_store::Store;
 use serde_json::Value;
 
-use crate::admission::{ObjectReader, Operation};
-use crate::context::Call;
+use crate::admission::Attributes;
+use crate::admission::Operation;
+use crate::stored::ObjectReader;
+use crate::strategies::namespace::{ENFORCE, PROFILES};
 
-/// The label by which a namespace enforces a profile.
-pub(crate) const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
-/// Labels by which a namespace wants to be told of what breaks a profile: nobody looks at them.
-pub(crate) const UNREAD: [&str; 2] = ["pod-security.kubernetes.io/audit", "pod-security.kubernetes.io/warn"];
-/// The profiles that have the control.
-pub(crate) const PROFILES: [&str; 2] = ["baseline", "restricted"];
 /// Fields of a container that may hold an action, and those below them.
 const HANDLERS: [(&str, &[&str]); 4] =
     [("livenessProbe", &[]), ("readinessProbe", &[]), ("startupProbe", &[]), ("lifecycle", &["postStart", "preStop"])];
 
 /// Refuses a pod that its namespace's profile forbids, or says what a profile would, also of templates of pods.
-pub(crate) fn check(
-    call: &Call,
-    operation: Operation,
-    object: &Value,
-    warnings: &mut Vec<String>,
-) -> Result<(), Status> {
-    if operation != Operation::Create || !call.request.subresource.is_empty() {
+pub(crate) fn check(write: &Attributes<'_>, object: &Value, warnings: &mut Vec<String>) -> Result<(), Status> {
+    if write.operation != Operation::Create || !write.subresource.is_empty() {
         return Ok(());
     }
-    let is_pod = &*call.descriptor.storage == "pods";
+    let is_pod = &*write.descriptor.storage == "pods";
     let pods = if is_pod { vec![object] } else { templates(object) };
     let found: Vec<_> = pods.into_iter().flat_map(|pod| hosts(&pod["spec"])).collect();
     if found.is_empty() {
@@ -44,13 +34,12 @@ pub(crate) fn check(
     let hosts: Vec<String> = found.iter().flat_map(|(_, hosts)| hosts).map(|host| format!("{host:?}")).collect();
     let uses = if found.len() == 1 { "container" } else { "containers" };
     let detail = format!("probe or lifecycle host ({uses} {} uses host {})", containers.join(", "), hosts.join(", "));
-    let store: &Store = &call.state.store;
-    let namespace = ObjectReader::get(store, "namespaces", "", call.stored_namespace());
+    let namespace = ObjectReader::get(write.store, "namespaces", "", write.namespace);
     let profile = namespace.as_ref().and_then(|namespace| namespace["metadata"]["labels"][ENFORCE].as_str());
     let (profile, effect) = match profile.filter(|profile| PROFILES.contains(profile)) {
         Some(profile) if is_pod => {
             let cause = format!("violates PodSecurity \"{profile}:latest\": {detail}");
-            return Err(Status::forbidden(call.resource(), meta::name(object), cause));
+            return Err(Status::forbidden(write.resource(), meta::name(object), cause));
         }
         Some(profile) => (profile, "the pods are refused"),
         None => ("baseline", "it is asked from within the pod's network"),

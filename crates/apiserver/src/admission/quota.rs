@@ -4,22 +4,16 @@
 //! lock per namespace, so that creates at the same time never go over together. Where no namespace has a quota, a write
 //! costs one look at a number. Called by the write verbs; its task is run by the server.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use pumice_objects::meta;
 use pumice_objects::status::Status;
-use pumice_store::{ApplyError, Change, Expect, Store};
-use serde_json::{Value, json};
+use pumice_store::Store;
+use serde_json::Value;
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
-use crate::admission::pod_resources::Amounts;
-use crate::context::Call;
-use crate::context::State;
-use crate::stored::{draft, parse};
-use crate::workers::watch_trigger::Following;
+use crate::admission::Attributes;
 
 mod ledger;
 mod rules;
@@ -29,14 +23,10 @@ use ledger::Ledger;
 
 /// The store's name of quotas.
 pub(crate) const QUOTAS: &str = "resourcequotas";
-/// Changes within this time are told in one status.
-const TOLD_AFTER: Duration = Duration::from_millis(50);
-/// How often a status is tried against a changing quota.
-const ATTEMPTS_MAX: usize = 16;
 /// What an update can make bigger.
 const GROWING: [&str; 2] = ["persistentvolumeclaims", "services"];
 
-type Shared = Arc<Mutex<Ledger>>;
+pub(crate) type Shared = Arc<Mutex<Ledger>>;
 
 /// The books of all namespaces that have a quota.
 #[derive(Default)]
@@ -91,16 +81,23 @@ impl Drop for Hold {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// A lock whose holder may have panicked.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Quotas {
     /// Sets room aside for an object that is about to be stored; `old` is what it replaces. 403 where there is none.
-    pub(crate) fn admit(&self, call: &Call, old: Option<&Value>, new: &Value, dry_run: bool) -> Result<Hold, Status> {
+    pub(crate) fn admit(
+        &self,
+        write: &Attributes<'_>,
+        old: Option<&Value>,
+        new: &Value,
+        dry_run: bool,
+    ) -> Result<Hold, Status> {
         let none = || Hold { held: None, left: Arc::clone(&self.left) };
-        let (store, namespace) = (&call.state.store, call.stored_namespace());
-        let resource = &call.descriptor.storage;
+        let (store, namespace) = (write.store, write.namespace);
+        let resource = &write.descriptor.storage;
         let counts = old.is_none() || GROWING.contains(&&**resource);
         if !counts || namespace.is_empty() || store.count(QUOTAS, Some(namespace)) == 0 {
             return Ok(none());
@@ -109,7 +106,7 @@ impl Quotas {
         let ticket = {
             let mut books = lock(&ledger);
             books.catch_up(store);
-            books.set_aside(resource, call.resource(), new, old.is_none())?
+            books.set_aside(resource, write.resource(), new, old.is_none())?
         };
         let Some(ticket) = ticket else { return Ok(none()) };
         let uid = meta::uid(new).unwrap_or_default().to_owned();
@@ -121,14 +118,26 @@ impl Quotas {
         Ok(Hold { held: Some(held), left: Arc::clone(&self.left) })
     }
 
-    fn ledger(&self, namespace: &str) -> Shared {
+    /// The books of a namespace.
+    pub(crate) fn ledger(&self, namespace: &str) -> Shared {
         let mut ledgers = lock(&self.ledgers);
         let made = || Arc::new(Mutex::new(Ledger::new(namespace)));
         Arc::clone(ledgers.entry(namespace.to_owned()).or_insert_with(made))
     }
 
+    /// Forgets namespaces that have no quota any more. One in which room is set aside stays: it is held by who waits.
+    pub(crate) fn retain(&self, namespaces: &BTreeSet<String>) {
+        let is_held = |ledger: &Shared| Arc::strong_count(ledger) > 1;
+        lock(&self.ledgers).retain(|namespace, ledger| namespaces.contains(namespace) || is_held(ledger));
+    }
+
+    /// Waits until room was left that nobody gives back.
+    pub(crate) async fn left_behind(&self) {
+        self.left.news.notified().await;
+    }
+
     /// Gives back what was left. The store answers in order: after a flush every change before it is made or is not.
-    async fn clear_left(&self, store: &Store) {
+    pub(crate) async fn clear_left(&self, store: &Store) {
         let left = std::mem::take(&mut *lock(&self.left.holds));
         if left.is_empty() {
             return;
@@ -140,74 +149,4 @@ impl Quotas {
         }
         left.into_iter().for_each(|held| held.give_back(store));
     }
-}
-
-/// Keeps the status of every quota. Runs until `stop`.
-pub(crate) async fn keep(state: Arc<State>, stop: CancellationToken) {
-    let mut watches = Following::default();
-    loop {
-        state.quotas.clear_left(&state.store).await;
-        // Followed before anything is looked at, so that nothing is missed.
-        let mut wanted: BTreeSet<String> = BTreeSet::from([QUOTAS.to_owned()]);
-        if !watches.follow(&state.store, &wanted) {
-            return;
-        }
-        let namespaces: BTreeSet<String> =
-            state.store.list(QUOTAS, None).items.iter().map(|object| object.key.namespace.to_string()).collect();
-        // One in which room is set aside stays: it is held by who waits.
-        let is_held = |ledger: &Shared| Arc::strong_count(ledger) > 1;
-        lock(&state.quotas.ledgers).retain(|namespace, ledger| namespaces.contains(namespace) || is_held(ledger));
-        for namespace in &namespaces {
-            let ledger = state.quotas.ledger(namespace);
-            {
-                let mut books = lock(&ledger);
-                books.catch_up(&state.store);
-                wanted.extend(books.resources().cloned());
-            }
-            if !watches.follow(&state.store, &wanted) {
-                return;
-            }
-            let stand: Vec<(String, Amounts, Amounts)> = {
-                let mut books = lock(&ledger);
-                books.catch_up(&state.store);
-                books.stand().map(|(name, hard, used)| (name.to_owned(), hard.clone(), used)).collect()
-            };
-            for (name, hard, used) in stand {
-                if let Err(error) = tell(&state, namespace, &name, &hard, &used).await {
-                    tracing::warn!(%error, namespace, name, "the status of a quota is old for now");
-                }
-            }
-        }
-        watches.keep(&wanted);
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = watches.changed() => {}
-            () = state.quotas.left.news.notified() => {}
-        }
-        tokio::time::sleep(TOLD_AFTER).await;
-    }
-}
-
-/// Writes a quota's status if it says something else.
-async fn tell(state: &State, namespace: &str, name: &str, hard: &Amounts, used: &Amounts) -> Result<(), ApplyError> {
-    let shown = |amounts: &Amounts| -> BTreeMap<String, String> {
-        amounts.iter().map(|(name, amount)| (name.clone(), amount.to_string())).collect()
-    };
-    let status = json!({ "hard": shown(hard), "used": shown(used) });
-    for _ in 0..ATTEMPTS_MAX {
-        let Some(stored) = state.store.find(QUOTAS, namespace, name) else { return Ok(()) };
-        let mut object = parse(&stored);
-        if object["status"] == status {
-            return Ok(());
-        }
-        object["status"] = status.clone();
-        let (key, expect) = (stored.key.clone(), Expect::Revision(stored.revision));
-        match state.commit(Change::Put { key, draft: draft(&object), expect }).await {
-            Ok(_) | Err(ApplyError::NotFound(_)) => return Ok(()),
-            Err(ApplyError::Conflict(_)) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    // Whoever changed it so often wakes this task again.
-    Ok(())
 }

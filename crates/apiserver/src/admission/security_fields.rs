@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::admission::Attributes;
 use crate::admission::Operation;
 use crate::admission::pod_security::templates;
-use crate::context::Call;
 
 /// Lists of containers of a pod.
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
@@ -28,12 +28,12 @@ const SYSCTLS: &str = "sysctls: nodes of this platform set none, and don't start
 const USERS: &str = "hostUsers false: nodes of this platform have no user namespaces, and don't start the pod";
 
 /// Says what of a new object, or of changed templates in it, will not protect anything.
-pub(crate) fn warn(call: &Call, operation: Operation, object: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
-    if !call.request.subresource.is_empty() {
+pub(crate) fn warn(write: &Attributes<'_>, object: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
+    if !write.subresource.is_empty() {
         return;
     }
-    let is_pod = &*call.descriptor.storage == "pods";
-    let pods = match operation {
+    let is_pod = &*write.descriptor.storage == "pods";
+    let pods = match write.operation {
         Operation::Create if is_pod => vec![object],
         Operation::Create => templates(object),
         // What is said of them changes with the specification alone, that of pods never.

@@ -7,20 +7,14 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use pumice_auth::{BoundTo, Claims, Named, OpenedTokens, TokenError, TokenKey};
+use pumice_clock::{Clock, wire_time};
 use pumice_objects::meta;
 use pumice_store::{Change, Expect, Key, Store};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::stored::{draft, parse, parse_metadata};
-use pumice_clock::{Clock, wire_time};
-
-/// The store's name of service accounts.
-pub(crate) const SERVICE_ACCOUNTS: &str = "serviceaccounts";
-/// The account of pods that name none.
-pub(crate) const DEFAULT: &str = "default";
-/// The ConfigMap with the authority's certificate.
-pub(crate) const ROOT_CERTIFICATE: &str = "kube-root-ca.crt";
+use crate::strategies::service_account::{DEFAULT, ROOT_CERTIFICATE, SERVICE_ACCOUNTS};
 
 /// The store's name of ConfigMaps.
 pub(crate) const CONFIG_MAPS: &str = "configmaps";

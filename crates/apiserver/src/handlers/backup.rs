@@ -18,11 +18,11 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 /// Streams a backup of now.
 pub(crate) fn answer(state: &State) -> Response<Body> {
-    let snapshot = state.store.snapshot();
+    let snapshot = state.storage.store.snapshot();
     let header = BackupHeader {
         uid: snapshot.uid.to_string(),
         revision: snapshot.revision,
-        created_seconds: state.clock.now().as_second(),
+        created_seconds: state.storage.clock.now().as_second(),
         made_by: env!("CARGO_PKG_VERSION").to_owned(),
     };
     tracing::info!(revision = header.revision, objects = snapshot.objects.len(), "a backup is read");

@@ -33,7 +33,7 @@ pub(crate) fn answer(state: &State) -> Response<Body> {
 fn store(state: &State, page: &mut Page) {
     let name = "apiserver_storage_objects";
     page.head(name, "gauge", "Objects that are stored, by kind");
-    let mut counts = state.store.counts();
+    let mut counts = state.storage.store.counts();
     counts.sort();
     for (resource, count) in counts {
         // Ours is group/resource.
@@ -43,17 +43,17 @@ fn store(state: &State, page: &mut Page) {
         };
         page.line(name, &[("resource", &shown)], count);
     }
-    if let Some(bytes) = state.store.file_bytes() {
+    if let Some(bytes) = state.storage.store.file_bytes() {
         let name = "apiserver_storage_size_bytes";
         page.head(name, "gauge", "Size of the store's file");
-        page.line(name, &[("storage_cluster_id", state.store.uid())], bytes);
+        page.line(name, &[("storage_cluster_id", state.storage.store.uid())], bytes);
     }
-    if let Some(room) = state.store.room() {
+    if let Some(room) = state.storage.store.room() {
         page.gauge("pumice_store_disk_free_bytes", "Room on the disk of the store", room.free_bytes);
         page.gauge("pumice_store_disk_bytes", "Size of the disk of the store", room.total_bytes);
     }
-    let stats = state.store.stats();
-    page.gauge("pumice_store_revision", "The revision of the last change", state.store.revision());
+    let stats = state.storage.store.stats();
+    page.gauge("pumice_store_revision", "The revision of the last change", state.storage.store.revision());
     page.counter("pumice_store_commits_total", "Commits that were synced to disk", stats.commits);
     page.counter("pumice_store_commits_failed_total", "Commits that failed", stats.commits_failed);
     page.counter("pumice_store_objects_written_total", "Objects that commits wrote or removed", stats.objects_written);

@@ -35,7 +35,7 @@ pub(crate) fn serve(
         let resource = GroupResource { group: "", resource: "" };
         return Err(Status::method_not_allowed(resource, &method.as_str().to_ascii_lowercase()));
     }
-    let registry = state.registry.load(&state.store);
+    let registry = state.storage.registry.load(&state.storage.store);
     let documents = registry.documents();
     match parts.as_slice() {
         ["healthz" | "livez" | "readyz", ..] => state.health.answer(&parts, query, identity),

@@ -96,13 +96,13 @@ pub(crate) fn page(call: &Call, options: &ReadOptions, matcher: &Matcher) -> Res
         (Some(token), _) => token.revision,
         (None, RevisionWish::At(wanted)) if is_exact(options) => Some(wanted),
         (None, RevisionWish::At(wanted)) => {
-            read::not_ahead(wanted, call.state.store.revision())?;
+            read::not_ahead(wanted, call.store().revision())?;
             None
         }
         (None, RevisionWish::Latest | RevisionWish::Any) => None,
     };
     let range = Range { namespace: call.namespace(), after: token.as_ref().map(Token::after), revision };
-    let part = take(&call.state.store, &call.descriptor.storage, range, limit.unwrap_or(usize::MAX), matcher)
+    let part = take(call.store(), &call.descriptor.storage, range, limit.unwrap_or(usize::MAX), matcher)
         .map_err(|error| refusal(&error, token.as_ref()))?;
     Ok(part.page(matcher.is_everything(), token.and_then(|token| token.left)))
 }

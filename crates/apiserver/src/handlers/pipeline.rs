@@ -14,7 +14,6 @@ use hyper::upgrade::OnUpgrade;
 use pumice_auth::{Attributes, Decision, Identity, Target as AuthTarget, named};
 use pumice_objects::status::{GroupResource, Status};
 
-use crate::authn;
 use crate::authn::{Caller, Refused};
 use crate::context::{Call, Listener, State};
 use crate::handlers::request_log::Observed;
@@ -82,7 +81,9 @@ async fn route(state: Arc<State>, mut request: Request<Body>, observed: &mut Obs
 
 /// The caller. Health is told to anybody; everything else needs an identity.
 fn caller_of(state: &State, request: &Request<Body>, target: &Target) -> Result<Caller, Refused> {
-    if let Some(caller) = authn::identify(state, request.extensions().get::<Identity>(), request.headers())? {
+    if let Some(caller) =
+        state.storage.authenticator().identify(request.extensions().get::<Identity>(), request.headers())?
+    {
         return Ok(caller);
     }
     let public = match target {
@@ -105,7 +106,7 @@ async fn resource(
     query: Query,
     request: Request<Body>,
 ) -> Answer {
-    let registry = state.registry.load(&state.store);
+    let registry = state.storage.registry.load(&state.storage.store);
     let aggregated = registry.aggregated(&wanted.group, &wanted.version);
     match aggregated.and_then(|api| api.right) {
         Some(right) => authorize_as(&state, &identity, &wanted, right)?,
@@ -304,7 +305,7 @@ fn authorize(
     resource: GroupResource<'_>,
     name: &str,
 ) -> Result<(), Status> {
-    match state.rights.load(&state.store).decide(identity, attributes) {
+    match state.storage.rights.load(&state.storage.store).decide(identity, attributes) {
         Decision::Allow { .. } => Ok(()),
         Decision::Deny { reason } => Err(Status::forbidden(resource, name, reason)),
     }

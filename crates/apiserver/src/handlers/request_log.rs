@@ -66,7 +66,7 @@ impl Drop for GoesOn {
     fn drop(&mut self) {
         self.series.end_long();
         if let Some((entry, state)) = self.entry.take() {
-            entry.complete(&state);
+            complete(&entry, &state);
         }
     }
 }
@@ -96,7 +96,7 @@ impl Observed {
             Target::Resource(wanted) => {
                 let labels = labels(wanted, request.headers(), query.filled("dryRun").is_some());
                 let known = || {
-                    let registry = state.registry.load(&state.store);
+                    let registry = state.storage.registry.load(&state.storage.store);
                     let main = wanted.subresource.is_empty();
                     let served = registry.find(&wanted.group, &wanted.version, &wanted.resource);
                     let served = served.is_some_and(|one| main || one.subresource(&wanted.subresource).is_some());
@@ -141,7 +141,8 @@ impl Observed {
         {
             self.authenticated = Some(Authenticated(sender.user.clone()));
         }
-        self.entry = state.audit.as_ref().and_then(|audit| audit.begin(state.clock.now(), target, caller, request));
+        self.entry =
+            state.audit.as_ref().and_then(|audit| audit.begin(state.storage.clock.now(), target, caller, request));
     }
 
     /// The answer is there.
@@ -163,7 +164,9 @@ impl Observed {
             (Some(series), true) => {
                 series.begin_long();
                 let entry = entry.map(|entry| {
-                    entry.started(state);
+                    if let Some(audit) = &state.audit {
+                        entry.started(audit, state.storage.clock.now());
+                    }
                     (entry, Arc::clone(state))
                 });
                 let guard = GoesOn { series, entry };
@@ -177,11 +180,18 @@ impl Observed {
             }
             _ => {
                 if let Some(entry) = entry {
-                    entry.complete(state);
+                    complete(&entry, state);
                 }
                 response
             }
         }
+    }
+}
+
+/// Tells that all is over.
+fn complete(entry: &Entry, state: &State) {
+    if let Some(audit) = &state.audit {
+        entry.complete(audit, state.storage.clock.now());
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) async fn answer(call: &Call, review: Review, body: Body) -> Answer {
             access(call, &subject(&object["spec"])?, &object["spec"])?
         }
     };
-    let now = wire_time(call.state.clock.now());
+    let now = wire_time(call.now());
     meta::metadata_mut(&mut object).insert("creationTimestamp".to_owned(), json!(now));
     object["status"] = status;
     let mut response = respond::json(StatusCode::CREATED, object.to_string());
@@ -57,8 +57,8 @@ fn token(call: &Call, spec: &Value) -> Result<Value, Status> {
     }
     let wanted: Vec<&str> = spec["audiences"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let audiences = if wanted.is_empty() { vec![ISSUER] } else { wanted };
-    let now = call.state.clock.now();
-    Ok(match call.state.accounts.verify(&call.state.store, token, &audiences, now) {
+    let now = call.now();
+    Ok(match call.state.storage.accounts.verify(call.store(), token, &audiences, now) {
         Ok(claims) => {
             let shared: Vec<&String> =
                 claims.audiences.iter().filter(|mine| audiences.contains(&mine.as_str())).collect();
@@ -123,7 +123,7 @@ fn access(call: &Call, identity: &Identity, spec: &Value) -> Result<Value, Statu
             ));
         }
     };
-    let rights = call.state.rights.load(&call.state.store);
+    let rights = call.state.storage.rights.load(call.store());
     Ok(match rights.decide(identity, &attributes) {
         Decision::Allow { by } => json!({ "allowed": true, "reason": format!("RBAC: allowed by {by}") }),
         // Upstream gives no reason, and kubectl prints what there is.
@@ -136,7 +136,7 @@ fn rules(call: &Call, spec: &Value) -> Result<Value, Status> {
     if namespace.is_empty() {
         return Err(Status::bad_request("no namespace on request"));
     }
-    let rights = call.state.rights.load(&call.state.store);
+    let rights = call.state.storage.rights.load(call.store());
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
     for rule in rights.rules_of(&call.identity, Some(namespace)) {
         let Rule { verbs, api_groups, resources: plural, resource_names, non_resource_urls } = rule;

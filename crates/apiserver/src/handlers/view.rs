@@ -46,7 +46,7 @@ impl View {
                 )));
             }
         };
-        Ok(Self { descriptor: Arc::clone(&call.descriptor), shape, include, now: call.state.clock.now() })
+        Ok(Self { descriptor: Arc::clone(&call.descriptor), shape, include, now: call.now() })
     }
 
     /// The bytes of one object in this view.

@@ -7,16 +7,16 @@ use std::sync::{Arc, LazyLock};
 use pumice_objects::table::Table;
 
 use super::descriptor::{Descriptor, Subresource};
-use crate::admission::dynamic;
 use crate::kinds::Review;
 use crate::kinds::conversion::Conversion;
+use crate::kinds::crd::strategy;
 use crate::kinds::tables::{
     admission as admission_tables, core, events, limits, nodes, pods, rights as rights_tables, storage, workloads,
 };
 use crate::schemas;
 use crate::schemas::zero_values::ZeroValues;
 use crate::strategies::{
-    Node, Plain, Strategy, admission, batch_cron_job, batch_job, claim, config, crd, deployment, disruption_budget,
+    Node, Plain, Strategy, admission, batch_cron_job, batch_job, claim, config, deployment, disruption_budget,
     endpoint_slice, event, lease, limit_range, namespace, network_policy, pod, priority, replica_set, resource_quota,
     rights, service, service_account, stateful_set, storage_class, volume,
 };
@@ -483,7 +483,7 @@ static KINDS: &[Kind] = &[
         ..CORE
     },
     Kind {
-        group: dynamic::GROUP,
+        group: admission::GROUP,
         plural: "mutatingwebhookconfigurations",
         kind: "MutatingWebhookConfiguration",
         categories: &["api-extensions"],
@@ -494,7 +494,7 @@ static KINDS: &[Kind] = &[
         ..CORE
     },
     Kind {
-        group: dynamic::GROUP,
+        group: admission::GROUP,
         plural: "validatingadmissionpolicies",
         kind: "ValidatingAdmissionPolicy",
         categories: &["api-extensions"],
@@ -506,7 +506,7 @@ static KINDS: &[Kind] = &[
         ..CORE
     },
     Kind {
-        group: dynamic::GROUP,
+        group: admission::GROUP,
         plural: "validatingadmissionpolicybindings",
         kind: "ValidatingAdmissionPolicyBinding",
         categories: &["api-extensions"],
@@ -517,7 +517,7 @@ static KINDS: &[Kind] = &[
         ..CORE
     },
     Kind {
-        group: dynamic::GROUP,
+        group: admission::GROUP,
         plural: "validatingwebhookconfigurations",
         kind: "ValidatingWebhookConfiguration",
         categories: &["api-extensions"],
@@ -537,7 +537,7 @@ static KINDS: &[Kind] = &[
         component: "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
         table: core::definition,
         subresources: &[Subresource::Status],
-        strategy: &crd::CustomResourceDefinition,
+        strategy: &strategy::CustomResourceDefinition,
         ..CORE
     },
 ];
@@ -582,7 +582,7 @@ impl Kind {
             openapi: None,
             table: (self.table)(),
             subresources: self.subresources.iter().cloned().chain(self.scales.then(scale)).collect(),
-            counts_generation: COUNTED.contains(&self.plural) || self.group == dynamic::GROUP,
+            counts_generation: COUNTED.contains(&self.plural) || self.group == admission::GROUP,
             drops_nulls: true,
             selectable: owned(self.selectable),
             strategy: self.strategy,

@@ -12,9 +12,9 @@ use pumice_objects::status::Status;
 use pumice_store::Object;
 use serde_json::{Value, json};
 
-use crate::context::State;
 use crate::kinds::Descriptor;
 use crate::stored::parse;
+use crate::webhooks::Webhooks;
 
 pub(crate) mod events;
 pub(crate) mod webhook;
@@ -53,7 +53,7 @@ impl Conversion {
 
 /// Stored objects as they are served.
 pub(crate) async fn served(
-    state: &State,
+    webhooks: &Webhooks,
     descriptor: &Descriptor,
     mut objects: Vec<Arc<Object>>,
 ) -> Result<Vec<Arc<Object>>, Status> {
@@ -68,7 +68,7 @@ pub(crate) async fn served(
         Conversion::Same => {}
         Conversion::Events => values.iter_mut().for_each(events::served),
         Conversion::Versions(versions) => {
-            values = versions.convert(state, &wanted, values).await?;
+            values = versions.convert(webhooks, &wanted, values).await?;
             values.iter_mut().for_each(|value| descriptor.schema.complete(value));
         }
     }
@@ -80,10 +80,10 @@ pub(crate) async fn served(
 
 impl Versions {
     /// As many objects as it is given, in the version `wanted`.
-    async fn convert(&self, state: &State, wanted: &str, mut objects: Vec<Value>) -> Result<Vec<Value>, Status> {
+    async fn convert(&self, webhooks: &Webhooks, wanted: &str, mut objects: Vec<Value>) -> Result<Vec<Value>, Status> {
         match &self.converter {
             // Few definitions have one: what that takes is not of every request.
-            Some(converter) => Box::pin(converter.convert(state, wanted, objects)).await,
+            Some(converter) => Box::pin(converter.convert(webhooks, wanted, objects)).await,
             None => {
                 objects.iter_mut().for_each(|object| object["apiVersion"] = json!(wanted));
                 Ok(objects)
@@ -94,21 +94,21 @@ impl Versions {
 
 /// One stored object as it is served.
 pub(crate) async fn served_one(
-    state: &State,
+    webhooks: &Webhooks,
     descriptor: &Descriptor,
     object: Arc<Object>,
 ) -> Result<Arc<Object>, Status> {
-    let converted = served(state, descriptor, vec![object]).await?;
+    let converted = served(webhooks, descriptor, vec![object]).await?;
     converted.into_iter().next().ok_or_else(|| Status::internal_error("a conversion lost its object"))
 }
 
 /// A served object as it is to be stored.
-pub(crate) async fn stored(state: &State, descriptor: &Descriptor, object: &mut Value) -> Result<(), Status> {
+pub(crate) async fn stored(webhooks: &Webhooks, descriptor: &Descriptor, object: &mut Value) -> Result<(), Status> {
     match &descriptor.conversion {
         Conversion::Events => events::stored(object),
         Conversion::Versions(versions) if !descriptor.is_storage() => {
             let served = std::mem::take(object);
-            let converted = versions.convert(state, &descriptor.storage_api_version(), vec![served]).await?;
+            let converted = versions.convert(webhooks, &descriptor.storage_api_version(), vec![served]).await?;
             *object = converted.into_iter().next().unwrap_or_default();
             versions.storage_schema.prune(object);
         }

@@ -3,6 +3,7 @@
 //! Invariant: a definition that passed admission yields descriptors; one that does not is skipped with its reason.
 
 pub(crate) mod rules;
+pub(crate) mod strategy;
 
 use std::sync::Arc;
 
@@ -13,10 +14,10 @@ use serde_json::{Value, json};
 use super::descriptor::{Descriptor, Subresource};
 use crate::kinds::conversion::webhook::Converter;
 use crate::kinds::conversion::{Conversion, Versions};
+use crate::problems::Problems;
 use crate::schemas;
 use crate::schemas::zero_values::ZeroValues;
 use crate::strategies::Plain;
-use crate::strategies::problems::Problems;
 
 /// Why a definition can't be served.
 #[derive(Debug, thiserror::Error)]

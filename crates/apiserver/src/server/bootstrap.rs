@@ -10,13 +10,12 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::authz::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GROUP};
-use crate::context::State;
+use crate::storage::Storage;
 use crate::stored::{draft, parse};
 use crate::strategies::namespace::{FINALIZER, NAME_LABEL, PERMANENT};
 use crate::strategies::priority;
 use crate::strategies::storage_class::DEFAULT;
-use crate::workers::volumes::CLASSES;
-use crate::workers::volumes::binding::PROVISIONER;
+use crate::strategies::storage_class::{CLASSES, PROVISIONER};
 
 /// The name of the class of claims that become folders.
 const FOLDER_CLASS: &str = "folder";
@@ -25,8 +24,8 @@ const FOLDER_CLASS: &str = "folder";
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
 /// Stores what is missing; what is there stays as it is, but for cluster roles that lack what this version gives them.
-pub(crate) async fn run(state: &Arc<State>) -> Result<(), ApplyError> {
-    let now = wire_time(state.clock.now());
+pub(crate) async fn run(storage: &Arc<Storage>) -> Result<(), ApplyError> {
+    let now = wire_time(storage.clock.now());
     let namespaces = PERMANENT.into_iter().map(|name| ("namespaces", name, namespace(name, &now)));
     let classes = priority::BUILT_IN
         .into_iter()
@@ -34,14 +33,14 @@ pub(crate) async fn run(state: &Arc<State>) -> Result<(), ApplyError> {
     let roles = default_cluster_roles().into_iter().map(|role| (CLUSTER_ROLES, role));
     let roles = roles.map(|(resource, role)| (resource, role.role.name.clone(), cluster_role(&role, &now)));
     let administrators = (CLUSTER_ROLE_BINDINGS, CLUSTER_ADMIN, administrators(&now));
-    let grown = default_cluster_roles().into_iter().filter_map(|role| grown(state, &role));
+    let grown = default_cluster_roles().into_iter().filter_map(|role| grown(storage, &role));
     let missing: Vec<Change> = namespaces
         .chain(classes)
         .chain([administrators])
-        .chain(folders(state, &now).map(|class| (CLASSES, FOLDER_CLASS, class)))
+        .chain(folders(storage, &now).map(|class| (CLASSES, FOLDER_CLASS, class)))
         .map(|(resource, name, object)| (resource, name.to_owned(), object))
         .chain(roles)
-        .filter(|(resource, name, _)| state.store.find(resource, "", name).is_none())
+        .filter(|(resource, name, _)| storage.store.find(resource, "", name).is_none())
         .map(|(resource, name, object)| Change::Put {
             key: Key::new(resource, "", name),
             draft: draft(&object),
@@ -50,7 +49,7 @@ pub(crate) async fn run(state: &Arc<State>) -> Result<(), ApplyError> {
         .chain(grown)
         .collect();
     if !missing.is_empty() {
-        state.store.apply_all(missing).await?;
+        storage.store.apply_all(missing).await?;
     }
     Ok(())
 }
@@ -58,10 +57,10 @@ pub(crate) async fn run(state: &Arc<State>) -> Result<(), ApplyError> {
 /// The class of claims that name none. Made at the first start, and where there is no class at all.
 ///
 /// What was in a folder stays when its claim goes, as it did before there were classes.
-fn folders(state: &State, now: &str) -> Option<Value> {
+fn folders(storage: &Storage, now: &str) -> Option<Value> {
     let mut metadata = metadata(FOLDER_CLASS, now);
     metadata["annotations"] = json!({ DEFAULT: "true" });
-    (state.store.count(CLASSES, None) == 0).then(|| {
+    (storage.store.count(CLASSES, None) == 0).then(|| {
         json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata,
             "provisioner": PROVISIONER, "reclaimPolicy": "Retain", "volumeBindingMode": "Immediate",
@@ -117,8 +116,8 @@ fn cluster_role(default: &DefaultRole, now: &str) -> Value {
 
 /// A stored role with the rules that an older version, or somebody, did not leave in it. Whoever set [`AUTO_UPDATE`] to false
 /// keeps it as it is.
-fn grown(state: &State, default: &DefaultRole) -> Option<Change> {
-    let found = state.store.find(CLUSTER_ROLES, "", &default.role.name)?;
+fn grown(storage: &Storage, default: &DefaultRole) -> Option<Change> {
+    let found = storage.store.find(CLUSTER_ROLES, "", &default.role.name)?;
     let mut role = parse(&found);
     let rules: Vec<Rule> = match &role["rules"] {
         Value::Null => Vec::new(),

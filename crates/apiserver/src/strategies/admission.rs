@@ -2,6 +2,9 @@
 //!
 //! Invariant: what is stored can be put into force: addresses, selectors and expressions were read once before.
 
+mod matching;
+pub(crate) mod policies;
+
 use std::collections::BTreeSet;
 
 use base64::Engine as _;
@@ -12,9 +15,13 @@ use pumice_objects::selector::LabelSelector;
 use pumice_objects::status::Status;
 use serde_json::{Map, Value, json};
 
-use super::problems::Problems;
+use self::matching::problems_of_match;
+use self::policies::{check as check_policy, problems_of_conditions};
 use super::{Hook, Strategy};
-use crate::admission::dynamic::{check_policy, problems_of_conditions, problems_of_match};
+use crate::problems::Problems;
+
+/// The group of all kinds of configurations.
+pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
 
 /// Most webhooks of one configuration.
 const WEBHOOKS_MAX: usize = 128;
@@ -110,7 +117,7 @@ impl WebhookConfiguration {
 }
 
 /// Where a webhook is, and whom that must be.
-pub(super) fn client(client: &Value, path: &str, problems: &mut Problems) {
+pub(crate) fn client(client: &Value, path: &str, problems: &mut Problems) {
     let (url, service) = (client["url"].as_str(), client["service"].is_object());
     if url.is_some() == service {
         problems.required(path, "exactly one of url or service is required");

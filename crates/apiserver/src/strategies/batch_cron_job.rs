@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::Strategy;
 use super::batch_job::spec_rules;
 use super::pod::template_defaults;
-use super::problems::Problems;
 use super::workload::{fill, not_negative, one_of, short_name, spec_mut, template_errors};
+use crate::problems::Problems;
 
 /// Longest name: a Job's is longer by eleven characters.
 const NAME_MAX: usize = 52;

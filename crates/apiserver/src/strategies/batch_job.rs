@@ -7,11 +7,11 @@ use pumice_objects::meta;
 use pumice_objects::status::Status;
 use serde_json::{Map, Value, json};
 
-use super::problems::Problems;
 use super::workload::{
     fill, fill_template, immutable, labels_match, not_negative, one_of, read_selector, spec_mut, template_errors,
 };
 use super::{Hook, Strategy};
+use crate::problems::Problems;
 
 /// Labels with the Job's uid, the newer first; the same with its name.
 const UID_LABELS: [&str; 2] = ["batch.kubernetes.io/controller-uid", "controller-uid"];

@@ -6,11 +6,15 @@ use pumice_objects::status::Status;
 use serde_json::{Map, Value, json};
 
 use super::pod::spec::parse_quantity;
-use super::problems::Problems;
 use super::storage_class::default_class;
 use super::{Hook, Strategy};
-use crate::workers::volumes::CLASSES;
-use crate::workers::volumes::binding::{CLAIM_PROTECTION, OLD_CLASS};
+use crate::problems::Problems;
+use crate::strategies::storage_class::CLASSES;
+
+/// Keeps a claim while pods use it.
+pub(crate) const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
+/// The storage class, before there was a field for it.
+pub(crate) const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
@@ -106,6 +110,12 @@ pub(crate) fn protect(object: &mut Value, finalizer: &str) {
         all.push(finalizer.to_owned());
         meta::set_finalizers(object, all.iter().map(String::as_str));
     }
+}
+
+/// The class of a claim or volume; empty for none.
+pub(crate) fn class_of(object: &Value) -> &str {
+    meta::annotation(object, OLD_CLASS)
+        .unwrap_or_else(|| object["spec"]["storageClassName"].as_str().unwrap_or_default())
 }
 
 #[cfg(test)]

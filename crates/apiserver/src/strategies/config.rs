@@ -6,7 +6,7 @@ use pumice_objects::field::FieldError;
 use serde_json::{Value, json};
 
 use super::Strategy;
-use super::problems::Problems;
+use crate::problems::Problems;
 
 /// Most bytes of all values, as upstream.
 const BYTES_MAX: usize = 1024 * 1024;

@@ -11,9 +11,9 @@ use pumice_objects::status::Status;
 use serde_json::{Map, Value, json};
 
 use super::pod::spec::parse_quantity;
-use super::problems::{Problems, immutable_spec};
 use super::workload::{fill, one_of, spec_mut};
 use super::{Hook, Strategy};
+use crate::problems::{Problems, immutable_spec};
 
 /// Longest name of a driver.
 const DRIVER_BYTES_MAX: usize = 63;

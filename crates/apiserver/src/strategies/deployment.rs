@@ -4,11 +4,11 @@ use pumice_objects::field::FieldError;
 use serde_json::{Value, json};
 
 use super::Strategy;
-use super::problems::Problems;
 use super::workload::{
     absolute_or_share, fill, fill_template, immutable, lasting, not_negative, number_or_share, one_of, spec_mut,
     template_errors,
 };
+use crate::problems::Problems;
 
 const ROLLING: &str = "RollingUpdate";
 const RECREATE: &str = "Recreate";

@@ -7,9 +7,9 @@ use pumice_objects::status::Status;
 use serde_json::{Map, Value, json};
 
 use super::csi::check_driver_name;
-use super::problems::{Problems, immutable_spec};
 use super::workload::{fill, one_of, spec_mut};
 use super::{Hook, Strategy};
+use crate::problems::{Problems, immutable_spec};
 
 /// Most requests of a claim, and most of a request's alternatives, selectors and the like of each.
 const REQUESTS_MAX: usize = 32;

@@ -5,7 +5,7 @@ use pumice_objects::selector::LabelSelector;
 use serde_json::Value;
 
 use super::Strategy;
-use super::problems::Problems;
+use crate::problems::Problems;
 
 const POLICIES: [&str; 2] = ["AlwaysAllow", "IfHealthyBudget"];
 

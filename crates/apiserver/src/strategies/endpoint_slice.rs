@@ -4,7 +4,7 @@ use pumice_objects::field::FieldError;
 use serde_json::Value;
 
 use super::Strategy;
-use super::problems::Problems;
+use crate::problems::Problems;
 
 const ADDRESS_TYPES: [&str; 3] = ["FQDN", "IPv4", "IPv6"];
 const ENDPOINTS_MAX: usize = 1_000;

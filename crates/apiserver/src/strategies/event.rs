@@ -8,7 +8,7 @@ use pumice_objects::names;
 use serde_json::Value;
 
 use super::Strategy;
-use super::problems::Problems;
+use crate::problems::Problems;
 
 pub(crate) struct Event;
 

@@ -4,7 +4,7 @@ use pumice_objects::field::FieldError;
 use serde_json::Value;
 
 use super::Strategy;
-use super::problems::Problems;
+use crate::problems::Problems;
 
 pub(crate) struct Lease;
 

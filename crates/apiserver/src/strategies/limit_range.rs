@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::Strategy;
 use super::pod::spec::parse_quantity;
-use super::problems::Problems;
 use super::workload::spec_mut;
+use crate::problems::Problems;
 
 /// The lists of amounts of an item.
 const LISTS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];

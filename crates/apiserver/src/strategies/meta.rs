@@ -3,7 +3,7 @@
 use pumice_objects::field::FieldError;
 use serde_json::Value;
 
-use super::problems::Problems;
+use crate::problems::Problems;
 
 /// What no update may change.
 pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {

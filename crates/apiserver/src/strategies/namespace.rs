@@ -8,9 +8,15 @@ use pumice_objects::names::NameRule;
 use pumice_objects::status::{GroupResource, Status};
 use serde_json::{Value, json};
 
-use super::problems::Problems;
 use super::{Hook, Strategy};
-use crate::admission::pod_security::{ENFORCE, PROFILES, UNREAD};
+use crate::problems::Problems;
+
+/// The label by which a namespace enforces a profile.
+pub(crate) const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
+/// Labels by which a namespace wants to be told of what breaks a profile: nobody looks at them.
+pub(crate) const UNREAD: [&str; 2] = ["pod-security.kubernetes.io/audit", "pod-security.kubernetes.io/warn"];
+/// The profiles that have the control.
+pub(crate) const PROFILES: [&str; 2] = ["baseline", "restricted"];
 
 /// Namespaces that can't be deleted.
 pub(crate) const PERMANENT: [&str; 4] = ["default", "kube-node-lease", "kube-system", "pumice-system"];

@@ -5,8 +5,8 @@ use pumice_objects::selector::LabelSelector;
 use pumice_objects::status::Status;
 use serde_json::{Value, json};
 
-use super::problems::Problems;
 use super::{Hook, Strategy};
+use crate::problems::Problems;
 
 const TYPES: [&str; 2] = ["Ingress", "Egress"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];

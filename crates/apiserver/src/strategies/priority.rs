@@ -5,8 +5,8 @@ use pumice_objects::meta;
 use pumice_objects::status::Status;
 use serde_json::{Value, json};
 
-use super::problems::Problems;
 use super::{Hook, Strategy};
+use crate::problems::Problems;
 
 /// Largest value of a class that is not the system's.
 const USER_VALUE_MAX: i64 = 1_000_000_000;

@@ -4,8 +4,8 @@ use pumice_objects::field::FieldError;
 use serde_json::{Value, json};
 
 use super::Strategy;
-use super::problems::Problems;
 use super::workload::{fill, fill_template, immutable, lasting, not_negative, spec_mut, template_errors};
+use crate::problems::Problems;
 
 pub(crate) struct ReplicaSet;
 

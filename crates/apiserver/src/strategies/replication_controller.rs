@@ -4,9 +4,9 @@ use pumice_objects::field::FieldError;
 use pumice_objects::status::Status;
 use serde_json::{Value, json};
 
-use super::problems::Problems;
 use super::workload::{fill, fill_template, not_negative, one_of, spec_mut, template_errors};
 use super::{Hook, Strategy};
+use crate::problems::Problems;
 
 const WARNING: &str = "the replication controller is stored, but nothing here makes its pods: use a Deployment";
 

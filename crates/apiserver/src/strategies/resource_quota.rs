@@ -1,5 +1,7 @@
 //! ResourceQuotas: what may stand in one. They are enforced by `quota`.
 
+pub(crate) mod resource_names;
+
 use std::collections::BTreeSet;
 
 use pumice_objects::field::FieldError;
@@ -8,8 +10,7 @@ use serde_json::Value;
 
 use super::Strategy;
 use super::pod::spec::parse_quantity;
-use super::problems::Problems;
-use crate::admission::quota::usage;
+use crate::problems::Problems;
 
 const SCOPES: [&str; 6] =
     ["BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating"];
@@ -56,7 +57,7 @@ fn check_name(name: &str, problems: &mut Problems) {
     let bare = name.strip_prefix("requests.").unwrap_or(name);
     if let Err(error) = names::check_qualified_name(bare) {
         problems.invalid(&path, &name.into(), &error.to_string());
-    } else if usage::used_by(name).is_none() || !name.contains('/') && !is_standard(name) {
+    } else if resource_names::used_by(name).is_none() || !name.contains('/') && !is_standard(name) {
         problems.invalid(&path, &name.into(), "must be a standard resource for quota");
     }
 }
@@ -115,7 +116,7 @@ fn check_scope(path: &str, shown: &Value, scope: &str, hard: &[&str], problems: 
     if !SCOPES.contains(&scope) {
         problems.invalid(path, shown, "unsupported scope");
     }
-    let of_pods = |name: &&str| usage::used_by(name).as_deref() == Some("pods");
+    let of_pods = |name: &&str| resource_names::used_by(name).as_deref() == Some("pods");
     // What has a domain is not looked at, as upstream: such an amount has no scope.
     let mut standard = hard.iter().filter(|name| is_standard(name));
     let unsupported = match scope {

@@ -11,9 +11,9 @@ use pumice_objects::selector::LabelSelector;
 use pumice_objects::status::{GroupResource, Status};
 use serde_json::{Value, json};
 
-use super::problems::Problems;
 use super::{Hook, Strategy};
 use crate::authz::GROUP;
+use crate::problems::Problems;
 
 const SUBJECT_KINDS: [&str; 3] = ["Group", "ServiceAccount", "User"];
 /// Fields of the metadata that the collector and this server change: who changes no others needs no rights.

@@ -10,8 +10,8 @@ use pumice_objects::names::{self, NameRule};
 use pumice_objects::status::Status;
 use serde_json::{Map, Value, json};
 
-use super::problems::Problems;
 use super::{Hook, Strategy};
+use crate::problems::Problems;
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];

@@ -4,6 +4,13 @@ use serde_json::Value;
 
 use super::Strategy;
 
+/// The store's name of service accounts.
+pub(crate) const SERVICE_ACCOUNTS: &str = "serviceaccounts";
+/// The account of pods that name none.
+pub(crate) const DEFAULT: &str = "default";
+/// The ConfigMap with the authority's certificate.
+pub(crate) const ROOT_CERTIFICATE: &str = "kube-root-ca.crt";
+
 pub(crate) struct ServiceAccount;
 
 impl Strategy for ServiceAccount {

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::Strategy;
 use super::claim::Claim;
-use super::problems::Problems;
 use super::workload::{
     fill, fill_template, label_name, lasting, not_negative, number_or_share, one_of, spec_mut, template_errors,
 };
+use crate::problems::Problems;
 
 /// What may change of a specification.
 const MUTABLE: [&str; 7] = [

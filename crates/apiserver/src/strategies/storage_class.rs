@@ -8,9 +8,13 @@ use pumice_objects::names;
 use pumice_objects::status::Status;
 use serde_json::{Value, json};
 
-use super::problems::Problems;
 use super::{Hook, Strategy};
-use crate::workers::volumes::binding::PROVISIONER;
+use crate::problems::Problems;
+
+/// The store's name of classes.
+pub(crate) const CLASSES: &str = "storage.k8s.io/storageclasses";
+/// Makes a folder of the node for each claim.
+pub(crate) const PROVISIONER: &str = "pumice.sh/folder";
 
 /// Marks the class of claims that name none.
 pub(crate) const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";

@@ -8,9 +8,12 @@ use serde_json::{Value, json};
 use super::claim::{check_modes, protect};
 use super::pod::source_defaults;
 use super::pod::spec::parse_quantity;
-use super::problems::Problems;
 use super::{Hook, Strategy};
-use crate::workers::volumes::binding::{PROVISIONER, VOLUME_PROTECTION};
+use crate::problems::Problems;
+use crate::strategies::storage_class::PROVISIONER;
+
+/// Keeps a volume while a claim has it.
+pub(crate) const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
 
 const POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
 const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];

@@ -10,7 +10,7 @@ use pumice_objects::selector::LabelSelector;
 use serde_json::{Map, Value, json};
 
 use super::pod::{template_defaults, validate_template_rules};
-use super::problems::Problems;
+use crate::problems::Problems;
 
 /// Sets a field that is not there.
 pub(super) fn fill(object: &mut Map<String, Value>, field: &str, value: Value) {

@@ -44,7 +44,7 @@ impl Callee {
     }
 
     /// Asks, and gives the answer's body. The address is asked with its time as a parameter.
-    pub(crate) async fn post(&self, client: &Client, store: &Store, body: Vec<u8>) -> Result<Vec<u8>, String> {
+    pub(super) async fn post(&self, client: &Client, store: &Store, body: Vec<u8>) -> Result<Vec<u8>, String> {
         let (url, endpoints) = self.endpoints(store)?;
         let url = format!("{url}?timeout={}s", self.timeout.as_secs());
         let asking = client.post(&endpoints, &url, &self.trusted, body);

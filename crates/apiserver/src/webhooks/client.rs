@@ -29,17 +29,17 @@ const SYSTEM_ROOTS: [&str; 3] =
 
 /// Where a request goes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Endpoint {
+pub(super) struct Endpoint {
     /// Name or address.
-    pub(crate) host: String,
-    pub(crate) port: u16,
+    pub(super) host: String,
+    pub(super) port: u16,
     /// The name that its certificate must be for.
-    pub(crate) server: String,
+    pub(super) server: String,
 }
 
 impl Endpoint {
     /// That of an `https://` URL.
-    pub(crate) fn of_url(url: &str) -> Result<Self, String> {
+    pub(super) fn of_url(url: &str) -> Result<Self, String> {
         let uri: Uri = url.parse().map_err(|error| format!("{url:?} is no URL: {error}"))?;
         let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
         if uri.scheme_str() != Some("https") || host.is_empty() {
@@ -64,7 +64,7 @@ struct Sent {
 
 /// Connections to webhooks. Those in use belong to their requests.
 #[derive(Default)]
-pub(crate) struct Client {
+pub(super) struct Client {
     idle: Mutex<HashMap<Key, Vec<Connection>>>,
     /// TLS by what is trusted.
     configs: Mutex<HashMap<String, Arc<ClientConfig>>>,
@@ -73,7 +73,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// Sends a body to the first endpoint that can be reached, and gives that of the answer.
-    pub(crate) async fn post(
+    pub(super) async fn post(
         &self,
         endpoints: &[Endpoint],
         url: &str,

@@ -17,9 +17,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::context::State;
-use crate::handlers::verbs::write;
 use crate::kinds::descriptor::Subresource;
+use crate::storage::{Storage, apply_status};
 use crate::stored::{draft, parse};
 use crate::workers::watch_trigger::Following;
 
@@ -41,8 +40,8 @@ const GRANTED_MAX: usize = 2_000;
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
 /// The pods of a namespace that budgets look at.
-fn pods(state: &State, namespace: &str) -> Vec<Value> {
-    state.store.list(PODS, Some(namespace)).items.iter().map(|object| parse(object)).collect()
+fn pods(storage: &Storage, namespace: &str) -> Vec<Value> {
+    storage.store.list(PODS, Some(namespace)).items.iter().map(|object| parse(object)).collect()
 }
 
 /// Whether a budget is about this pod. One without a selector is about none, one with an empty selector about all.
@@ -58,7 +57,7 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 /// The status that a budget should have now.
-fn look(state: &State, budget: &Value, pods: &[Value], now: Timestamp) -> Standing {
+fn look(storage: &Storage, budget: &Value, pods: &[Value], now: Timestamp) -> Standing {
     let selected: Vec<&Value> = pods.iter().filter(|pod| selects(budget, pod)).collect();
     let members: Vec<Member> = selected
         .iter()
@@ -68,17 +67,17 @@ fn look(state: &State, budget: &Value, pods: &[Value], now: Timestamp) -> Standi
             is_leaving: meta::deletion_timestamp(pod).is_some(),
         })
         .collect();
-    stand(budget, &members, expected(state, &selected), now)
+    stand(budget, &members, expected(storage, &selected), now)
 }
 
 /// How many pods their controllers want. One that does not say counts for the pods that it has; pods without a controller
 /// don't count, as upstream.
-fn expected(state: &State, pods: &[&Value]) -> Expected {
+fn expected(storage: &Storage, pods: &[&Value]) -> Expected {
     let mut controllers: BTreeMap<String, (i64, Option<i64>)> = BTreeMap::new();
     for pod in pods {
         let Some(owner) = meta::controller(pod) else { continue };
         let namespace = meta::namespace(pod).unwrap_or_default();
-        let (uid, scale) = top(state, namespace, owner);
+        let (uid, scale) = top(storage, namespace, owner);
         let entry = controllers.entry(uid).or_insert((0, scale));
         entry.0 += 1;
     }
@@ -87,11 +86,11 @@ fn expected(state: &State, pods: &[&Value]) -> Expected {
 }
 
 /// The uid of the controller that says how many there are to be, and its number: that of a Deployment for its ReplicaSets.
-fn top(state: &State, namespace: &str, owner: OwnerReference) -> (String, Option<i64>) {
-    let registry = state.registry.load(&state.store);
+fn top(storage: &Storage, namespace: &str, owner: OwnerReference) -> (String, Option<i64>) {
+    let registry = storage.registry.load(&storage.store);
     let find = |owner: &OwnerReference| {
         let descriptor = registry.find_kind(&owner.api_version, &owner.kind)?;
-        let stored = state.store.find(&descriptor.storage, namespace, &owner.name)?;
+        let stored = storage.store.find(&descriptor.storage, namespace, &owner.name)?;
         let object = parse(&stored);
         (meta::uid(&object) == Some(owner.uid.as_str())).then(|| (Arc::clone(descriptor), object))
     };
@@ -111,21 +110,21 @@ fn top(state: &State, namespace: &str, owner: OwnerReference) -> (String, Option
 }
 
 /// Keeps the status of every budget. Runs until `stop`.
-pub(crate) async fn keep(state: Arc<State>, stop: CancellationToken) {
+pub(crate) async fn keep(storage: Arc<Storage>, stop: CancellationToken) {
     let mut following = Following::default();
     loop {
         let mut resources = BTreeSet::from([BUDGETS.to_owned()]);
-        if state.store.count(BUDGETS, None) > 0 {
+        if storage.store.count(BUDGETS, None) > 0 {
             resources.insert(PODS.to_owned());
         }
-        if !following.follow(&state.store, &resources) {
+        if !following.follow(&storage.store, &resources) {
             return;
         }
         let began = Instant::now();
-        let look_again = all(&state).await;
+        let look_again = all(&storage).await;
         let pause = TOLD_AFTER.max(began.elapsed() * PAUSE_FACTOR);
         following.keep(&resources);
-        let due = look_again.map(|at| at.duration_since(state.clock.now()).try_into().unwrap_or(Duration::ZERO));
+        let due = look_again.map(|at| at.duration_since(storage.clock.now()).try_into().unwrap_or(Duration::ZERO));
         if !following.next_look(&stop, due, pause).await {
             return;
         }
@@ -133,20 +132,20 @@ pub(crate) async fn keep(state: Arc<State>, stop: CancellationToken) {
 }
 
 /// Looks at every budget. O(pods in namespaces with budgets). Says when to look again.
-async fn all(state: &State) -> Option<Timestamp> {
+async fn all(storage: &Storage) -> Option<Timestamp> {
     let mut look_again: Option<Timestamp> = None;
     let mut known: HashMap<Arc<str>, Vec<Value>> = HashMap::new();
-    for stored in state.store.list(BUDGETS, None).items {
+    for stored in storage.store.list(BUDGETS, None).items {
         let namespace = &stored.key.namespace;
-        let pods = known.entry(Arc::clone(namespace)).or_insert_with(|| pods(state, namespace));
+        let pods = known.entry(Arc::clone(namespace)).or_insert_with(|| pods(storage, namespace));
         let mut budget = parse(&stored);
-        let standing = look(state, &budget, pods, state.clock.now());
+        let standing = look(storage, &budget, pods, storage.clock.now());
         look_again = look_again.into_iter().chain(standing.look_again).min();
         if budget["status"] == standing.status {
             continue;
         }
         budget["status"] = standing.status;
-        match put(state, &stored, &budget).await {
+        match put(storage, &stored, &budget).await {
             // Somebody was faster, an eviction perhaps: that wakes the task.
             Ok(()) | Err(ApplyError::Conflict(_) | ApplyError::NotFound(_)) => {}
             Err(error) => tracing::warn!(%error, key = ?stored.key, "the status of a budget is old for now"),
@@ -155,23 +154,23 @@ async fn all(state: &State) -> Option<Timestamp> {
     look_again
 }
 
-async fn put(state: &State, stored: &Object, object: &Value) -> Result<(), ApplyError> {
+async fn put(storage: &Storage, stored: &Object, object: &Value) -> Result<(), ApplyError> {
     let (key, expect) = (stored.key.clone(), Expect::Revision(stored.revision));
-    state.commit(Change::Put { key, draft: draft(object), expect }).await.map(drop)
+    storage.commit(Change::Put { key, draft: draft(object), expect }).await.map(drop)
 }
 
 /// Takes one eviction of the pod from its budget, or refuses it with 429. Pods that have not started, have ended or go
 /// anyway cost nothing. With `dry_run` nothing is taken.
-pub(crate) async fn take(state: &State, stored_pod: &Object, dry_run: bool) -> Result<(), Status> {
+pub(crate) async fn take(storage: &Storage, stored_pod: &Object, dry_run: bool) -> Result<(), Status> {
     let pod = parse(stored_pod);
     let namespace = &stored_pod.key.namespace;
     let costs_nothing = matches!(pod["status"]["phase"].as_str(), Some("Pending" | "Succeeded" | "Failed"))
         || meta::deletion_timestamp(&pod).is_some();
-    if costs_nothing || state.store.count(BUDGETS, Some(namespace)) == 0 {
+    if costs_nothing || storage.store.count(BUDGETS, Some(namespace)) == 0 {
         return Ok(());
     }
     for _ in 0..ATTEMPTS_MAX {
-        let mut about = state.store.list(BUDGETS, Some(namespace)).items;
+        let mut about = storage.store.list(BUDGETS, Some(namespace)).items;
         about.retain(|budget| selects(&parse(budget), &pod));
         let stored = match about.as_slice() {
             [] => return Ok(()),
@@ -183,8 +182,8 @@ pub(crate) async fn take(state: &State, stored_pod: &Object, dry_run: bool) -> R
             }
         };
         let mut budget = parse(stored);
-        let now = state.clock.now();
-        let standing = look(state, &budget, &pods(state, namespace), now).status;
+        let now = storage.clock.now();
+        let standing = look(storage, &budget, &pods(storage, namespace), now).status;
         if !is_ready(&pod) && passes_unready(&budget, &standing) {
             return Ok(());
         }
@@ -193,10 +192,10 @@ pub(crate) async fn take(state: &State, stored_pod: &Object, dry_run: bool) -> R
             return Ok(());
         }
         budget["status"] = granted;
-        match put(state, stored, &budget).await {
+        match put(storage, stored, &budget).await {
             Ok(()) => return Ok(()),
             Err(ApplyError::Conflict(_) | ApplyError::NotFound(_)) => {}
-            Err(error) => return Err(write::apply_status(resource(), &error)),
+            Err(error) => return Err(apply_status(resource(), &error)),
         }
     }
     let mut busy = Status::too_many_requests(VIOLATES, 10);
@@ -238,14 +237,14 @@ fn granted(budget: &Value, standing: &Value, pod: &str, now: Timestamp) -> Resul
 }
 
 /// Gives back what was taken for a pod that was not deleted after all.
-pub(crate) async fn give_back(state: &State, namespace: &str, pod: &str) {
-    for stored in state.store.list(BUDGETS, Some(namespace)).items {
+pub(crate) async fn give_back(storage: &Storage, namespace: &str, pod: &str) {
+    for stored in storage.store.list(BUDGETS, Some(namespace)).items {
         let mut budget = parse(&stored);
         let granted = budget["status"]["disruptedPods"].as_object_mut().and_then(|all| all.remove(pod));
         if granted.is_some() {
             budget["status"]["observedGeneration"] = json!(meta::generation(&budget));
             // What does not come back now does so after its time.
-            let _ = put(state, &stored, &budget).await;
+            let _ = put(storage, &stored, &budget).await;
         }
     }
 }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::context::State;
+use crate::storage::Storage;
 use crate::stored::{draft, parse};
 
 mod slices;
@@ -33,11 +33,11 @@ const TOLD_EVERY: Duration = Duration::from_millis(250);
 const PAUSE_FACTOR: u32 = 8;
 
 /// Runs until `stop`.
-pub(crate) async fn keep(state: Arc<State>, stop: CancellationToken) {
+pub(crate) async fn keep(storage: Arc<Storage>, stop: CancellationToken) {
     loop {
         let ended = tokio::select! {
             () = stop.cancelled() => return,
-            ended = follow(&state) => ended,
+            ended = follow(&storage) => ended,
         };
         if matches!(ended, WatchError::Closed) {
             return;
@@ -62,15 +62,15 @@ struct Known {
 }
 
 /// Follows services and their pods until a watch ends.
-async fn follow(state: &State) -> WatchError {
-    match try_follow(state).await {
+async fn follow(storage: &Storage) -> WatchError {
+    match try_follow(storage).await {
         Ok(never) => match never {},
         Err(error) => error,
     }
 }
 
-async fn try_follow(state: &State) -> Result<std::convert::Infallible, WatchError> {
-    let store = &state.store;
+async fn try_follow(storage: &Storage) -> Result<std::convert::Infallible, WatchError> {
+    let store = &storage.store;
     let mut services = store.watch(SERVICES, None, None)?;
     let mut pods: Option<Watch> = None;
     let mut known = Known::default();
@@ -87,7 +87,7 @@ async fn try_follow(state: &State) -> Result<std::convert::Infallible, WatchErro
             known.read_pods(store);
         }
         let began = Instant::now();
-        known.tell(state).await;
+        known.tell(storage).await;
         tokio::time::sleep(TOLD_EVERY.max(began.elapsed() * PAUSE_FACTOR)).await;
         if known.dirty.is_empty() {
             tokio::select! {
@@ -168,14 +168,14 @@ impl Known {
     }
 
     /// Writes the slices that are to be otherwise. What fails is looked at again.
-    async fn tell(&mut self, state: &State) {
+    async fn tell(&mut self, storage: &Storage) {
         for (namespace, name) in std::mem::take(&mut self.dirty) {
             let place = self.places.get(&namespace);
             let wanted = place.and_then(|place| {
                 let service = place.services.get(&name)?;
                 Some(slices(service, place.pods.values().filter(|peer| selects(service, &peer.labels))))
             });
-            if let Err(error) = write(state, &namespace, &name, wanted.unwrap_or_default()).await {
+            if let Err(error) = write(storage, &namespace, &name, wanted.unwrap_or_default()).await {
                 if !matches!(error, ApplyError::Conflict(_) | ApplyError::NotFound(_) | ApplyError::AlreadyExists(_)) {
                     tracing::warn!(%error, %namespace, name, "the endpoints of a service are old for now");
                 }
@@ -195,7 +195,7 @@ impl Place {
 
 /// Makes the slices of a service what they are to be. Others' slices of it stay.
 async fn write(
-    state: &State,
+    storage: &Storage,
     namespace: &str,
     service: &str,
     mut wanted: BTreeMap<String, Value>,
@@ -203,14 +203,14 @@ async fn write(
     for index in 0.. {
         let name = format!("{service}-{index}");
         let key = Key::new(SLICES, namespace, name.clone());
-        let stored = state.store.get(&key);
+        let stored = storage.store.get(&key);
         match (stored, wanted.remove(&name)) {
             (None, None) => return Ok(()),
             (None, Some(mut slice)) => {
                 slice["metadata"]["uid"] = json!(Uuid::now_v7().to_string());
-                slice["metadata"]["creationTimestamp"] = json!(wire_time(state.clock.now()));
+                slice["metadata"]["creationTimestamp"] = json!(wire_time(storage.clock.now()));
                 slice["metadata"]["generation"] = json!(1);
-                state.commit(Change::Put { key, draft: draft(&slice), expect: Expect::Absent }).await?;
+                storage.commit(Change::Put { key, draft: draft(&slice), expect: Expect::Absent }).await?;
             }
             (Some(stored), slice) => {
                 let mut object = parse(&stored);
@@ -219,7 +219,7 @@ async fn write(
                 }
                 let expect = Expect::Revision(stored.revision);
                 let Some(slice) = slice else {
-                    state.commit(Change::Delete { key, draft: draft(&object), expect }).await?;
+                    storage.commit(Change::Delete { key, draft: draft(&object), expect }).await?;
                     continue;
                 };
                 let before = object.clone();
@@ -231,7 +231,7 @@ async fn write(
                 }
                 if object != before {
                     meta::set_generation(&mut object, meta::generation(&before) + 1);
-                    state.commit(Change::Put { key, draft: draft(&object), expect }).await?;
+                    storage.commit(Change::Put { key, draft: draft(&object), expect }).await?;
                 }
             }
         }

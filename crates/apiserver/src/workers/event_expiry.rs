@@ -15,7 +15,7 @@ use pumice_store::{Change, Expect, Object};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::context::State;
+use crate::storage::Storage;
 use crate::stored::{draft, parse};
 
 /// How often old events are looked for; more often where they live shorter.
@@ -42,23 +42,23 @@ impl Default for EventLimits {
 }
 
 /// Runs until `stop`.
-pub(crate) async fn run(state: Arc<State>, limits: EventLimits, stop: CancellationToken) {
+pub(crate) async fn run(storage: Arc<Storage>, limits: EventLimits, stop: CancellationToken) {
     let mut ticks = tokio::time::interval(limits.life.clamp(SWEEP_EVERY_MIN, SWEEP_EVERY_MAX));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            _ = ticks.tick() => sweep(&state, limits).await,
+            _ = ticks.tick() => sweep(&storage, limits).await,
         }
     }
 }
 
-async fn sweep(state: &State, limits: EventLimits) {
+async fn sweep(storage: &Storage, limits: EventLimits) {
     let life = SignedDuration::try_from(limits.life).unwrap_or(SignedDuration::MAX);
-    let oldest = state.clock.now().checked_sub(life).unwrap_or(Timestamp::MIN);
+    let oldest = storage.clock.now().checked_sub(life).unwrap_or(Timestamp::MIN);
     let mut by_namespace: BTreeMap<Arc<str>, Vec<(Timestamp, Arc<Object>)>> = BTreeMap::new();
     let mut gone = Vec::new();
-    for object in state.store.list(EVENTS, None).items {
+    for object in storage.store.list(EVENTS, None).items {
         let seen = last_seen(&parse(&object));
         if seen < oldest {
             gone.push(object);
@@ -80,7 +80,7 @@ async fn sweep(state: &State, limits: EventLimits) {
                 expect: Expect::Revision(object.revision),
             };
             // An event that was seen again meanwhile stays; anything else comes back with the next sweep.
-            if let Err(error) = state.store.apply(change).await {
+            if let Err(error) = storage.store.apply(change).await {
                 tracing::debug!(%error, "an old event stays for now");
             }
         })
@@ -145,7 +145,7 @@ mod tests {
         }
         let server = ApiServer::builder(store.clone(), Policy::default()).clock(Arc::new(Fixed(now))).build().await;
         let server = server.expect("build");
-        sweep(&server.state, EventLimits { count_max: 2, ..EventLimits::default() }).await;
+        sweep(&server.state.storage, EventLimits { count_max: 2, ..EventLimits::default() }).await;
         let left: Vec<String> =
             store.list(EVENTS, None).items.iter().map(|object| object.key.name.to_string()).collect();
         assert_eq!(left, ["b", "c"]);
@@ -163,7 +163,7 @@ mod tests {
         }
         let server = ApiServer::builder(store.clone(), Policy::default()).clock(Arc::new(Fixed(now))).build().await;
         let server = server.expect("build");
-        sweep(&server.state, EventLimits { count_max: 8, ..EventLimits::default() }).await;
+        sweep(&server.state.storage, EventLimits { count_max: 8, ..EventLimits::default() }).await;
         let left: Vec<String> =
             store.list(EVENTS, None).items.iter().map(|object| object.key.name.to_string()).collect();
         assert_eq!(left, ["e54", "e55", "e56", "e57", "e58", "e03", "e01", "e02"]);

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::context::State;
+use crate::storage::Storage;
 
 mod index;
 mod work;
@@ -46,19 +46,19 @@ enum Message {
 }
 
 /// Runs until `stop`.
-pub(crate) async fn run(state: Arc<State>, stop: CancellationToken) {
+pub(crate) async fn run(storage: Arc<Storage>, stop: CancellationToken) {
     let (sender, mut messages) = mpsc::channel(QUEUE_MAX);
     let mut watches = JoinSet::new();
     let mut watched = HashSet::new();
-    let mut changes = state.registry.changes();
-    let mut collector = Collector::new(Arc::clone(&state));
+    let mut changes = storage.registry.changes();
+    let mut collector = Collector::new(Arc::clone(&storage));
     changes.mark_changed();
     loop {
         if changes.has_changed().unwrap_or(false) {
             changes.borrow_and_update();
-            for resource in state.registry.load(&state.store).stored().into_keys() {
+            for resource in storage.registry.load(&storage.store).stored().into_keys() {
                 if watched.insert(Arc::clone(&resource)) {
-                    watches.spawn(follow(state.store.clone(), resource, sender.clone()));
+                    watches.spawn(follow(storage.store.clone(), resource, sender.clone()));
                 }
             }
         }
@@ -103,7 +103,7 @@ async fn follow(store: Store, resource: Arc<str>, sender: mpsc::Sender<Message>)
 }
 
 struct Collector {
-    state: Arc<State>,
+    storage: Arc<Storage>,
     index: Index,
     /// Snapshots taken in, at least one for each collection once the index is complete.
     snapshots: usize,
@@ -116,9 +116,9 @@ struct Collector {
 }
 
 impl Collector {
-    fn new(state: Arc<State>) -> Self {
+    fn new(storage: Arc<Storage>) -> Self {
         Self {
-            state,
+            storage,
             index: Index::default(),
             snapshots: 0,
             emptying: HashSet::new(),
@@ -184,7 +184,7 @@ impl Collector {
         for item in
             [Item::Namespace(Arc::clone(&object.key.namespace)), Item::Definition(Arc::clone(&object.key.resource))]
         {
-            if self.emptying.contains(&item) && work::is_empty(&self.state, &item) {
+            if self.emptying.contains(&item) && work::is_empty(&self.storage, &item) {
                 self.push(item);
             }
         }
@@ -202,9 +202,9 @@ impl Collector {
             self.queued.remove(&item);
             self.busy.insert(item.clone());
             let dependents = self.dependents_of(&item);
-            let state = Arc::clone(&self.state);
+            let storage = Arc::clone(&self.storage);
             self.running.spawn(async move {
-                let outcome = work::run(&state, &item, dependents).await;
+                let outcome = work::run(&storage, &item, dependents).await;
                 if outcome == Outcome::Again {
                     tokio::time::sleep(RETRY_AFTER).await;
                 }
@@ -220,7 +220,7 @@ impl Collector {
             Item::Dependent(key) | Item::Dying(key) => key,
             Item::Namespace(_) | Item::Definition(_) => return Vec::new(),
         };
-        let object = self.state.store.get(key);
+        let object = self.storage.store.get(key);
         let facts = object.and_then(|object| Facts::of(&object));
         facts.map(|facts| self.index.dependents(&facts.uid)).unwrap_or_default()
     }

@@ -6,44 +6,45 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
+use pumice_clock::wire_time;
 use pumice_store::{ApplyError, EventKind, Watch, WatchError};
 use tokio_util::sync::CancellationToken;
 
-use crate::authn::service_accounts::{CONFIG_MAPS, DEFAULT, NAMESPACES, ROOT_CERTIFICATE, SERVICE_ACCOUNTS};
-use crate::context::State;
+use crate::authn::service_accounts::{CONFIG_MAPS, NAMESPACES};
+use crate::storage::Storage;
 use crate::stored::parse;
-use pumice_clock::wire_time;
+use crate::strategies::service_account::{DEFAULT, ROOT_CERTIFICATE, SERVICE_ACCOUNTS};
 
 /// Makes what namespaces lack that are there already.
-async fn complete(state: &State) -> Result<(), ApplyError> {
-    let now = wire_time(state.clock.now());
-    for namespace in state.store.list(NAMESPACES, None).items {
-        restore(state, &namespace.key.name, &now).await?;
+async fn complete(storage: &Storage) -> Result<(), ApplyError> {
+    let now = wire_time(storage.clock.now());
+    for namespace in storage.store.list(NAMESPACES, None).items {
+        restore(storage, &namespace.key.name, &now).await?;
     }
     Ok(())
 }
 
-async fn restore(state: &State, namespace: &str, now: &str) -> Result<(), ApplyError> {
-    let Some(found) = state.store.find(NAMESPACES, "", namespace) else { return Ok(()) };
+async fn restore(storage: &Storage, namespace: &str, now: &str) -> Result<(), ApplyError> {
+    let Some(found) = storage.store.find(NAMESPACES, "", namespace) else { return Ok(()) };
     if parse(&found)["metadata"]["deletionTimestamp"].is_string() {
         return Ok(());
     }
-    let missing = state.accounts.missing(&state.store, namespace, now);
-    if missing.is_empty() { Ok(()) } else { state.store.apply_all(missing).await.map(drop) }
+    let missing = storage.accounts.missing(&storage.store, namespace, now);
+    if missing.is_empty() { Ok(()) } else { storage.store.apply_all(missing).await.map(drop) }
 }
 
 /// Makes what is lacking now. The future that it gives makes it again when somebody deletes it, until `stop`.
 pub(crate) async fn start(
-    state: Arc<State>,
+    storage: Arc<Storage>,
     stop: CancellationToken,
 ) -> Result<impl Future<Output = ()> + use<>, ApplyError> {
     // Nothing is missed: the watches begin before the look.
     let watches = [(SERVICE_ACCOUNTS, DEFAULT), (CONFIG_MAPS, ROOT_CERTIFICATE)].map(|(resource, name)| {
-        let state = Arc::clone(&state);
-        let watch = state.store.watch(resource, None, None);
-        async move { follow(&state, resource, name, watch).await }
+        let storage = Arc::clone(&storage);
+        let watch = storage.store.watch(resource, None, None);
+        async move { follow(&storage, resource, name, watch).await }
     });
-    complete(&state).await?;
+    complete(&storage).await?;
     Ok(async move {
         tokio::select! {
             () = stop.cancelled() => {}
@@ -52,19 +53,19 @@ pub(crate) async fn start(
     })
 }
 
-async fn follow(state: &State, resource: &str, name: &str, mut watch: Result<Watch, WatchError>) {
+async fn follow(storage: &Storage, resource: &str, name: &str, mut watch: Result<Watch, WatchError>) {
     loop {
         let Ok(watching) = &mut watch else { return };
         let failed = match watching.next().await {
             Ok(event) if event.kind == EventKind::Deleted && *event.object.key.name == *name => {
-                let now = wire_time(state.clock.now());
-                restore(state, &event.object.key.namespace, &now).await.err()
+                let now = wire_time(storage.clock.now());
+                restore(storage, &event.object.key.namespace, &now).await.err()
             }
             Ok(_) => None,
             Err(WatchError::Closed) => return,
             Err(_) => {
-                watch = state.store.watch(resource, None, None);
-                complete(state).await.err()
+                watch = storage.store.watch(resource, None, None);
+                complete(storage).await.err()
             }
         };
         if let Some(error) = failed {

@@ -16,22 +16,20 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::context::State;
-use crate::handlers::verbs::update;
+use crate::storage::{Storage, ends_deletion};
 use crate::stored::{draft, parse};
-use crate::strategies::storage_class::default_class;
+use crate::strategies::claim::{CLAIM_PROTECTION, OLD_CLASS};
+use crate::strategies::storage_class::{CLASSES, default_class};
 use crate::workers::watch_trigger::Following;
 
 pub(crate) mod binding;
 
-use binding::{CLAIM_PROTECTION, Made, View};
+use binding::{Made, View};
 
 /// The store's name of claims.
 const CLAIMS: &str = "persistentvolumeclaims";
 /// The store's name of volumes.
 const VOLUMES: &str = "persistentvolumes";
-/// The store's name of classes.
-pub(crate) const CLASSES: &str = "storage.k8s.io/storageclasses";
 const PODS: &str = "pods";
 /// Changes within this time are looked at together.
 const TOGETHER: Duration = Duration::from_millis(5);
@@ -41,25 +39,25 @@ const PAUSE_FACTOR: u32 = 4;
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Runs until `stop`.
-pub(crate) async fn keep(state: Arc<State>, stop: CancellationToken) {
+pub(crate) async fn keep(storage: Arc<Storage>, stop: CancellationToken) {
     let mut following = Following::default();
     loop {
         let mut resources: BTreeSet<String> = [CLAIMS, VOLUMES, CLASSES].map(str::to_owned).into();
-        if !following.follow(&state.store, &resources) {
+        if !following.follow(&storage.store, &resources) {
             return;
         }
         let began = Instant::now();
-        let look = Look::new(&state);
+        let look = Look::new(&storage);
         if look.as_ref().is_some_and(|look| look.is_held()) {
             // What pods do decides when these may go; followed before they are looked at.
             resources.insert(PODS.to_owned());
-            if !following.follow(&state.store, &resources) {
+            if !following.follow(&storage.store, &resources) {
                 return;
             }
         }
         following.keep(&resources);
         let written = match look {
-            Some(look) => look.settle(&state).await,
+            Some(look) => look.settle(&storage).await,
             None => Ok(()),
         };
         let again = match written {
@@ -87,9 +85,9 @@ struct Look {
 }
 
 impl Look {
-    fn new(state: &State) -> Option<Look> {
+    fn new(storage: &Storage) -> Option<Look> {
         let read = |resource: &str| -> Vec<(Arc<Object>, Value)> {
-            let stored = state.store.list(resource, None).items;
+            let stored = storage.store.list(resource, None).items;
             let parsed = |object: Arc<Object>| {
                 let value = parse(&object);
                 (object, value)
@@ -106,29 +104,29 @@ impl Look {
     }
 
     /// Writes what is to be otherwise, volumes first.
-    async fn settle(self, state: &State) -> Result<(), ApplyError> {
-        let mut view = self.view(state);
+    async fn settle(self, storage: &Storage) -> Result<(), ApplyError> {
+        let mut view = self.view(storage);
         let made = view.settle();
         for Made { name, object } in made {
-            make(state, &name, object).await?;
+            make(storage, &name, object).await?;
         }
         for (stored, before) in &self.volumes {
-            write(state, stored, before, view.volumes.remove(&*stored.key.name)).await?;
+            write(storage, stored, before, view.volumes.remove(&*stored.key.name)).await?;
         }
         for (stored, before) in &self.claims {
             let key = (stored.key.namespace.to_string(), stored.key.name.to_string());
-            write(state, stored, before, view.claims.remove(&key)).await?;
+            write(storage, stored, before, view.claims.remove(&key)).await?;
         }
         Ok(())
     }
 
-    fn view(&self, state: &State) -> View {
-        let classes: Vec<Value> = state.store.list(CLASSES, None).items.iter().map(|object| parse(object)).collect();
+    fn view(&self, storage: &Storage) -> View {
+        let classes: Vec<Value> = storage.store.list(CLASSES, None).items.iter().map(|object| parse(object)).collect();
         let default = default_class(&classes);
         let claims = self.claims.iter().map(|(stored, claim)| {
             let mut claim = claim.clone();
             if claim["spec"]["storageClassName"].is_null()
-                && meta::annotation(&claim, binding::OLD_CLASS).is_none()
+                && meta::annotation(&claim, OLD_CLASS).is_none()
                 && let Some(default) = &default
             {
                 // As upstream: a claim that came before there was a default class.
@@ -142,17 +140,17 @@ impl Look {
             claims: claims.collect(),
             volumes: self.volumes.iter().map(|(stored, one)| (stored.key.name.to_string(), one.clone())).collect(),
             classes: classes.into_iter().map(|class| (meta::name(&class).to_owned(), class)).collect(),
-            used: namespaces.into_iter().flat_map(|namespace| used(state, namespace)).collect(),
-            host_names: self.host_names(state),
+            used: namespaces.into_iter().flat_map(|namespace| used(storage, namespace)).collect(),
+            host_names: self.host_names(storage),
         }
     }
 
     /// The labels of the nodes that were chosen for claims.
-    fn host_names(&self, state: &State) -> BTreeMap<String, String> {
+    fn host_names(&self, storage: &Storage) -> BTreeMap<String, String> {
         let chosen = self.claims.iter().filter_map(|(_, claim)| meta::annotation(claim, binding::SELECTED_NODE));
         let chosen: BTreeSet<&str> = chosen.collect();
         let named = chosen.into_iter().filter_map(|node| {
-            let found = parse(&*state.store.find("nodes", "", node)?);
+            let found = parse(&*storage.store.find("nodes", "", node)?);
             Some((node.to_owned(), meta::label(&found, binding::HOST_NAME)?.to_owned()))
         });
         named.collect()
@@ -164,9 +162,9 @@ fn is_held(claim: &Value) -> bool {
 }
 
 /// The claims that pods of a namespace use which have a node and have not ended.
-fn used(state: &State, namespace: &str) -> Vec<(String, String)> {
+fn used(storage: &Storage, namespace: &str) -> Vec<(String, String)> {
     let mut used = Vec::new();
-    for pod in state.store.list(PODS, Some(namespace)).items {
+    for pod in storage.store.list(PODS, Some(namespace)).items {
         let pod = parse(&pod);
         let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
         if ended || pod["spec"]["nodeName"].as_str().is_none_or(str::is_empty) {
@@ -179,22 +177,22 @@ fn used(state: &State, namespace: &str) -> Vec<(String, String)> {
     used
 }
 
-async fn make(state: &State, name: &str, mut object: Value) -> Result<(), ApplyError> {
+async fn make(storage: &Storage, name: &str, mut object: Value) -> Result<(), ApplyError> {
     object["metadata"]["uid"] = json!(Uuid::now_v7().to_string());
-    object["metadata"]["creationTimestamp"] = json!(wire_time(state.clock.now()));
+    object["metadata"]["creationTimestamp"] = json!(wire_time(storage.clock.now()));
     let key = Key::new(VOLUMES, "", name);
-    state.commit(Change::Put { key, draft: draft(&object), expect: Expect::Absent }).await.map(drop)
+    storage.commit(Change::Put { key, draft: draft(&object), expect: Expect::Absent }).await.map(drop)
 }
 
-async fn write(state: &State, stored: &Object, before: &Value, after: Option<Value>) -> Result<(), ApplyError> {
+async fn write(storage: &Storage, stored: &Object, before: &Value, after: Option<Value>) -> Result<(), ApplyError> {
     let Some(mut after) = after.filter(|after| after != before) else { return Ok(()) };
     if *stored.key.resource == *VOLUMES && after["status"]["phase"] != before["status"]["phase"] {
-        after["status"]["lastPhaseTransitionTime"] = json!(wire_time(state.clock.now()));
+        after["status"]["lastPhaseTransitionTime"] = json!(wire_time(storage.clock.now()));
     }
     let (key, draft, expect) = (stored.key.clone(), draft(&after), Expect::Revision(stored.revision));
-    let change = match update::ends_deletion(&after) {
+    let change = match ends_deletion(&after) {
         true => Change::Delete { key, draft, expect },
         false => Change::Put { key, draft, expect },
     };
-    state.commit(change).await.map(drop)
+    storage.commit(change).await.map(drop)
 }

@@ -7,29 +7,17 @@ mod params;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pumice_objects::status::{GroupResource, Status, StatusCause, StatusReason};
+use pumice_objects::status::{GroupResource, Status, StatusCause};
 use serde_json::Value;
 
 use super::Subject;
-use super::matching::{Matching, problems_of_match};
+use super::matching::Matching;
 use crate::cel::authorizer::{About, Question};
-use crate::cel::{
-    Binding as Bound, Bindings, Budget, CompileError, Computed, EvaluateError, Expression, Scope, Variable, Wanted,
-};
-use crate::strategies::problems::Problems;
+use crate::cel::{Binding as Bound, Bindings, Budget, CompileError, Computed, EvaluateError, Expression, Wanted};
+use crate::strategies::admission::policies::{EXPRESSIONS_MAX, REASONS, listed, scope, text};
 
-/// Most match conditions, as upstream.
-const CONDITIONS_MAX: usize = 64;
-/// Most variables, and most validations, of one policy.
-const EXPRESSIONS_MAX: usize = 256;
 /// Longest message that an expression may make.
 const MESSAGE_BYTES_MAX: usize = 5120;
-const REASONS: [(&str, StatusReason, u16); 4] = [
-    ("Invalid", StatusReason::Invalid, 422),
-    ("Forbidden", StatusReason::Forbidden, 403),
-    ("Unauthorized", StatusReason::Unauthorized, 401),
-    ("RequestEntityTooLarge", StatusReason::RequestEntityTooLarge, 413),
-];
 
 /// Conditions that all must hold before somebody judges.
 #[derive(Debug)]
@@ -65,26 +53,6 @@ pub(super) struct Binding {
     matching: Option<Matching>,
     denies: bool,
     warns: bool,
-}
-
-/// The variables that expressions about requests see.
-fn scope(variables: &[String], has_params: bool) -> Scope<'static> {
-    let json = ["object", "oldObject", "request", "namespaceObject"].map(|name| Variable::json(name, None));
-    let mut all = Vec::from(json);
-    all.push(Variable::with_field("authorizer", "requestResource"));
-    all.push(Variable::computed("variables", variables.to_vec()));
-    if has_params {
-        all.push(Variable::json("params", None));
-    }
-    Scope(all)
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
-fn listed<'a>(declared: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
-    declared[field].as_array().into_iter().flatten()
 }
 
 impl Conditions {
@@ -147,7 +115,7 @@ impl<'a> Facts<'a> {
 
     fn bindings<'b>(&'b self, params: Option<&'b Value>) -> Bindings<'b> {
         let subject = self.subject;
-        let rights = subject.state.rights.load(&subject.state.store);
+        let rights = subject.rights.load(subject.store);
         let about = About {
             path: None,
             group: subject.descriptor.group.clone(),
@@ -357,112 +325,4 @@ fn refused(subject: &Subject<'_>, object: Option<&Value>, binding: &Binding, rea
     let cause = StatusCause { reason: String::new(), message: text, field: String::new() };
     status.details.get_or_insert_default().causes.push(cause);
     status
-}
-
-/// Checks match conditions.
-pub(crate) fn problems_of_conditions(declared: &Value, has_params: Option<bool>, path: &str, problems: &mut Problems) {
-    let conditions = declared.as_array().map_or(&[][..], Vec::as_slice);
-    if conditions.len() > CONDITIONS_MAX {
-        let detail = format!("must have at most {CONDITIONS_MAX} items");
-        problems.invalid(path, &conditions.len().into(), &detail);
-        return;
-    }
-    let scope = scope(&[], has_params == Some(true));
-    let mut seen = BTreeSet::new();
-    for (index, one) in conditions.iter().enumerate() {
-        let (name, at) = (text(&one["name"]), format!("{path}[{index}]"));
-        if name.is_empty() {
-            problems.required(&format!("{at}.name"), "");
-        } else if !seen.insert(name.clone()) {
-            problems.duplicate(&format!("{at}.name"), &name);
-        }
-        problems_of_expression(&one["expression"], &scope, Wanted::Bool, &format!("{at}.expression"), problems);
-    }
-}
-
-fn problems_of_expression(source: &Value, scope: &Scope<'_>, wanted: Wanted, path: &str, problems: &mut Problems) {
-    match source.as_str().map(str::trim) {
-        None | Some("") => problems.required(path, ""),
-        Some(text) => {
-            if let Err(error) = Expression::compile(text, scope, wanted) {
-                problems.invalid(path, source, &error.to_string());
-            }
-        }
-    }
-}
-
-/// Checks a policy as it is written.
-pub(crate) fn check(policy: &Value, problems: &mut Problems) {
-    let spec = &policy["spec"];
-    let has_params = spec["paramKind"].is_object();
-    for field in ["apiVersion", "kind"].into_iter().filter(|_| has_params) {
-        if spec["paramKind"][field].as_str().is_none_or(str::is_empty) {
-            problems.required(&format!("spec.paramKind.{field}"), "");
-        }
-    }
-    if listed(&spec["matchConstraints"], "resourceRules").next().is_none() {
-        problems.required("spec.matchConstraints.resourceRules", "");
-    }
-    problems_of_match(&spec["matchConstraints"], "resourceRules", "spec.matchConstraints", problems);
-    problems_of_conditions(&spec["matchConditions"], Some(has_params), "spec.matchConditions", problems);
-    for field in ["variables", "validations", "auditAnnotations"] {
-        if spec[field].as_array().is_some_and(|list| list.len() > EXPRESSIONS_MAX) {
-            problems.forbidden(&format!("spec.{field}"), &format!("at most {EXPRESSIONS_MAX} items are allowed"));
-            return;
-        }
-    }
-    let mut names: Vec<String> = Vec::new();
-    for (index, one) in listed(spec, "variables").enumerate() {
-        let (name, at) = (text(&one["name"]), format!("spec.variables[{index}]"));
-        let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-            && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        if !is_name {
-            problems.invalid(&format!("{at}.name"), &one["name"], "name is not a valid CEL identifier");
-        } else if names.contains(&name) {
-            problems.duplicate(&format!("{at}.name"), &name);
-        }
-        let scope = scope(&names, has_params);
-        problems_of_expression(&one["expression"], &scope, Wanted::Any, &format!("{at}.expression"), problems);
-        names.push(name);
-    }
-    let scope = scope(&names, has_params);
-    let judges = listed(spec, "validations").next().is_some() || listed(spec, "auditAnnotations").next().is_some();
-    if !judges {
-        problems.required("spec.validations", "validations or auditAnnotations must contain at least one item");
-    }
-    for (index, one) in listed(spec, "validations").enumerate() {
-        let at = format!("spec.validations[{index}]");
-        problems_of_expression(&one["expression"], &scope, Wanted::Bool, &format!("{at}.expression"), problems);
-        if !one["messageExpression"].is_null() {
-            let at = format!("{at}.messageExpression");
-            problems_of_expression(&one["messageExpression"], &scope, Wanted::Text, &at, problems);
-        }
-        if let Some(message) = one["message"].as_str() {
-            let is_blank = message.trim().is_empty();
-            if is_blank || message.contains('\n') {
-                let detail = if is_blank {
-                    "message must be non-empty if specified"
-                } else {
-                    "message must not contain line breaks"
-                };
-                problems.invalid(&format!("{at}.message"), &one["message"], detail);
-            }
-        }
-        if let Some(reason) = one["reason"].as_str().filter(|one| !REASONS.iter().any(|(name, ..)| name == one)) {
-            problems.not_supported(&format!("{at}.reason"), reason, &REASONS.map(|(name, ..)| name));
-        }
-    }
-    for (index, one) in listed(spec, "auditAnnotations").enumerate() {
-        let at = format!("spec.auditAnnotations[{index}]");
-        if one["key"].as_str().is_none_or(str::is_empty) {
-            problems.required(&format!("{at}.key"), "");
-        }
-        problems_of_expression(
-            &one["valueExpression"],
-            &scope,
-            Wanted::Any,
-            &format!("{at}.valueExpression"),
-            problems,
-        );
-    }
 }

@@ -7,17 +7,21 @@ use std::sync::Arc;
 use pumice_auth::Identity;
 use pumice_objects::meta;
 use pumice_objects::schema::Schema;
+use pumice_store::Store;
 use serde_json::{Value, json};
 
-use super::GROUP;
-use crate::context::Call;
-use crate::context::State;
+use crate::authz::RightsCell;
 use crate::kinds::Descriptor;
+use crate::kinds::registry::RegistryCell;
 use crate::stored::parse;
+use crate::strategies::admission::GROUP;
 
 /// A request that is judged.
 pub(crate) struct Subject<'a> {
-    pub(crate) state: &'a State,
+    /// Where namespaces and parameters are looked up.
+    pub(crate) store: &'a Store,
+    pub(crate) registry: &'a RegistryCell,
+    pub(crate) rights: &'a RightsCell,
     pub(crate) identity: &'a Identity,
     pub(crate) descriptor: &'a Arc<Descriptor>,
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
@@ -30,22 +34,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) dry_run: bool,
 }
 
-impl<'a> Subject<'a> {
-    /// What a request is about. `operation` is as in the field of that name.
-    pub(crate) fn of(call: &'a Call, operation: &'static str, name: &'a str, dry_run: bool) -> Self {
-        Self {
-            state: &call.state,
-            identity: &call.identity,
-            descriptor: &call.descriptor,
-            operation,
-            subresource: &call.request.subresource,
-            namespace: call.stored_namespace(),
-            name,
-            old: None,
-            dry_run,
-        }
-    }
-
+impl Subject<'_> {
     /// Whether nobody may judge it: what says who judges, and what only asks.
     pub(super) fn is_exempt(&self) -> bool {
         self.descriptor.group == GROUP || self.descriptor.review.is_some()
@@ -71,7 +60,7 @@ impl<'a> Subject<'a> {
         if self.namespace.is_empty() {
             return None;
         }
-        self.state.store.find("namespaces", "", self.namespace).map(|found| parse(&found))
+        self.store.find("namespaces", "", self.namespace).map(|found| parse(&found))
     }
 
     /// Whether the labels of its namespace are asked for: not for resources of the cluster.

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::matching::Matching;
 use super::policy::Conditions;
 use super::{Subject, review};
-use crate::webhooks::{Callee, Client};
+use crate::webhooks::{Callee, Webhooks};
 
 /// How long a webhook may take where it does not say.
 const TIMEOUT_SECONDS: u64 = 10;
@@ -65,7 +65,7 @@ impl Webhook {
     /// Asks, if the request is its business. A refusal, or a failure that counts as one, is an error.
     pub(super) async fn ask(
         &self,
-        client: &Client,
+        webhooks: &Webhooks,
         subject: &Subject<'_>,
         object: Option<&Value>,
     ) -> Result<Option<Answered>, Status> {
@@ -82,7 +82,7 @@ impl Webhook {
         }
         let uid = Uuid::now_v7().to_string();
         let body = review::ask(subject, &uid, &version, object);
-        let called = self.callee.post(client, &subject.state.store, body).await;
+        let called = webhooks.ask(&self.callee, body).await;
         let called = called.map_err(|cause| format!("failed to call webhook: {cause}"));
         let verdict = called.and_then(|answer| review::read(&answer, &uid, self.mutates));
         match verdict {

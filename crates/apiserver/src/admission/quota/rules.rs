@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::usage::{self, PodTraits, Usage};
 use crate::admission::pod_resources::{Amounts, amounts};
+use crate::strategies::resource_quota::resource_names::used_by;
 
 /// A quota as it is enforced.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +45,7 @@ impl Quota {
 
     /// The store's resources whose objects it is about.
     pub(crate) fn resources(&self) -> impl Iterator<Item = String> {
-        self.hard.keys().filter_map(|name| usage::used_by(name))
+        self.hard.keys().filter_map(|name| used_by(name))
     }
 
     /// Whether it counts an object with this usage. Scopes are of pods: with one, nothing else counts.

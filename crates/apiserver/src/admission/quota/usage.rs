@@ -8,16 +8,7 @@ use pumice_units::Quantity;
 use serde_json::Value;
 
 use crate::admission::pod_resources::{Amounts, amounts, total};
-
-const PODS: &str = "pods";
-const CLAIMS: &str = "persistentvolumeclaims";
-const SERVICES: &str = "services";
-/// Kinds that are counted by their bare name, too.
-const COUNTED: [&str; 6] = ["configmaps", CLAIMS, "replicationcontrollers", "resourcequotas", "secrets", SERVICES];
-/// Between a storage class and what is counted of it.
-const OF_CLASS: &str = ".storageclass.storage.k8s.io/";
-/// Resources of containers that are also counted without `requests.` before them.
-const PLAIN: [&str; 3] = ["cpu", "ephemeral-storage", "memory"];
+use crate::strategies::resource_quota::resource_names::{CLAIMS, COUNTED, OF_CLASS, PLAIN, PODS, SERVICES};
 
 /// What one object uses.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,29 +25,6 @@ pub(crate) struct PodTraits {
     pub(crate) best_effort: bool,
     pub(crate) priority_class: String,
     pub(crate) cross_namespace_affinity: bool,
-}
-
-/// The store's resource whose objects use what `hard` calls by this name. Nothing for a name that nothing uses.
-pub(crate) fn used_by(name: &str) -> Option<String> {
-    if let Some(counted) = name.strip_prefix("count/") {
-        return match counted.split_once('.') {
-            None => Some(counted.to_owned()),
-            Some((plural, group)) => Some(format!("{group}/{plural}")),
-        };
-    }
-    if name == "requests.storage" || name.contains(OF_CLASS) {
-        return Some(CLAIMS.to_owned());
-    }
-    if COUNTED.contains(&name) {
-        return Some(name.to_owned());
-    }
-    if name.starts_with("services.") {
-        return Some(SERVICES.to_owned());
-    }
-    let of_pods = name == PODS
-        || PLAIN.contains(&name)
-        || ["requests.", "limits.", "hugepages-"].iter().any(|prefix| name.starts_with(prefix));
-    of_pods.then(|| PODS.to_owned())
 }
 
 /// What an object of this resource, as the store names it, uses.
@@ -191,25 +159,6 @@ mod tests {
     fn shown(usage: &Usage) -> String {
         let shown: Vec<String> = usage.amounts.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
         shown.join(" ")
-    }
-
-    #[test]
-    fn names_belong_to_resources() {
-        for (name, resource) in [
-            ("cpu", Some("pods")),
-            ("requests.nvidia.com/gpu", Some("pods")),
-            ("limits.memory", Some("pods")),
-            ("pods", Some("pods")),
-            ("requests.storage", Some("persistentvolumeclaims")),
-            ("gold.storageclass.storage.k8s.io/requests.storage", Some("persistentvolumeclaims")),
-            ("services.nodeports", Some("services")),
-            ("secrets", Some("secrets")),
-            ("count/jobs.batch.volcano.sh", Some("batch.volcano.sh/jobs")),
-            ("count/configmaps", Some("configmaps")),
-            ("odd", None),
-        ] {
-            assert_eq!(used_by(name).as_deref(), resource, "{name}");
-        }
     }
 
     #[test]

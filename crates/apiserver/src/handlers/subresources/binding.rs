@@ -15,6 +15,7 @@ use crate::http::body::Body;
 use crate::http::query::WriteOptions;
 use crate::http::respond::Answer;
 use crate::json_scan::{Cut, cut};
+use crate::storage::apply_status;
 use crate::stored::{draft, draft_with, parse};
 
 /// How often a binding is tried against a changing pod.
@@ -37,21 +38,20 @@ pub(crate) async fn bind(call: &Call, body: Body) -> Answer {
     write::judge_below(call, "CREATE", &decoded.value, options.dry_run).await?;
     for _ in 0..ATTEMPTS_MAX {
         let stored = call
-            .state
-            .store
+            .store()
             .find("pods", &call.request.namespace, &binding.pod)
             .ok_or_else(|| Status::not_found(call.resource(), &binding.pod))?;
         let mut seen = Seen::of(&stored);
         check(&seen.pod, &binding)?;
-        place(&mut seen.pod, &binding, &wire_time(call.state.clock.now()));
+        place(&mut seen.pod, &binding, &wire_time(call.now()));
         if options.dry_run {
             return Ok(done());
         }
         let expect = Expect::Revision(stored.revision);
-        match call.state.commit(Change::Put { key: stored.key.clone(), draft: seen.draft(), expect }).await {
+        match call.state.storage.commit(Change::Put { key: stored.key.clone(), draft: seen.draft(), expect }).await {
             Ok(_) => return Ok(done()),
             Err(ApplyError::Conflict(_)) => {}
-            Err(error) => return Err(write::apply_status(call.resource(), &error)),
+            Err(error) => return Err(apply_status(call.resource(), &error)),
         }
     }
     Err(Status::conflict_modified(call.resource(), &binding.pod))

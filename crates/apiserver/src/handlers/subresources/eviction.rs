@@ -9,11 +9,12 @@ use serde_json::Value;
 
 use super::done;
 use crate::context::Call;
-use crate::handlers::verbs::delete::{self, Wish};
+use crate::handlers::verbs::delete;
 use crate::handlers::verbs::{read, write};
 use crate::http::body::Body;
 use crate::http::query::WriteOptions;
 use crate::http::respond::Answer;
+use crate::storage::{Wish, check_preconditions};
 use crate::stored::parse_metadata;
 use crate::workers::disruption;
 
@@ -33,17 +34,17 @@ pub(crate) async fn evict(call: &Call, body: Body) -> Answer {
     wish.dry_run |=
         options.dry_run || wished["dryRun"].as_array().is_some_and(|list| list.contains(&Value::from("All")));
     write::judge_below(call, "CREATE", &decoded.value, wish.dry_run).await?;
-    let (state, namespace, name) = (&call.state, &call.request.namespace, &call.request.name);
+    let (namespace, name) = (&call.request.namespace, &call.request.name);
     let stored = read::fetch(call)?;
-    delete::check_preconditions(call.resource(), &stored, &parse_metadata(&stored), &wish)?;
-    disruption::take(state, &stored, wish.dry_run).await?;
+    check_preconditions(call.resource(), &stored, &parse_metadata(&stored), &wish)?;
+    disruption::take(&call.state.storage, &stored, wish.dry_run).await?;
     if wish.uid.is_none() {
         // The budget was charged for this pod and no other.
         wish.uid = meta::uid(&parse_metadata(&stored)).map(str::to_owned);
     }
-    let removed = delete::remove(state, &call.descriptor, namespace, name, &wish).await;
+    let removed = call.state.storage.delete(&call.descriptor, namespace, name, &wish).await;
     if removed.is_err() && !wish.dry_run {
-        disruption::give_back(state, namespace, name).await;
+        disruption::give_back(&call.state.storage, namespace, name).await;
     }
     removed?;
     Ok(done())

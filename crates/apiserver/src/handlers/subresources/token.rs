@@ -16,13 +16,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::authn::service_accounts::SERVICE_ACCOUNTS;
 use crate::context::Call;
 use crate::handlers::verbs::write;
 use crate::http::body::Body;
 use crate::http::query::WriteOptions;
 use crate::http::respond::{self, Answer};
 use crate::stored::parse;
+use crate::strategies::service_account::SERVICE_ACCOUNTS;
 
 const GROUP: &str = "authentication.k8s.io";
 const API_VERSION: &str = "authentication.k8s.io/v1";
@@ -91,7 +91,7 @@ pub(crate) async fn create(call: &Call, body: Body) -> Answer {
     let mut warnings = write::judge_below(call, "CREATE", &decoded.value, dry_run).await?;
     warnings.extend(warning);
     let bound_to = spec.bound_object_ref.as_ref().map(|reference| bound_to(call, reference)).transpose()?;
-    let issued = call.state.clock.now();
+    let issued = call.now();
     let expires = issued
         .checked_add(SignedDuration::from_secs(seconds))
         .map_err(|_| Status::internal_error("the clock is out of range"))?;
@@ -104,7 +104,7 @@ pub(crate) async fn create(call: &Call, body: Body) -> Answer {
         id: Uuid::now_v7().to_string(),
         bound_to,
     };
-    let token = call.state.accounts.key.sign(&claims).map_err(Status::internal_error)?;
+    let token = call.state.storage.accounts.key.sign(&claims).map_err(Status::internal_error)?;
     let mut response = respond::json(StatusCode::CREATED, answer(&claims, seconds, &token, issued).to_string());
     respond::warn(&mut response, &warnings);
     Ok(response)
@@ -193,7 +193,7 @@ fn bound_to(call: &Call, reference: &Reference) -> Result<BoundTo, Status> {
 
 /// An object of the account's namespace, and its uid.
 fn find(call: &Call, shown: GroupResource<'_>, resource: &str, name: &str) -> Result<(Value, String), Status> {
-    let found = call.state.store.find(resource, &call.request.namespace, name);
+    let found = call.store().find(resource, &call.request.namespace, name);
     let found = found.ok_or_else(|| Status::not_found(shown, name))?;
     let object = parse(&found);
     let uid = meta::uid(&object).unwrap_or_default().to_owned();

@@ -49,7 +49,7 @@ pub(crate) async fn apply(call: &Call, subresource: Option<&Subresource>, body: 
         duplicates,
         manager,
         api_version: call.descriptor.api_version(),
-        now: wire_time(call.state.clock.now()),
+        now: wire_time(call.now()),
         force: options.force,
     };
     for _ in 0..ATTEMPTS_MAX {

@@ -19,6 +19,7 @@ use crate::http::respond::{self, Answer};
 use crate::json_scan::field;
 use crate::kinds::conversion;
 use crate::schemas::zero_values;
+use crate::storage::apply_status;
 use crate::stored::draft;
 
 /// How often a taken generated name is replaced by another one.
@@ -61,24 +62,29 @@ pub(crate) async fn make(call: &Call, mut object: Value, duplicates: &[String]) 
         }
         let mut warnings = warnings.clone();
         prepare(call, &mut object, options.dry_run, &mut warnings).await?;
-        let room = call.state.quotas.admit(call, None, &object, options.dry_run)?;
+        let room =
+            call.state.quotas.admit(&write::attributes(call, Operation::Create), None, &object, options.dry_run)?;
         let key = write::key(call, meta::name(&object));
         let outcome = if options.dry_run {
-            call.state.store.get(&key).map_or(Ok(None), |taken| Err(ApplyError::AlreadyExists(taken)))
+            call.store().get(&key).map_or(Ok(None), |taken| Err(ApplyError::AlreadyExists(taken)))
         } else {
-            conversion::stored(&call.state, &call.descriptor, &mut object).await?;
-            call.state.commit(Change::Put { key, draft: draft(&object), expect: Expect::Absent }).await.map(Some)
+            conversion::stored(&call.state.storage.webhooks, &call.descriptor, &mut object).await?;
+            call.state
+                .storage
+                .commit(Change::Put { key, draft: draft(&object), expect: Expect::Absent })
+                .await
+                .map(Some)
         };
-        room.settle(&call.state.store);
+        room.settle(call.store());
         let mut response = match outcome {
             Err(ApplyError::AlreadyExists(_)) if generated.is_some() && attempt < NAME_ATTEMPTS_MAX => continue,
             Err(ApplyError::AlreadyExists(taken)) if generated.is_some() => {
                 return Err(Status::generate_name_conflict(call.resource(), &taken.key.name));
             }
-            Err(error) => return Err(write::apply_status(call.resource(), &error)),
+            Err(error) => return Err(apply_status(call.resource(), &error)),
             Ok(None) => view.unstored(StatusCode::CREATED, object),
             Ok(Some(stored)) => {
-                let made = conversion::served_one(&call.state, &call.descriptor, stored).await?;
+                let made = conversion::served_one(&call.state.storage.webhooks, &call.descriptor, stored).await?;
                 view.one(StatusCode::CREATED, &made)
             }
         };
@@ -95,7 +101,7 @@ fn random() -> u64 {
 
 /// Everything between reading the body and storing the object.
 async fn prepare(call: &Call, object: &mut Value, dry_run: bool, warnings: &mut Vec<String>) -> Result<(), Status> {
-    let now = call.state.clock.now();
+    let now = call.now();
     let write = Write { call, operation: Operation::Create, old: None, dry_run, now };
     let status = write.admit(object, warnings)?;
     let status = write.mutate(object, warnings).await?.or(status);
@@ -136,7 +142,7 @@ pub(crate) fn require_namespace(call: &Call, name: &str) -> Result<(), Status> {
         return Ok(());
     }
     let namespace = &call.request.namespace;
-    let Some(found) = call.state.store.find("namespaces", "", namespace) else {
+    let Some(found) = call.store().find("namespaces", "", namespace) else {
         return Err(Status::not_found(GroupResource { group: "", resource: "namespaces" }, namespace));
     };
     // Looked up for each object that is made: its whole text isn't parsed for that.

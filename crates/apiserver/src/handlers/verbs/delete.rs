@@ -7,19 +7,16 @@ use std::sync::{Arc, LazyLock};
 
 use futures::{StreamExt, stream};
 use http::StatusCode;
-use jiff::{SignedDuration, Timestamp};
-use pumice_clock::wire_time;
 use pumice_objects::meta;
 use pumice_objects::schema::Schema;
-use pumice_objects::status::{self, GroupResource, Status};
-use pumice_store::{ApplyError, Change, Expect, Object};
-use serde_json::{Value, json};
+use pumice_objects::status::{self, Status};
+use pumice_store::Object;
+use serde_json::Value;
 
+use super::read;
 use super::write::{self, Write};
-use super::{read, update};
 use crate::admission::Operation;
 use crate::context::Call;
-use crate::context::State;
 use crate::handlers::paging;
 use crate::handlers::selectors::Matcher;
 use crate::handlers::view::View;
@@ -28,50 +25,16 @@ use crate::http::decode;
 use crate::http::negotiate;
 use crate::http::query::{Query, ReadOptions};
 use crate::http::respond::{self, Answer, json as json_response};
-use crate::kinds::Descriptor;
 use crate::kinds::conversion;
 use crate::schemas;
-use crate::stored::{draft, parse};
+use crate::storage::{Deleted, Propagation, Wish};
+use crate::stored::parse;
 
-/// How often a delete without a stated revision is tried against a changing object.
-const ATTEMPTS_MAX: usize = 16;
 /// Objects of a collection deleted at a time.
 const DELETES_MAX: usize = 32;
-/// Longest grace, in seconds: 68 years. A longer one means "as long as it takes", and its end would be no date.
-const GRACE_SECONDS_MAX: i64 = 2_147_483_647;
 /// What may be said of a deletion.
 static OPTIONS: LazyLock<Schema> =
     LazyLock::new(|| schemas::builtin("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"));
-/// The finalizer that makes the collector delete dependents first.
-pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// The finalizer that makes the collector cut dependents loose.
-pub(crate) const ORPHAN: &str = "orphan";
-
-/// What becomes of dependents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Propagation {
-    Background,
-    Foreground,
-    Orphan,
-}
-
-/// What a client wishes of a deletion.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Wish {
-    pub(crate) grace_seconds: Option<i64>,
-    pub(crate) propagation: Option<Propagation>,
-    pub(crate) uid: Option<String>,
-    pub(crate) revision: Option<u64>,
-    pub(crate) dry_run: bool,
-}
-
-/// What came of it.
-pub(crate) enum Deleted {
-    /// It is gone; this was its last state.
-    Gone(Arc<Object>),
-    /// It stays until what holds it lets go.
-    Marked(Arc<Object>),
-}
 
 /// Answers a delete.
 pub(crate) async fn delete(call: &Call, body: Body) -> Answer {
@@ -81,7 +44,7 @@ pub(crate) async fn delete(call: &Call, body: Body) -> Answer {
     let mut warnings = Vec::new();
     admit(call, &stored, &wish, &mut warnings).await?;
     let key = &stored.key;
-    let outcome = remove(&call.state, &call.descriptor, &key.namespace, &key.name, &wish).await?;
+    let outcome = call.state.storage.delete(&call.descriptor, &key.namespace, &key.name, &wish).await?;
     let mut response = match outcome {
         Deleted::Marked(object) => view.one(StatusCode::OK, &*served(call, object).await?),
         Deleted::Gone(object) if call.descriptor.strategy.returns_deleted() => {
@@ -105,7 +68,7 @@ pub(crate) async fn delete_collection(call: &Call, body: Body) -> Answer {
     let matcher = Matcher::new(&call.descriptor, &options)?;
     let wish = wish(call, body).await?;
     let page = paging::page(call, &options, &matcher)?;
-    let items = conversion::served(&call.state, &call.descriptor, page.items).await?;
+    let items = conversion::served(&call.state.storage.webhooks, &call.descriptor, page.items).await?;
     let page = paging::Page { items, ..page };
     let mut warnings = Vec::new();
     for object in &page.items {
@@ -116,7 +79,7 @@ pub(crate) async fn delete_collection(call: &Call, body: Body) -> Answer {
             let wish = &wish;
             async move {
                 let key = &object.key;
-                remove(&call.state, &call.descriptor, &key.namespace, &key.name, wish).await.map(|_| ())
+                call.state.storage.delete(&call.descriptor, &key.namespace, &key.name, wish).await.map(|_| ())
             }
         })
         .buffer_unordered(DELETES_MAX)
@@ -131,12 +94,12 @@ pub(crate) async fn delete_collection(call: &Call, body: Body) -> Answer {
 }
 
 async fn served(call: &Call, object: Arc<Object>) -> Result<Arc<Object>, Status> {
-    conversion::served_one(&call.state, &call.descriptor, object).await
+    conversion::served_one(&call.state.storage.webhooks, &call.descriptor, object).await
 }
 
 async fn admit(call: &Call, stored: &Object, wish: &Wish, warnings: &mut Vec<String>) -> Result<(), Status> {
     let old = parse(stored);
-    let now = call.state.clock.now();
+    let now = call.now();
     let write = Write { call, operation: Operation::Delete, old: Some(&old), dry_run: wish.dry_run, now };
     write.admit_delete(&stored.key.name, warnings)?;
     write.judge(&stored.key.name, None, warnings).await
@@ -202,112 +165,10 @@ pub(crate) fn parse_wish(options: &Value, query: &Query) -> Result<Wish, Status>
     })
 }
 
-/// Deletes one object, or marks it.
-pub(crate) async fn remove(
-    state: &State,
-    descriptor: &Descriptor,
-    namespace: &str,
-    name: &str,
-    wish: &Wish,
-) -> Result<Deleted, Status> {
-    let resource = GroupResource { group: &descriptor.group, resource: &descriptor.plural };
-    for _ in 0..ATTEMPTS_MAX {
-        let stored =
-            state.store.find(&descriptor.storage, namespace, name).ok_or_else(|| Status::not_found(resource, name))?;
-        let old = parse(&stored);
-        descriptor.strategy.may_delete(&old)?;
-        check_preconditions(resource, &stored, &old, wish)?;
-        let step = step(descriptor, &old, wish, state.clock.now());
-        if wish.dry_run {
-            return Ok(if step.goes { Deleted::Gone(stored) } else { Deleted::Marked(stored) });
-        }
-        if !step.goes && step.object == old {
-            return Ok(Deleted::Marked(stored));
-        }
-        let (key, draft, expect) = (stored.key.clone(), draft(&step.object), Expect::Revision(stored.revision));
-        let change = if step.goes { Change::Delete { key, draft, expect } } else { Change::Put { key, draft, expect } };
-        match state.commit(change).await {
-            Ok(object) if step.goes => return Ok(Deleted::Gone(object)),
-            Ok(object) => return Ok(Deleted::Marked(object)),
-            Err(ApplyError::Conflict(_)) => {}
-            Err(error) => return Err(write::apply_status(resource, &error)),
-        }
-    }
-    Err(Status::conflict_modified(resource, name))
-}
-
-pub(crate) fn check_preconditions(
-    resource: GroupResource<'_>,
-    stored: &Object,
-    old: &Value,
-    wish: &Wish,
-) -> Result<(), Status> {
-    let uid = meta::uid(old).unwrap_or_default();
-    if let Some(wanted) = wish.uid.as_deref().filter(|wanted| *wanted != uid) {
-        let cause = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
-        return Err(Status::conflict(resource, &stored.key.name, cause));
-    }
-    if let Some(wanted) = wish.revision.filter(|wanted| *wanted != stored.revision) {
-        let cause = format!(
-            "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {}",
-            stored.revision
-        );
-        return Err(Status::conflict(resource, &stored.key.name, cause));
-    }
-    Ok(())
-}
-
-struct Step {
-    object: Value,
-    goes: bool,
-}
-
-/// The next state of an object that somebody wants deleted.
-fn step(descriptor: &Descriptor, old: &Value, wish: &Wish, now: Timestamp) -> Step {
-    let mut object = old.clone();
-    set_propagation(&mut object, wish.propagation);
-    let marked = meta::deletion_timestamp(old);
-    let running = meta::deletion_grace_period_seconds(old);
-    let mut grace = descriptor.strategy.grace_seconds(old, wish.grace_seconds).min(GRACE_SECONDS_MAX);
-    if let (Some(_), Some(running)) = (marked, running) {
-        // A second delete can only shorten the wait.
-        grace = if wish.grace_seconds.is_some() { grace.min(running) } else { running };
-    }
-    let shorter = marked.is_none() || running.is_none_or(|running| grace < running);
-    if shorter {
-        let began = match (marked, running) {
-            (Some(ends), Some(running)) => ends.checked_sub(SignedDuration::from_secs(running)).unwrap_or(now),
-            _ => now,
-        };
-        let ends = began.saturating_add(SignedDuration::from_secs(grace)).unwrap_or(Timestamp::MAX);
-        let metadata = meta::metadata_mut(&mut object);
-        metadata.insert("deletionTimestamp".to_owned(), json!(wire_time(ends)));
-        metadata.insert("deletionGracePeriodSeconds".to_owned(), json!(grace));
-        if marked.is_none() && descriptor.counts_generation {
-            meta::set_generation(&mut object, meta::generation(old) + 1);
-        }
-        if descriptor.kind == "Namespace" {
-            object["status"]["phase"] = json!("Terminating");
-        }
-    }
-    Step { goes: update::ends_deletion(&object), object }
-}
-
-/// Sets the finalizers that tell the collector what to do with dependents.
-fn set_propagation(object: &mut Value, propagation: Option<Propagation>) {
-    let Some(propagation) = propagation else { return };
-    let mut finalizers: Vec<String> =
-        meta::finalizers(object).filter(|one| *one != FOREGROUND && *one != ORPHAN).map(str::to_owned).collect();
-    match propagation {
-        Propagation::Background => {}
-        Propagation::Foreground => finalizers.push(FOREGROUND.to_owned()),
-        Propagation::Orphan => finalizers.push(ORPHAN.to_owned()),
-    }
-    meta::set_finalizers(object, finalizers.iter().map(String::as_str));
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

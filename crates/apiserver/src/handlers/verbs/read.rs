@@ -17,15 +17,14 @@ use crate::kinds::conversion;
 /// The stored object of a request, or 404.
 pub(crate) fn fetch(call: &Call) -> Result<Arc<Object>, Status> {
     let name = &call.request.name;
-    call.state
-        .store
+    call.store()
         .find(&call.descriptor.storage, call.stored_namespace(), name)
         .ok_or_else(|| Status::not_found(call.resource(), name))
 }
 
 /// The object of a request in the version that is asked for, or 404.
 pub(crate) async fn served(call: &Call) -> Result<Arc<Object>, Status> {
-    conversion::served_one(&call.state, &call.descriptor, fetch(call)?).await
+    conversion::served_one(&call.state.storage.webhooks, &call.descriptor, fetch(call)?).await
 }
 
 /// Answers a get.
@@ -33,7 +32,7 @@ pub(crate) async fn get(call: &Call) -> Answer {
     let view = View::of(call)?;
     let options = ReadOptions::parse(&call.query)?;
     if let RevisionWish::At(wanted) = options.revision {
-        not_ahead(wanted, call.state.store.revision())?;
+        not_ahead(wanted, call.store().revision())?;
     }
     Ok(view.one(StatusCode::OK, &*served(call).await?))
 }
@@ -44,7 +43,7 @@ pub(crate) async fn list(call: &Call) -> Answer {
     let options = ReadOptions::parse(&call.query)?;
     let matcher = Matcher::new(&call.descriptor, &options)?;
     let page = paging::page(call, &options, &matcher)?;
-    let items = conversion::served(&call.state, &call.descriptor, page.items).await?;
+    let items = conversion::served(&call.state.storage.webhooks, &call.descriptor, page.items).await?;
     Ok(view.list(paging::Page { items, ..page }))
 }
 

@@ -28,6 +28,8 @@ use crate::kinds::Descriptor;
 use crate::kinds::conversion;
 use crate::kinds::descriptor::Subresource;
 use crate::schemas::zero_values::{self, Part};
+use crate::storage::apply_status;
+use crate::storage::ends_deletion;
 use crate::stored::{draft_with, parse};
 
 /// How often a write without a resourceVersion is tried against a changing object.
@@ -210,7 +212,7 @@ async fn wanted(
         && !options.dry_run
         && !edit.goes_beyond_status()
         // Whoever judges sees all of it.
-        && !call.state.gates.any();
+        && !call.state.storage.gates.any();
     let Looked { object: mut old, rest, parts } = look(descriptor, stored, only_status);
     old["apiVersion"] = json!(descriptor.api_version());
     let mut new = edit.edit(&old)?;
@@ -222,13 +224,8 @@ async fn wanted(
     zero_values::fill(parts, &mut new);
     write::clean(descriptor, &mut new, edit.duplicates(), validation, warnings)?;
     keep(call, subresource, &mut new, &old);
-    let write = Write {
-        call,
-        operation: Operation::Update,
-        old: Some(&old),
-        dry_run: options.dry_run,
-        now: call.state.clock.now(),
-    };
+    let write =
+        Write { call, operation: Operation::Update, old: Some(&old), dry_run: options.dry_run, now: call.now() };
     write.admit(&mut new, warnings)?;
     write.mutate(&mut new, warnings).await?;
     keep(call, subresource, &mut new, &old);
@@ -240,7 +237,8 @@ async fn wanted(
     }
     write.validate(&mut new, main, warnings)?;
     write.judge(&call.request.name, Some(&new), warnings).await?;
-    let room = call.state.quotas.admit(call, Some(&old), &new, options.dry_run)?;
+    let room =
+        call.state.quotas.admit(&write::attributes(call, Operation::Update), Some(&old), &new, options.dry_run)?;
     if !edit.records_owners() {
         record_owner(call, options, &old, &mut new);
     }
@@ -255,7 +253,7 @@ fn record_owner(call: &Call, options: &WriteOptions, old: &Value, new: &mut Valu
         meta::metadata_mut(new).remove(OWNERS);
         return;
     }
-    let now = wire_time(call.state.clock.now());
+    let now = wire_time(call.now());
     let api_version = call.descriptor.api_version();
     let manager = apply::manager(call, options);
     let by = By { manager: &manager, api_version: &api_version, subresource: &call.request.subresource, now: &now };
@@ -398,35 +396,25 @@ async fn store(
     let mut object = wanted.object;
     let vanishes = ends_deletion(&object);
     if !wanted.changed && !vanishes {
-        wanted.room.settle(&call.state.store);
+        wanted.room.settle(call.store());
         return Ok(view.one(StatusCode::OK, stored));
     }
     if dry_run {
         meta::set_resource_version(&mut object, Some(stored.revision));
         return Ok(view.unstored(StatusCode::OK, object));
     }
-    conversion::stored(&call.state, &call.descriptor, &mut object).await.map_err(Refused::Status)?;
+    conversion::stored(&call.state.storage.webhooks, &call.descriptor, &mut object).await.map_err(Refused::Status)?;
     let (key, draft, expect) =
         (stored.key.clone(), draft_with(&object, &wanted.rest), Expect::Revision(stored.revision));
     let change = if vanishes { Change::Delete { key, draft, expect } } else { Change::Put { key, draft, expect } };
-    let outcome = call.state.commit(change).await;
-    wanted.room.settle(&call.state.store);
+    let outcome = call.state.storage.commit(change).await;
+    wanted.room.settle(call.store());
     match outcome {
         Ok(object) => {
-            let served = conversion::served_one(&call.state, &call.descriptor, object).await;
+            let served = conversion::served_one(&call.state.storage.webhooks, &call.descriptor, object).await;
             Ok(view.one(StatusCode::OK, &*served.map_err(Refused::Status)?))
         }
         Err(ApplyError::Conflict(_)) if !wanted.pinned => Err(Refused::Faster),
-        Err(error) => Err(Refused::Status(write::apply_status(call.resource(), &error))),
+        Err(error) => Err(Refused::Status(apply_status(call.resource(), &error))),
     }
-}
-
-/// Whether this write takes away the last thing that held a dying object.
-pub(crate) fn ends_deletion(object: &Value) -> bool {
-    let metadata = &object["metadata"];
-    let waits = metadata["deletionGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds > 0);
-    let held = meta::finalizers(object).next().is_some()
-        || (object["kind"] == "Namespace"
-            && object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty()));
-    metadata["deletionTimestamp"].is_string() && !waits && !held
 }

@@ -104,7 +104,7 @@ struct Start {
 
 /// The snapshot to send first, and the watch that goes on from it.
 fn start(call: &Call, options: &ReadOptions, matcher: &Matcher) -> Result<Start, Status> {
-    let (store, resource, namespace) = (&call.state.store, &call.descriptor.storage, call.namespace());
+    let (store, resource, namespace) = (call.store(), &call.descriptor.storage, call.namespace());
     if let RevisionWish::At(wanted) = options.revision {
         read::not_ahead(wanted, store.revision())?;
     }
@@ -253,7 +253,7 @@ impl Feed {
     /// Writes events in the version that is watched.
     async fn write(&self, frame: &mut BytesMut, told: Told) -> Result<(), Status> {
         let Told { changes, objects, .. } = told;
-        let objects = conversion::served(&self.state, &self.view.descriptor, objects).await?;
+        let objects = conversion::served(&self.state.storage.webhooks, &self.view.descriptor, objects).await?;
         for (Change { kind, left }, object) in changes.into_iter().zip(objects) {
             match left {
                 None => line(frame, kind, &self.view.bytes(&object)),
@@ -348,7 +348,7 @@ struct Registered {
 
 impl Registered {
     fn new(call: &Call) -> Self {
-        let mut changes = call.state.registry.changes();
+        let mut changes = call.state.storage.registry.changes();
         // The definition may have gone since the request was routed.
         changes.mark_changed();
         Self {
@@ -361,7 +361,7 @@ impl Registered {
     }
 
     fn served(&self) -> bool {
-        let registry = self.state.registry.load(&self.state.store);
+        let registry = self.state.storage.registry.load(&self.state.storage.store);
         registry.find(&self.group, &self.version, &self.plural).is_some()
     }
 }

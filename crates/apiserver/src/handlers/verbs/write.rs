@@ -7,23 +7,22 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use pumice_objects::field::{FieldError, FieldErrorKind};
 use pumice_objects::meta::{self, ObjectScope};
-use pumice_objects::status::{GroupKind, GroupResource, Status};
-use pumice_store::{ApplyError, Change, Key, Object};
+use pumice_objects::status::{GroupKind, Status};
+use pumice_store::Key;
 use serde_json::Value;
 
-use crate::admission::dynamic::{GatesCell, Subject};
+use crate::admission::dynamic::Subject;
 use crate::admission::limit_ranges;
 use crate::admission::pod_security;
 use crate::admission::security_fields;
-use crate::admission::{AdmissionRequest, Operation};
+use crate::admission::{AdmissionRequest, Attributes, Operation};
 use crate::context::Call;
-use crate::context::State;
 use crate::handlers::subresources::scale;
 use crate::http::body::Body;
 use crate::http::decode::{self, Decoded, Format};
 use crate::http::negotiate::{self, BodyKind};
 use crate::http::query::FieldValidation;
-use crate::kinds::{DEFINITIONS, Descriptor};
+use crate::kinds::Descriptor;
 use crate::strategies::{Hook, meta as meta_rules};
 
 /// Media types that bodies of objects may have; the last of them only those of built-in kinds.
@@ -32,49 +31,6 @@ const OBJECT_BODIES: [&str; 3] = ["application/json", "application/yaml", negoti
 const RATCHETED_MAX: usize = 64;
 /// Most unknown fields that one message names.
 const UNKNOWN_MAX: usize = 32;
-
-impl State {
-    /// Makes a change. That of a definition makes the registry anew at once, so that the collector hears of it; a new
-    /// namespace comes with what every namespace has.
-    pub(crate) async fn commit(&self, change: Change) -> Result<Arc<Object>, ApplyError> {
-        let defines = *change.key().resource == *DEFINITIONS;
-        let configures = GatesCell::is_configuration(&change.key().resource);
-        let beside = self.accounts.beside(&self.store, &change, &*self.clock);
-        let object = match beside.is_empty() {
-            true => self.store.apply(change).await?,
-            false => self
-                .store
-                .apply_all([vec![change], beside].concat())
-                .await?
-                .into_iter()
-                .next()
-                .ok_or(ApplyError::Closed)?,
-        };
-        if defines {
-            self.registry.load(&self.store);
-        }
-        if configures {
-            self.gates.load(&self.store);
-        }
-        Ok(object)
-    }
-}
-
-/// What a client is told when the store refuses.
-pub(crate) fn apply_status(resource: GroupResource<'_>, error: &ApplyError) -> Status {
-    match error {
-        ApplyError::AlreadyExists(object) => Status::already_exists(resource, &object.key.name),
-        ApplyError::Conflict(object) => Status::conflict_modified(resource, &object.key.name),
-        ApplyError::NotFound(key) => Status::not_found(resource, &key.name),
-        ApplyError::Key(_) => Status::bad_request(error.to_string()),
-        ApplyError::BodyTooLarge { .. } | ApplyError::BatchTooLarge { .. } => Status::too_large(error),
-        ApplyError::Full(_) => Status::insufficient_storage(
-            "the disk under the data directory is full: nothing was changed; free some space and try again",
-        ),
-        ApplyError::Write(_) => Status::internal_error(error),
-        ApplyError::Closed => Status::service_unavailable("the server is shutting down"),
-    }
-}
 
 /// The key of the object that a request names.
 pub(crate) fn key(call: &Call, name: &str) -> Key {
@@ -253,7 +209,7 @@ impl Write<'_> {
             name,
             old: self.old,
             dry_run: self.dry_run,
-            objects: &call.state.store,
+            objects: call.store(),
             now: self.now,
         }
     }
@@ -261,7 +217,7 @@ impl Write<'_> {
     /// Asks admission; a changed object is cleaned again. Gives the status that a new one begins with.
     pub(crate) fn admit(&self, object: &mut Value, warnings: &mut Vec<String>) -> Result<Option<Value>, Status> {
         let name = meta::name(object).to_owned();
-        limit_ranges::fill(self.call, self.operation, object);
+        limit_ranges::fill(&self.attributes(), object);
         let admitted = self.call.state.admission.admit(&self.request(&name), Some(object))?;
         warnings.extend(admitted.warnings);
         if !admitted.untouched {
@@ -307,12 +263,17 @@ impl Write<'_> {
         if !errors.is_empty() {
             return Err(invalid(descriptor, object, &errors));
         }
-        limit_ranges::check(self.call, self.operation, object)?;
-        pod_security::check(self.call, self.operation, object, warnings)?;
-        security_fields::warn(self.call, self.operation, object, self.old, warnings);
+        limit_ranges::check(&self.attributes(), object)?;
+        pod_security::check(&self.attributes(), object, warnings)?;
+        security_fields::warn(&self.attributes(), object, self.old, warnings);
         let request = self.request(meta::name(object));
         warnings.extend(self.call.state.admission.validate(&request, Some(object))?.warnings);
         Ok(())
+    }
+
+    /// What the checks of this server look at.
+    pub(crate) fn attributes(&self) -> Attributes<'_> {
+        attributes(self.call, self.operation)
     }
 
     /// Who and what is judged by what people configured.
@@ -322,13 +283,13 @@ impl Write<'_> {
             Operation::Update => "UPDATE",
             Operation::Delete => "DELETE",
         };
-        Subject { old: self.old, ..Subject::of(self.call, operation, name, self.dry_run) }
+        Subject { old: self.old, ..subject(self.call, operation, name, self.dry_run) }
     }
 
     /// Has the object changed by the webhooks that people configured. What they left is cleaned, and admission is asked
     /// again: it may add to what was added. Gives the status that a new object begins with then.
     pub(crate) async fn mutate(&self, object: &mut Value, warnings: &mut Vec<String>) -> Result<Option<Value>, Status> {
-        let gates = &self.call.state.gates;
+        let gates = &self.call.state.storage.gates;
         // A replica count is judged, and changed by nobody else.
         if !gates.any() || self.call.request.subresource == "scale" {
             return Ok(None);
@@ -353,7 +314,7 @@ impl Write<'_> {
         object: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<(), Status> {
-        let gates = &self.call.state.gates;
+        let gates = &self.call.state.storage.gates;
         if !gates.any() {
             return Ok(());
         }
@@ -368,9 +329,9 @@ impl Write<'_> {
     pub(crate) fn hook<'b>(&'b self, warnings: &'b mut Vec<String>) -> Hook<'b> {
         let state = &self.call.state;
         Hook {
-            reader: &state.store,
+            reader: &state.storage.store,
             identity: &self.call.identity,
-            rights: state.rights.lazy(&state.store),
+            rights: state.storage.rights.lazy(&state.storage.store),
             now: self.now,
             warnings,
         }
@@ -385,12 +346,40 @@ pub(crate) async fn judge_below(
     object: &Value,
     dry_run: bool,
 ) -> Result<Vec<String>, Status> {
-    let (gates, mut warnings) = (&call.state.gates, Vec::new());
+    let (gates, mut warnings) = (&call.state.storage.gates, Vec::new());
     if gates.any() {
         let name = if call.request.name.is_empty() { meta::name(object) } else { &call.request.name };
         let subresource = if call.request.subresource.is_empty() { "binding" } else { &call.request.subresource };
-        let subject = Subject { subresource, ..Subject::of(call, operation, name, dry_run) };
+        let subject = Subject { subresource, ..subject(call, operation, name, dry_run) };
         Box::pin(gates.validate(&subject, Some(object), &mut warnings)).await?;
     }
     Ok(warnings)
+}
+
+/// What the checks of this server look at of a write.
+pub(crate) fn attributes(call: &Call, operation: Operation) -> Attributes<'_> {
+    Attributes {
+        store: call.store(),
+        descriptor: &call.descriptor,
+        operation,
+        subresource: &call.request.subresource,
+        namespace: call.stored_namespace(),
+    }
+}
+
+/// What webhooks and policies judge: a request. `operation` is as in the field of that name.
+fn subject<'a>(call: &'a Call, operation: &'static str, name: &'a str, dry_run: bool) -> Subject<'a> {
+    Subject {
+        store: call.store(),
+        registry: &call.state.storage.registry,
+        rights: &call.state.storage.rights,
+        identity: &call.identity,
+        descriptor: &call.descriptor,
+        operation,
+        subresource: &call.request.subresource,
+        namespace: call.stored_namespace(),
+        name,
+        old: None,
+        dry_run,
+    }
 }

@@ -11,8 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::context::State;
-use crate::webhooks::{Callee, response};
+use crate::webhooks::{Callee, Webhooks, response};
 
 const VERSION: &str = "apiextensions.k8s.io/v1";
 const KIND: &str = "ConversionReview";
@@ -52,25 +51,30 @@ impl Converter {
     }
 
     /// The objects in the version `wanted`, in their order.
-    pub(super) async fn convert(&self, state: &State, wanted: &str, objects: Vec<Value>) -> Result<Vec<Value>, Status> {
+    pub(super) async fn convert(
+        &self,
+        webhooks: &Webhooks,
+        wanted: &str,
+        objects: Vec<Value>,
+    ) -> Result<Vec<Value>, Status> {
         let mut converted = Vec::with_capacity(objects.len());
         let (mut asked, mut bytes) = (Vec::new(), 0);
         for object in objects {
             let size = object.to_string().len();
             if bytes + size > ASKED_BYTES_MAX && !asked.is_empty() {
-                converted.extend(self.ask(state, wanted, std::mem::take(&mut asked)).await?);
+                converted.extend(self.ask(webhooks, wanted, std::mem::take(&mut asked)).await?);
                 bytes = 0;
             }
             bytes += size;
             asked.push(object);
         }
         if !asked.is_empty() {
-            converted.extend(self.ask(state, wanted, asked).await?);
+            converted.extend(self.ask(webhooks, wanted, asked).await?);
         }
         Ok(converted)
     }
 
-    async fn ask(&self, state: &State, wanted: &str, objects: Vec<Value>) -> Result<Vec<Value>, Status> {
+    async fn ask(&self, webhooks: &Webhooks, wanted: &str, objects: Vec<Value>) -> Result<Vec<Value>, Status> {
         let of = |field: &str| objects.first().and_then(|object| object[field].as_str()).unwrap_or_default();
         let what = format!("conversion webhook for {}, Kind={}", of("apiVersion"), of("kind"));
         let uid = Uuid::now_v7().to_string();
@@ -78,7 +82,7 @@ impl Converter {
             "kind": KIND, "apiVersion": VERSION,
             "request": { "uid": uid, "desiredAPIVersion": wanted, "objects": objects },
         });
-        let answer = state.gates.ask(&self.callee, &state.store, review.to_string().into_bytes()).await;
+        let answer = webhooks.ask(&self.callee, review.to_string().into_bytes()).await;
         let converted = answer.and_then(|answer| read(&answer, &uid));
         let failed = |cause: String| Status::internal_error(format!("{what} {cause}"));
         let converted = converted.map_err(|cause| failed(format!("failed: {cause}")))?;

@@ -5,8 +5,8 @@ use pumice_objects::table::{Column, ColumnType, Table};
 use serde_json::{Value, json};
 
 use super::{created_at, flag, or_empty, or_none, text};
+use crate::strategies::claim::class_of;
 use crate::strategies::storage_class::DEFAULT;
-use crate::workers::volumes::binding::class_of;
 
 /// Columns of volumes.
 pub(crate) fn volume() -> Table {

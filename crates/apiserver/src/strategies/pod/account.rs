@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::CONTAINER_LISTS;
-use crate::authn::service_accounts::{DEFAULT, ROOT_CERTIFICATE, SERVICE_ACCOUNTS};
 use crate::strategies::Hook;
+use crate::strategies::service_account::{DEFAULT, ROOT_CERTIFICATE, SERVICE_ACCOUNTS};
 
 /// What the names of such volumes begin with.
 const VOLUME_PREFIX: &str = "kube-api-access-";

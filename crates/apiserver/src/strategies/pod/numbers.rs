@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::containers;
 use super::spec::parse_quantity;
-use crate::strategies::problems::Problems;
+use crate::problems::Problems;
 
 /// Checks the numbers of a pod's specification.
 pub(super) fn validate(spec: &Value, problems: &mut Problems) {

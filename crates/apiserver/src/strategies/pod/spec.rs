@@ -8,7 +8,7 @@ use pumice_units::Quantity;
 use serde_json::{Map, Value};
 
 use super::{CONTAINER_LISTS, containers, numbers};
-use crate::strategies::problems::Problems;
+use crate::problems::Problems;
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];

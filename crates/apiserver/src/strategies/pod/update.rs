@@ -4,7 +4,7 @@ use pumice_objects::field::FieldError;
 use serde_json::Value;
 
 use super::CONTAINER_LISTS;
-use crate::strategies::problems::Problems;
+use crate::problems::Problems;
 
 const ALLOWED: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
     `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing \

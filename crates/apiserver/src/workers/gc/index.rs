@@ -10,9 +10,9 @@ use pumice_store::{Key, Object};
 use serde::Deserialize;
 
 use super::Item;
-use crate::handlers::verbs::delete::{FOREGROUND, ORPHAN};
 use crate::json_scan::field;
 use crate::kinds::DEFINITIONS;
+use crate::storage::{FOREGROUND, ORPHAN};
 
 /// What the collector reads of an object.
 pub(super) struct Facts {

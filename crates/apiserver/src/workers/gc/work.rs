@@ -12,12 +12,10 @@ use serde_json::{Value, json};
 
 use super::Item;
 use super::index::Facts;
-use crate::context::State;
-use crate::handlers::verbs::delete::{self, FOREGROUND, ORPHAN, Propagation, Wish};
-use crate::handlers::verbs::{update, write};
+use crate::kinds::crd::strategy::CLEANUP;
 use crate::kinds::{DEFINITIONS, Descriptor};
+use crate::storage::{FOREGROUND, ORPHAN, Propagation, Storage, Wish, apply_status, ends_deletion};
 use crate::stored::{draft, parse, parse_metadata};
-use crate::strategies::crd::CLEANUP;
 use crate::strategies::namespace::FINALIZER;
 
 /// How often an edit is tried against a changing object.
@@ -35,11 +33,11 @@ pub(super) enum Outcome {
 }
 
 /// Does what an item asks for. `dependents` are those that the index knows.
-pub(super) async fn run(state: &Arc<State>, item: &Item, dependents: Vec<Key>) -> Outcome {
+pub(super) async fn run(storage: &Arc<Storage>, item: &Item, dependents: Vec<Key>) -> Outcome {
     let result = match item {
-        Item::Dependent(key) => dependent(state, key, !dependents.is_empty()).await,
-        Item::Dying(key) => dying(state, key, dependents).await,
-        Item::Namespace(_) | Item::Definition(_) => empty(state, item).await,
+        Item::Dependent(key) => dependent(storage, key, !dependents.is_empty()).await,
+        Item::Dying(key) => dying(storage, key, dependents).await,
+        Item::Namespace(_) | Item::Definition(_) => empty(storage, item).await,
     };
     match result {
         Ok(()) => Outcome::Done,
@@ -51,8 +49,8 @@ pub(super) async fn run(state: &Arc<State>, item: &Item, dependents: Vec<Key>) -
     }
 }
 
-fn descriptor(state: &State, resource: &str) -> Option<Arc<Descriptor>> {
-    state.registry.load(&state.store).stored().get(resource).cloned()
+fn descriptor(storage: &Storage, resource: &str) -> Option<Arc<Descriptor>> {
+    storage.registry.load(&storage.store).stored().get(resource).cloned()
 }
 
 /// How an owner stands.
@@ -65,22 +63,22 @@ enum Standing {
     Gone,
 }
 
-fn standing(state: &State, namespace: &str, owner: &OwnerReference) -> Standing {
-    let registry = state.registry.load(&state.store);
+fn standing(storage: &Storage, namespace: &str, owner: &OwnerReference) -> Standing {
+    let registry = storage.registry.load(&storage.store);
     let Some(descriptor) = registry.find_kind(&owner.api_version, &owner.kind) else { return Standing::Solid };
     if descriptor.namespaced && namespace.is_empty() {
         return Standing::Solid;
     }
-    match find_owner(state, descriptor, namespace, owner) {
+    match find_owner(storage, descriptor, namespace, owner) {
         None => Standing::Gone,
         Some(found) if waits(&found) => Standing::Waiting,
         Some(_) => Standing::Solid,
     }
 }
 
-fn find_owner(state: &State, descriptor: &Descriptor, namespace: &str, owner: &OwnerReference) -> Option<Value> {
+fn find_owner(storage: &Storage, descriptor: &Descriptor, namespace: &str, owner: &OwnerReference) -> Option<Value> {
     let namespace = if descriptor.namespaced { namespace } else { "" };
-    let found = parse_metadata(&*state.store.find(&descriptor.storage, namespace, &owner.name)?);
+    let found = parse_metadata(&*storage.store.find(&descriptor.storage, namespace, &owner.name)?);
     (meta::uid(&found) == Some(owner.uid.as_str())).then_some(found)
 }
 
@@ -90,8 +88,8 @@ fn waits(object: &Value) -> bool {
 }
 
 /// Uids of the owners of an object, of their owners, and so on.
-fn ancestors(state: &State, key: &Key, object: &Value) -> HashSet<String> {
-    let registry = state.registry.load(&state.store);
+fn ancestors(storage: &Storage, key: &Key, object: &Value) -> HashSet<String> {
+    let registry = storage.registry.load(&storage.store);
     let mut found = HashSet::new();
     let mut next = meta::owner_references(object);
     while let Some(owner) = next.pop() {
@@ -99,7 +97,7 @@ fn ancestors(state: &State, key: &Key, object: &Value) -> HashSet<String> {
             continue;
         }
         let Some(descriptor) = registry.find_kind(&owner.api_version, &owner.kind) else { continue };
-        if let Some(above) = find_owner(state, descriptor, &key.namespace, &owner) {
+        if let Some(above) = find_owner(storage, descriptor, &key.namespace, &owner) {
             next.extend(meta::owner_references(&above));
         }
     }
@@ -107,10 +105,10 @@ fn ancestors(state: &State, key: &Key, object: &Value) -> HashSet<String> {
 }
 
 /// Looks at an object until a look stands that nothing has overtaken.
-async fn dependent(state: &Arc<State>, key: &Key, has_dependents: bool) -> Result<(), Status> {
+async fn dependent(storage: &Arc<Storage>, key: &Key, has_dependents: bool) -> Result<(), Status> {
     for _ in 0..ATTEMPTS_MAX {
-        let Some(stored) = state.store.get(key) else { return Ok(()) };
-        match settle(state, &stored, has_dependents).await {
+        let Some(stored) = storage.store.get(key) else { return Ok(()) };
+        match settle(storage, &stored, has_dependents).await {
             Err(status) if status.code == 409 => {}
             settled => return settled,
         }
@@ -122,7 +120,7 @@ async fn dependent(state: &Arc<State>, key: &Key, has_dependents: bool) -> Resul
 ///
 /// Only this version of it (409 otherwise): between the look at the object and the look at its owners, an owner may have
 /// cut it loose and gone, and a deletion by name would take what was to be kept.
-async fn settle(state: &Arc<State>, stored: &Object, has_dependents: bool) -> Result<(), Status> {
+async fn settle(storage: &Arc<Storage>, stored: &Object, has_dependents: bool) -> Result<(), Status> {
     let key = &stored.key;
     let object = parse_metadata(stored);
     let owners = meta::owner_references(&object);
@@ -131,7 +129,7 @@ async fn settle(state: &Arc<State>, stored: &Object, has_dependents: bool) -> Re
     }
     let (mut solid, mut waiting, mut loose) = (0, 0, Vec::new());
     for owner in &owners {
-        match standing(state, &key.namespace, owner) {
+        match standing(storage, &key.namespace, owner) {
             Standing::Solid => solid += 1,
             Standing::Waiting => {
                 waiting += 1;
@@ -144,16 +142,16 @@ async fn settle(state: &Arc<State>, stored: &Object, has_dependents: bool) -> Re
         return Ok(());
     }
     if solid > 0 {
-        return edit(state, key, |object| cut_loose(object, &loose)).await;
+        return edit(storage, key, |object| cut_loose(object, &loose)).await;
     }
-    let Some(descriptor) = descriptor(state, &key.resource) else { return Ok(()) };
+    let Some(descriptor) = descriptor(storage, &key.resource) else { return Ok(()) };
     let foreground = waiting > 0 && has_dependents;
     let wish = Wish {
         propagation: foreground.then_some(Propagation::Foreground),
         revision: Some(stored.revision),
         ..Wish::default()
     };
-    delete::remove(state, &descriptor, &key.namespace, &key.name, &wish).await.map(|_| ())
+    storage.delete(&descriptor, &key.namespace, &key.name, &wish).await.map(|_| ())
 }
 
 fn cut_loose(object: &mut Value, uids: &[String]) {
@@ -163,22 +161,22 @@ fn cut_loose(object: &mut Value, uids: &[String]) {
 }
 
 /// Serves the `orphan` and `foregroundDeletion` finalizers.
-async fn dying(state: &Arc<State>, key: &Key, dependents: Vec<Key>) -> Result<(), Status> {
-    let Some(stored) = state.store.get(key) else { return Ok(()) };
+async fn dying(storage: &Arc<Storage>, key: &Key, dependents: Vec<Key>) -> Result<(), Status> {
+    let Some(stored) = storage.store.get(key) else { return Ok(()) };
     let owner = parse(&stored);
     let uid = meta::uid(&owner).unwrap_or_default().to_owned();
     if meta::finalizers(&owner).any(|one| one == ORPHAN) {
-        for dependent in owned_by(state, &uid) {
-            match edit(state, &dependent, |object| cut_loose(object, std::slice::from_ref(&uid))).await {
+        for dependent in owned_by(storage, &uid) {
+            match edit(storage, &dependent, |object| cut_loose(object, std::slice::from_ref(&uid))).await {
                 Err(status) if status.code != 404 => return Err(status),
                 _ => {}
             }
         }
-        return edit(state, key, |object| drop_finalizer(object, ORPHAN)).await;
+        return edit(storage, key, |object| drop_finalizer(object, ORPHAN)).await;
     }
-    let ancestors = ancestors(state, key, &owner);
+    let ancestors = ancestors(storage, key, &owner);
     let blocks = |dependent: &Key| {
-        let Some(stored) = state.store.get(dependent) else { return false };
+        let Some(stored) = storage.store.get(dependent) else { return false };
         let object = parse(&stored);
         // Where each waits for the other, as upstream, neither is held.
         let circle = waits(&object) && meta::uid(&object).is_some_and(|uid| ancestors.contains(uid));
@@ -188,13 +186,13 @@ async fn dying(state: &Arc<State>, key: &Key, dependents: Vec<Key>) -> Result<()
     if dependents.iter().any(blocks) {
         return Ok(());
     }
-    edit(state, key, |object| drop_finalizer(object, FOREGROUND)).await
+    edit(storage, key, |object| drop_finalizer(object, FOREGROUND)).await
 }
 
 /// Every object that names this owner, by looking at all of them: an orphan that is overlooked would be deleted.
-fn owned_by(state: &State, uid: &str) -> Vec<Key> {
-    let resources = state.store.resources();
-    let objects = resources.iter().flat_map(|resource| state.store.list(resource, None).items);
+fn owned_by(storage: &Storage, uid: &str) -> Vec<Key> {
+    let resources = storage.store.resources();
+    let objects = resources.iter().flat_map(|resource| storage.store.list(resource, None).items);
     objects
         .filter(|object| Facts::of(object).is_some_and(|facts| facts.owners.iter().any(|owner| owner == uid)))
         .map(|object| object.key.clone())
@@ -207,8 +205,8 @@ fn drop_finalizer(object: &mut Value, finalizer: &str) {
 }
 
 /// What belongs to a namespace or a definition: store resource and namespace of each collection.
-fn collections(state: &State, item: &Item) -> Vec<(Arc<Descriptor>, Option<Arc<str>>)> {
-    let stored = state.registry.load(&state.store).stored();
+fn collections(storage: &Storage, item: &Item) -> Vec<(Arc<Descriptor>, Option<Arc<str>>)> {
+    let stored = storage.registry.load(&storage.store).stored();
     match item {
         Item::Namespace(name) => stored
             .into_values()
@@ -221,22 +219,22 @@ fn collections(state: &State, item: &Item) -> Vec<(Arc<Descriptor>, Option<Arc<s
 }
 
 /// Whether nothing is left in a namespace or of a definition.
-pub(super) fn is_empty(state: &State, item: &Item) -> bool {
-    collections(state, item)
+pub(super) fn is_empty(storage: &Storage, item: &Item) -> bool {
+    collections(storage, item)
         .iter()
-        .all(|(descriptor, namespace)| state.store.count(&descriptor.storage, namespace.as_deref()) == 0)
+        .all(|(descriptor, namespace)| storage.store.count(&descriptor.storage, namespace.as_deref()) == 0)
 }
 
 /// Deletes everything in a container, and lets the container go once nothing is left.
-async fn empty(state: &Arc<State>, item: &Item) -> Result<(), Status> {
-    for (descriptor, namespace) in collections(state, item) {
-        let objects = state.store.list(&descriptor.storage, namespace.as_deref()).items;
+async fn empty(storage: &Arc<Storage>, item: &Item) -> Result<(), Status> {
+    for (descriptor, namespace) in collections(storage, item) {
+        let objects = storage.store.list(&descriptor.storage, namespace.as_deref()).items;
         let results: Vec<Result<(), Status>> = stream::iter(objects)
             .map(|object| {
                 let descriptor = Arc::clone(&descriptor);
                 async move {
                     let wish = Wish::default();
-                    delete::remove(state, &descriptor, &object.key.namespace, &object.key.name, &wish).await.map(|_| ())
+                    storage.delete(&descriptor, &object.key.namespace, &object.key.name, &wish).await.map(|_| ())
                 }
             })
             .buffer_unordered(DELETES_MAX)
@@ -246,12 +244,12 @@ async fn empty(state: &Arc<State>, item: &Item) -> Result<(), Status> {
             return Err(status);
         }
     }
-    if !is_empty(state, item) {
+    if !is_empty(storage, item) {
         return Ok(());
     }
     match item {
         Item::Namespace(name) => {
-            edit(state, &Key::new("namespaces", "", Arc::clone(name)), |object| {
+            edit(storage, &Key::new("namespaces", "", Arc::clone(name)), |object| {
                 let kept: Vec<Value> = object["spec"]["finalizers"]
                     .as_array()
                     .into_iter()
@@ -266,30 +264,30 @@ async fn empty(state: &Arc<State>, item: &Item) -> Result<(), Status> {
         Item::Definition(resource) => {
             let (group, plural) = resource.split_once('/').unwrap_or(("", resource));
             let key = Key::new(DEFINITIONS, "", format!("{plural}.{group}"));
-            edit(state, &key, |object| drop_finalizer(object, CLEANUP)).await
+            edit(storage, &key, |object| drop_finalizer(object, CLEANUP)).await
         }
         Item::Dependent(_) | Item::Dying(_) => Ok(()),
     }
 }
 
 /// Changes a stored object, and removes it if that was the last thing that held it.
-async fn edit(state: &State, key: &Key, change: impl Fn(&mut Value)) -> Result<(), Status> {
+async fn edit(storage: &Storage, key: &Key, change: impl Fn(&mut Value)) -> Result<(), Status> {
     let resource = GroupResource { group: "", resource: &key.resource };
     for _ in 0..ATTEMPTS_MAX {
-        let Some(stored) = state.store.get(key) else { return Ok(()) };
+        let Some(stored) = storage.store.get(key) else { return Ok(()) };
         let old = parse(&stored);
         let mut new = old.clone();
         change(&mut new);
-        let goes = update::ends_deletion(&new);
+        let goes = ends_deletion(&new);
         if new == old && !goes {
             return Ok(());
         }
         let (key, draft, expect) = (key.clone(), draft(&new), Expect::Revision(stored.revision));
         let change = if goes { Change::Delete { key, draft, expect } } else { Change::Put { key, draft, expect } };
-        match state.commit(change).await {
+        match storage.commit(change).await {
             Ok(_) | Err(ApplyError::NotFound(_)) => return Ok(()),
             Err(ApplyError::Conflict(_)) => {}
-            Err(error) => return Err(write::apply_status(resource, &error)),
+            Err(error) => return Err(apply_status(resource, &error)),
         }
     }
     Err(Status::conflict_modified(resource, &key.name))
@@ -315,21 +313,21 @@ mod tests {
         let store = Store::in_memory(Options::default()).expect("store");
         let server = ApiServer::builder(store, Policy::new(built_in())).build().await.expect("server");
         server.stop().await;
-        let state = &server.state;
+        let storage = &server.state.storage;
         let owners = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "uid-of-owner"}]);
         let (key, child) = map("child", &owners);
         let change = Change::Put { key: key.clone(), draft: draft(&child), expect: Expect::Absent };
-        let seen = state.commit(change).await.expect("child");
+        let seen = storage.commit(change).await.expect("child");
         // Its owner orphans it and goes, before anybody looks for that owner.
-        edit(state, &key, |object| cut_loose(object, &["uid-of-owner".to_owned()])).await.expect("edit");
-        let overtaken = settle(state, &seen, false).await.expect_err("an old look must not stand");
+        edit(storage, &key, |object| cut_loose(object, &["uid-of-owner".to_owned()])).await.expect("edit");
+        let overtaken = settle(storage, &seen, false).await.expect_err("an old look must not stand");
         assert_eq!(overtaken.code, 409);
-        dependent(state, &key, false).await.expect("a new look");
-        let kept = state.store.get(&key).expect("it is kept");
+        dependent(storage, &key, false).await.expect("a new look");
+        let kept = storage.store.get(&key).expect("it is kept");
         // The same without the race: nobody owns what names an owner that is not there.
         let change = Change::Put { key: key.clone(), draft: draft(&child), expect: Expect::Revision(kept.revision) };
-        state.commit(change).await.expect("owned again");
-        dependent(state, &key, false).await.expect("garbage");
-        assert!(state.store.get(&key).is_none());
+        storage.commit(change).await.expect("owned again");
+        dependent(storage, &key, false).await.expect("garbage");
+        assert!(storage.store.get(&key).is_none());
     }
 }

@@ -10,16 +10,11 @@ use pumice_objects::selector::LabelSelector;
 use pumice_units::Quantity;
 use serde_json::{Value, json};
 
+use crate::strategies::claim::{CLAIM_PROTECTION, class_of};
 use crate::strategies::pod::spec::parse_quantity;
+use crate::strategies::storage_class::PROVISIONER;
+use crate::strategies::volume::VOLUME_PROTECTION;
 
-/// Makes a folder of the node for each claim.
-pub(crate) const PROVISIONER: &str = "pumice.sh/folder";
-/// Keeps a claim while pods use it.
-pub(crate) const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
-/// Keeps a volume while a claim has it.
-pub(crate) const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
-/// The storage class, before there was a field for it.
-pub(crate) const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BOUND_BY_US: &str = "pv.kubernetes.io/bound-by-controller";
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
@@ -47,11 +42,6 @@ pub(crate) struct Made {
 /// Text of a field; empty where there is none.
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
-}
-
-/// The class of a claim or volume; empty for none.
-pub(crate) fn class_of(object: &Value) -> &str {
-    meta::annotation(object, OLD_CLASS).unwrap_or_else(|| text(&object["spec"]["storageClassName"]))
 }
 
 fn storage(list: &Value) -> Quantity {

@@ -14,7 +14,7 @@ const PARAMS_MAX: usize = 100;
 
 /// The objects that a binding names. None at all counts as its `parameterNotFoundAction` says.
 pub(super) fn find(kind: &(String, String), wanted: &Value, subject: &Subject<'_>) -> Result<Vec<Value>, String> {
-    let registry = subject.state.registry.load(&subject.state.store);
+    let registry = subject.registry.load(subject.store);
     let (api_version, kind) = (kind.0.as_str(), kind.1.as_str());
     let Some(descriptor) = registry.find_kind(api_version, kind) else {
         return Err(format!("failed to find resource referenced by paramKind: '{api_version}, Kind={kind}'"));
@@ -32,7 +32,7 @@ pub(super) fn find(kind: &(String, String), wanted: &Value, subject: &Subject<'_
         }
         (true, None) => subject.namespace,
     };
-    let store = &subject.state.store;
+    let store = subject.store;
     let mut found: Vec<Value> = match wanted["name"].as_str() {
         Some(name) => store.find(&descriptor.storage, namespace, name).iter().map(|object| parse(object)).collect(),
         None => {

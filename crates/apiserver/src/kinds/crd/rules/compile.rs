@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Node, Rule, Rules};
 use crate::cel::{CompileError, Expression, Scope, Variable, Wanted};
-use crate::strategies::problems::Problems;
+use crate::problems::Problems;
 
 /// The keyword.
 const RULES: &str = "x-kubernetes-validations";

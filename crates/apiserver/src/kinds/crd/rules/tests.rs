@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Rules, compile};
 use crate::kinds::crd;
-use crate::strategies::problems::Problems;
+use crate::problems::Problems;
 
 fn ready(declared: &Value) -> (Schema, Rules) {
     let schema = crd::schema(declared).expect("schema");

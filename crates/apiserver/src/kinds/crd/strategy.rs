@@ -11,10 +11,10 @@ use pumice_objects::table::Table;
 use pumice_objects::{meta, names};
 use serde_json::{Value, json};
 
-use super::problems::Problems;
-use super::{Hook, Strategy, admission};
 use crate::kinds::crd;
 use crate::kinds::crd::rules;
+use crate::problems::Problems;
+use crate::strategies::{Hook, Strategy, admission};
 
 pub(crate) struct CustomResourceDefinition;
 
