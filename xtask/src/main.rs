@@ -11,6 +11,7 @@ usage: cargo xtask <verb>
   codegen --check  fail where a committed file differs from what would be generated
   protobuf DIRECTORY  write the table of protobuf messages from Kubernetes' sources, of which DIRECTORY is staging/src/k8s.io
   quick [REVISION] check what changed since a revision, by default since this branch left its upstream
+  formats          write the list of what the code spells for others: fields of JSON, flags, rows, SQL
   tidy [CHECK…]    check the rules of the house, all or some: layers, modules, words, layout, licences, links, …";
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -22,6 +23,7 @@ fn main() -> anyhow::Result<ExitCode> {
         ["protobuf", directory] => protobuf(&root()?, Path::new(directory)),
         ["quick"] => quick(&root()?, None),
         ["quick", revision] => quick(&root()?, Some(revision)),
+        ["formats"] => formats(&root()?),
         ["tidy", checks @ ..] => tidy(&root()?, checks),
         _ => {
             eprintln!("{USAGE}");
@@ -55,6 +57,11 @@ fn protobuf(root: &Path, directory: &Path) -> anyhow::Result<ExitCode> {
     let path = root.join(xtask::codegen::protobuf::PATH);
     std::fs::write(&path, table).with_context(|| format!("write {}", path.display()))?;
     println!("wrote {}", xtask::codegen::protobuf::PATH);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn formats(root: &Path) -> anyhow::Result<ExitCode> {
+    println!("wrote {}", xtask::tidy::write_formats(root)?);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -12,6 +12,7 @@ mod build;
 mod deny;
 mod duplicates;
 mod externals;
+mod formats;
 mod layers;
 mod layout;
 mod licences;
@@ -66,6 +67,7 @@ pub const CHECKS: &[&str] = &[
     "translations",
     "modules",
     "words",
+    "formats",
 ];
 
 /// Runs the checks of these names, or every one, on the workspace at `root`; violations come sorted by file and line.
@@ -92,9 +94,18 @@ pub fn run(root: &Path, names: &[&str]) -> anyhow::Result<Vec<Violation>> {
             "links" => links::check(&files, |path| root.join(path).exists()),
             "translations" => translations::check(&files),
             "modules" => modules::check(&sources),
-            _ => words::check(&sources),
+            "words" => words::check(&sources),
+            _ => formats::check(&files, &sources),
         });
     }
     violations.sort();
     Ok(violations)
+}
+
+/// Writes the list of what the code spells for others, and gives its path.
+pub fn write_formats(root: &Path) -> anyhow::Result<&'static str> {
+    let files = tree::read(root)?;
+    let list = formats::list(&files, &source::parse(&files));
+    std::fs::write(root.join(formats::FILE), list).with_context(|| format!("write {}", formats::FILE))?;
+    Ok(formats::FILE)
 }
