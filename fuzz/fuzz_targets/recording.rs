@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use pumice_scheduler::plugins;
-use pumice_scheduler::record::{Case, FORMAT, Range, Recording, replay};
+use pumice_recording::{Case, FORMAT, Range, Recording, replay};
 
 /// One for each process.
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {

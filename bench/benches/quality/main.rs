@@ -8,9 +8,9 @@ use std::path::PathBuf;
 
 use pumice_bench::figures::Figures;
 use pumice_bench::setting::Setting;
-use pumice_scheduler::simulate::figures::Figures as Fared;
-use pumice_scheduler::simulate::forecasts::Quality;
-use pumice_scheduler::simulate::{Looks, Request, Run, read};
+use pumice_lab::simulate::figures::Figures as Fared;
+use pumice_lab::simulate::forecasts::Quality;
+use pumice_lab::simulate::{Looks, Request, Run, read};
 
 const AGAINST: [&str; 4] = ["volcano", "fifo", "easy", "conservative"];
 

@@ -10,8 +10,9 @@ use pumice_engine::{
     Config, Delta, GroupFacts, GroupPhase, GroupStatus, NodeFacts, OwnerFacts, Plan, PodFacts, PodPhase, PodTemplate,
     QueueFacts, Resources, ShapeTask, Shared, TimeMs, World,
 };
+use pumice_recording::{Beginning, Feedback, Flags};
 use pumice_scheduler::plugins;
-use pumice_scheduler::record::{Beginning, Flags, Tape, Told};
+use pumice_scheduler::recorder::RecordSender;
 
 const DAY_MS: i64 = 86_400_000;
 /// 2026-11-24, a Tuesday.
@@ -58,7 +59,7 @@ struct Job {
 
 struct Cluster {
     world: World,
-    tape: Tape,
+    record: RecordSender,
     events: BinaryHeap<Reverse<(i64, u64, Event)>>,
     sequence: u64,
     jobs: Vec<Option<Job>>,
@@ -67,7 +68,7 @@ struct Cluster {
     /// When the engine wants a cycle next.
     wake: Option<i64>,
     deltas: Vec<Delta>,
-    told: Vec<Told>,
+    feedback: Vec<Feedback>,
     day: Day,
 }
 
@@ -183,15 +184,16 @@ fn job(index: usize, created: TimeMs, count: usize, run_ms: i64, numbers: &mut N
     Job { facts, left: pods.len(), pods, run_ms }
 }
 
-/// Runs some days of so many pods each; all that the World is told goes on the tape.
-pub fn run(pods: usize, nodes: usize, days: usize, tape: Tape) -> Day {
+/// Runs some days of so many pods each; all that the World takes in goes to the recorder.
+pub fn run(pods: usize, nodes: usize, days: usize, record: RecordSender) -> Day {
     let day = Day { binds: 0, cycles: 0, entries: 0, engine: Duration::ZERO, taping: Duration::ZERO };
     let world = World::with_plugins(Config::default(), plugins());
     let (events, jobs) = (BinaryHeap::new(), jobs(pods, days));
-    let (by_group, wake, deltas, told) = (HashMap::new(), None, Vec::new(), Vec::new());
-    let mut cluster = Cluster { world, tape, events, sequence: 0, jobs: Vec::new(), by_group, wake, deltas, told, day };
+    let (by_group, wake, deltas, feedback) = (HashMap::new(), None, Vec::new(), Vec::new());
+    let mut cluster =
+        Cluster { world, record, events, sequence: 0, jobs: Vec::new(), by_group, wake, deltas, feedback, day };
     let flags = Flags { default_queue: "default".to_owned(), ..Flags::default() };
-    cluster.tape.begin(Beginning { version: "bench".to_owned(), flags, ..Beginning::default() });
+    cluster.record.begin(Beginning { version: "bench".to_owned(), flags, ..Beginning::default() });
     for queue in ["root", "default", "research", "production"] {
         let facts = QueueFacts { name: queue.to_owned(), uid: queue.to_owned(), weight: 1, ..QueueFacts::default() };
         cluster.deltas.push(Delta::QueueUpsert(facts));
@@ -229,7 +231,7 @@ impl Cluster {
                 self.happens(at, event);
             }
             self.decide(first + BATCH_MS);
-            while self.tape.behind() > BEHIND_MAX {
+            while self.record.behind() > BEHIND_MAX {
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
@@ -292,23 +294,23 @@ impl Cluster {
 
     /// Tells the World all that came, and carries out what it decides.
     fn decide(&mut self, now: i64) {
-        let (deltas, told) = (std::mem::take(&mut self.deltas), std::mem::take(&mut self.told));
-        self.day.entries += deltas.len() + told.len() + 1;
+        let (deltas, feedback) = (std::mem::take(&mut self.deltas), std::mem::take(&mut self.feedback));
+        self.day.entries += deltas.len() + feedback.len() + 1;
         let time = BEGIN.plus_ms(now);
         let started = cpu();
         for delta in &deltas {
             self.world.apply(delta);
         }
-        told.iter().for_each(|told| told.tell(&mut self.world));
-        if self.tape.is_full() {
+        feedback.iter().for_each(|feedback| feedback.apply(&mut self.world));
+        if self.record.is_full() {
             self.world.forget();
-            self.tape.forgot();
+            self.record.forgot();
         }
         let plan = self.world.cycle(time);
         let decided = cpu();
-        self.tape.deltas(deltas);
-        told.into_iter().for_each(|told| self.tape.told(told));
-        self.tape.cycle(time, &plan);
+        self.record.deltas(deltas);
+        feedback.into_iter().for_each(|feedback| self.record.feedback(feedback));
+        self.record.cycle(time, &plan);
         self.day.taping += cpu() - decided;
         self.day.engine += decided - started;
         self.day.cycles += 1;
@@ -319,7 +321,7 @@ impl Cluster {
         let time = BEGIN.plus_ms(now);
         self.day.binds += plan.binds.len();
         for bind in plan.binds {
-            self.told.push(Told::Bind { uid: bind.uid.clone(), error: None, at: time.plus_ms(BIND_MS) });
+            self.feedback.push(Feedback::Bind { uid: bind.uid.clone(), error: None, at: time.plus_ms(BIND_MS) });
             let Some(index) = self.by_group.get(&bind.group).copied() else { continue };
             let Some(job) = &mut self.jobs[index] else { continue };
             let Some(pod) = job.pods.iter().position(|pod| pod.uid == bind.uid) else { continue };
@@ -329,7 +331,7 @@ impl Cluster {
         for update in plan.groups {
             let (namespace, name) = (update.namespace, update.name);
             let Some(index) = self.by_group.get(&format!("{namespace}/{name}")).copied() else { continue };
-            self.told.push(Told::Status { namespace, name, written: true });
+            self.feedback.push(Feedback::Status { namespace, name, written: true });
             let Some(job) = &mut self.jobs[index] else { continue };
             let admitted = job.facts.status.phase == GroupPhase::Pending && update.status.phase != GroupPhase::Pending;
             job.facts.status = GroupStatus { ..update.status };
@@ -339,7 +341,7 @@ impl Cluster {
                 self.deltas.extend(pods);
             }
         }
-        if !self.deltas.is_empty() || !self.told.is_empty() {
+        if !self.deltas.is_empty() || !self.feedback.is_empty() {
             self.at(now + BIND_MS, Event::Wake);
         }
         let wanted = plan.next_wakeup.map(|at| (at.0 - BEGIN.0).max(now + BATCH_MS));

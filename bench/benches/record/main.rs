@@ -9,8 +9,9 @@ use std::time::Instant;
 
 use pumice_bench::figures::Figures;
 use pumice_bench::setting::Setting;
+use pumice_recording::{Range, Recording, replay};
 use pumice_scheduler::plugins;
-use pumice_scheduler::record::{Range, RecordOptions, Recorder, Recording, Tape, replay};
+use pumice_scheduler::recorder::{RecordOptions, RecordSender, Recorder};
 
 /// As in the program.
 #[global_allocator]
@@ -41,8 +42,8 @@ fn main() {
 }
 
 fn recorded(folder: &Path, pods: usize, nodes: usize, days: usize) -> day::Day {
-    let (tape, written) = Recorder::of_world(RecordOptions::new(folder.to_owned()), plugins()).expect("a recorder");
-    let recorded = day::run(pods, nodes, days, tape);
+    let (record, written) = Recorder::of_world(RecordOptions::new(folder.to_owned()), plugins()).expect("a recorder");
+    let recorded = day::run(pods, nodes, days, record);
     written.blocking_recv().expect("all is written");
     recorded
 }
@@ -66,7 +67,7 @@ fn replayed(folder: &Path, binds: usize) -> (f64, usize) {
 
 fn day_of(name: &str, pods: usize, nodes: usize, scale: f64, figures: &mut Figures) {
     let folder = tempfile::tempdir().expect("a folder");
-    let bare = day::run(pods, nodes, 1, Tape::default());
+    let bare = day::run(pods, nodes, 1, RecordSender::default());
     let recorded = recorded(folder.path(), pods, nodes, 1);
     assert_eq!(bare.binds, recorded.binds, "recording changes nothing");
     let (entries, bytes) = (recorded.entries, bytes_in(folder.path()));

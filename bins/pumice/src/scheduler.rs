@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use pumice_scheduler::check::{Counts, Outcome, check, check_recorded};
-use pumice_scheduler::record::is_case;
+use pumice_lab::check::{Counts, Outcome, check, check_recorded};
+use pumice_recording::is_case;
 use pumice_scheduler::{Options, plugins};
 
 use crate::alone;
@@ -81,7 +81,7 @@ fn run_alone(args: &RunArgs) -> anyhow::Result<()> {
 
 fn simulate(args: &SimulateArgs) -> anyhow::Result<()> {
     crate::logging::start(&args.log, None)?;
-    let simulation = pumice_scheduler::simulate::read(&args.request())?;
+    let simulation = pumice_lab::simulate::read(&args.request())?;
     let report = simulation.run(|_, _| {});
     let text = match args.output {
         Form::Table => report.table(),

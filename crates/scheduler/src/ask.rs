@@ -5,9 +5,10 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::metrics::Metrics;
 use pumice_cluster::Vitals;
 use pumice_engine::{GroupView, NodeWhy, QueueWhy, Why, World};
+
+use crate::metrics::Metrics;
 
 /// Groups of one name that are looked at: a Job's, and one that is called like it.
 const GROUPS_A_NAME_MAX: usize = 4;

@@ -24,7 +24,7 @@ mod wire;
 use call::{CallError, Caller};
 
 /// Its name in configurations.
-pub(crate) const NAME: &str = "extender";
+pub(crate) const NAME: &str = pumice_recording::EXTENDER;
 /// How long an answer may take where the configuration does not say.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// And where it asks for more than this.
@@ -71,7 +71,7 @@ struct Extender {
     /// A session was opened, and its end not told yet.
     session: bool,
     /// Pods that the server was told have room.
-    told: BTreeSet<TaskId>,
+    reported: BTreeSet<TaskId>,
 }
 
 impl Extender {
@@ -103,7 +103,7 @@ impl Extender {
             managed: managed(config),
             down: AtomicBool::new(false),
             session: false,
-            told: BTreeSet::new(),
+            reported: BTreeSet::new(),
         })
     }
 
@@ -175,7 +175,7 @@ impl Plugin for Extender {
         if std::mem::replace(&mut self.session, true) {
             self.tell("onSessionCloseVerb", &json!({}));
         }
-        self.told.clear();
+        self.reported.clear();
         if self.asks("onSessionOpenVerb") {
             self.tell("onSessionOpenVerb", &wire::session(tables));
         }
@@ -188,9 +188,9 @@ impl Plugin for Extender {
     fn moved(&mut self, tables: &Tables, change: Move) {
         let state = tables.task(change.task).state();
         let has_room = matches!(state, TaskState::Allocated | TaskState::Pipelined | TaskState::Binding);
-        if has_room && self.told.insert(change.task) {
+        if has_room && self.reported.insert(change.task) {
             self.tell("allocateFuncVerb", &json!({ "task": wire::task(tables, change.task) }));
-        } else if !has_room && (self.told.remove(&change.task) || state == TaskState::Releasing) {
+        } else if !has_room && (self.reported.remove(&change.task) || state == TaskState::Releasing) {
             self.tell("deallocateFuncVerb", &json!({ "task": wire::task(tables, change.task) }));
         }
     }

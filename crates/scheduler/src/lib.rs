@@ -4,7 +4,7 @@
 //! moment it is made, so a slow API server can't make it decide twice. Run by `pumice up` and on clusters.
 //!
 //! ```text
-//!   watches ──> intake ──> deltas ──> World ──cycle──> plan ──> writer (binds, statuses; concurrent)
+//!   watches ──> watch_to_deltas ──> World ──cycle──> plan ──> writer (binds, statuses; concurrent)
 //!                                       ^                          │
 //!                                       └───────── answers ────────┘
 //! ```
@@ -22,32 +22,32 @@ use pumice_cluster::{Elector, EventRecorder};
 pub use pumice_engine::Sharding;
 use pumice_engine::plugin::Registry;
 use pumice_engine::{Config, ConfigError, World};
+use pumice_recording::Flags;
 use pumice_translate as translate;
 use tokio_util::sync::CancellationToken;
 
 mod ask;
 mod autoscalers;
-pub mod check;
 mod extender;
 mod feed;
-mod intake;
 mod learned;
 mod metrics;
 mod patches;
 mod prebind;
-pub mod record;
+mod quarantine;
+pub mod recorder;
 mod reload;
 mod run;
-pub mod simulate;
 mod start;
-mod suspects;
 mod unread;
 mod usage;
+mod watch_to_deltas;
 mod why;
 mod writer;
 
 pub use ask::{Handle, Waiting};
 pub use learned::{AskRuns, PastRuns};
+pub use watch_to_deltas::{WatchedChange, WatchedObjects};
 pub use why::{GROUP as WHY_GROUP, VERSION as WHY_VERSION, not_ready};
 
 /// Name under which the scheduler records Events.
@@ -83,7 +83,7 @@ pub struct Options {
     /// Schedule only while this Lease is held.
     pub lease: Option<LeaseOptions>,
     /// Record what decisions follow from, and the decisions, to run them again.
-    pub record: Option<record::RecordOptions>,
+    pub record: Option<recorder::RecordOptions>,
     /// Who knows how long jobs ran before; asked when it begins, and never waited for.
     pub past_runs: Option<AskRuns>,
 }
@@ -98,13 +98,13 @@ pub fn plugins() -> Registry {
 /// The scheduler, ready to run.
 pub struct Scheduler {
     client: Client,
-    ours: intake::Ours,
+    ours: watch_to_deltas::Ours,
     config: Config,
     reload: reload::Reload,
     plugins: Registry,
     lease: Option<LeaseOptions>,
     metrics: metrics::Metrics,
-    recorder: Option<record::Recorder>,
+    recorder: Option<recorder::Recorder>,
     past_runs: Option<AskRuns>,
     world: ask::Shared,
 }
@@ -126,7 +126,7 @@ pub enum Error {
     ParseConfig(#[source] ConfigError),
     /// Nothing can be recorded.
     #[error("the recording could not be begun")]
-    Record(#[source] record::RecordError),
+    Record(#[source] recorder::RecordError),
     /// A watch ended, which it never does by itself.
     #[error("the watches of the scheduler ended")]
     WatchEnded,
@@ -164,24 +164,24 @@ impl Options {
     /// # Errors
     /// When the configuration can't be read or is refused, or nothing can be recorded where it is to be.
     pub fn build(self) -> Result<Scheduler, Error> {
-        let settings = reload::Settings {
-            plugins: self.plugins.clone(),
+        let flags = Flags {
             default_queue: self.default_queue,
             max_binding_per_node: self.max_binding_per_node,
-            sharding: self.sharding,
+            shard: self.sharding.map(|sharding| (sharding.name, sharding.hard)),
             autoscaling: self.autoscaling,
             nodes_meet_claims: self.nodes_meet_claims,
         };
+        let settings = reload::Settings { flags, plugins: self.plugins.clone() };
         let (config, text) = match &self.config {
             Some(path) => settings.load(path).map(|(config, text)| (config, Some(text)))?,
-            None => (settings.complete(Config::default()), None),
+            None => (settings.flags.complete(Config::default()), None),
         };
         let metrics = metrics::Metrics::default();
         let recorder =
-            self.record.map(|options| record::Recorder::open(options, self.plugins.clone(), metrics.clone()));
+            self.record.map(|options| recorder::Recorder::open(options, self.plugins.clone(), metrics.clone()));
         Ok(Scheduler {
             client: self.client,
-            ours: intake::Ours { names: self.scheduler_names, nodes: self.node_selector, zone: self.zone },
+            ours: watch_to_deltas::Ours { names: self.scheduler_names, nodes: self.node_selector, zone: self.zone },
             world: ask::Shared::new(World::with_plugins(config.clone(), self.plugins.clone())),
             config,
             recorder: recorder.transpose().map_err(Error::Record)?,
@@ -237,9 +237,9 @@ impl Scheduler {
         let (recorder, events) = EventRecorder::new(self.client.clone(), COMPONENT);
         let queues = start::queues(self.client.clone());
         let recording = self.recorder.take().map(|recorder| recorder.start(self.metrics.clone()));
-        let (tape, written) = recording.transpose().map_err(Error::Record)?.unzip();
-        let scheduling = run::Loop::new(self, recorder, tape.unwrap_or_default());
-        // The loop and its tape are gone behind this, so that the recorder ends.
+        let (record, written) = recording.transpose().map_err(Error::Record)?.unzip();
+        let scheduling = run::Loop::new(self, recorder, record.unwrap_or_default());
+        // The loop and its sender are gone behind this, so that the recorder ends.
         let result = tokio::select! {
             biased;
             () = shutdown.cancelled() => Ok(()),
@@ -248,7 +248,7 @@ impl Scheduler {
         };
         if let Some(written) = written {
             // It takes a moment; a disk that hangs must not hold up the end.
-            let _ = tokio::time::timeout(record::WRITTEN_WITHIN, written).await;
+            let _ = tokio::time::timeout(recorder::WRITTEN_WITHIN, written).await;
         }
         result
     }

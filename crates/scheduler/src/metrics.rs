@@ -135,12 +135,12 @@ impl Metrics {
         self.0.refusals.add([reason]);
     }
 
-    /// The engine panicked; so many objects are put aside.
+    /// The engine panicked; so many objects are in quarantine.
     pub(crate) fn panicked(&self) {
         self.0.panics.add(1);
     }
 
-    /// So many objects are put aside.
+    /// So many objects are in quarantine.
     pub(crate) fn quarantined(&self, count: usize) {
         self.0.quarantined.set(count);
     }

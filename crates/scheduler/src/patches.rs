@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::Pod;
 use pumice_engine::{Eviction, GroupPhase, GroupUpdate, PodNotice, QueueUpdate};
 use serde_json::{Map, Value, json};
 
-use crate::intake::Unbound;
 use crate::translate;
+use crate::watch_to_deltas::Unbound;
 
 /// When each condition of each PodGroup last changed, and in which cycle; and its phase as it was written last.
 #[derive(Debug, Default)]

@@ -7,27 +7,20 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use pumice_engine::plugin::Registry;
-use pumice_engine::{Argument, Config, ConfigError, Sharding};
+use pumice_engine::{Config, ConfigError};
+use pumice_recording::Flags;
 
 use crate::Error;
 
 /// How often the file is looked at. Files of ConfigMaps are swapped by links, which a watch of the file itself misses.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What flags say beside the file.
+/// What the file is read with.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
+    pub(crate) flags: Flags,
     pub(crate) plugins: Registry,
-    pub(crate) default_queue: String,
-    pub(crate) max_binding_per_node: u32,
-    pub(crate) sharding: Option<Sharding>,
-    pub(crate) autoscaling: Option<bool>,
-    pub(crate) nodes_meet_claims: bool,
 }
-
-/// The action whose argument limits the binds under way to a node, and the argument.
-const ALLOCATE: &str = "allocate";
-const MAX_BINDING_PER_NODE: &str = "maxBindingPerNode";
 
 impl Settings {
     /// Reads the configuration for the first time, and gives its text besides.
@@ -39,28 +32,8 @@ impl Settings {
     }
 
     /// A text of the file, with what the flags add. Warnings are logged.
-    pub(crate) fn parse(&self, text: &str) -> Result<Config, ConfigError> {
-        let (config, warnings) = Config::parse_with(text, &self.plugins)?;
-        for warning in warnings {
-            tracing::warn!(%warning, "scheduler configuration");
-        }
-        Ok(self.complete(config))
-    }
-
-    /// A configuration with what the flags add.
-    pub(crate) fn complete(&self, mut config: Config) -> Config {
-        config.default_queue.clone_from(&self.default_queue);
-        config.sharding.clone_from(&self.sharding);
-        config.nodes_meet_claims = self.nodes_meet_claims;
-        if let Some(adds_nodes) = self.autoscaling {
-            config.set_autoscaling(adds_nodes);
-        }
-        if self.max_binding_per_node > 0 {
-            let arguments = config.configurations.entry(ALLOCATE.to_owned()).or_default();
-            let limit = Argument::Int(i64::from(self.max_binding_per_node));
-            arguments.entry(MAX_BINDING_PER_NODE.to_owned()).or_insert(limit);
-        }
-        config
+    fn parse(&self, text: &str) -> Result<Config, ConfigError> {
+        self.flags.parse(text, &self.plugins)
     }
 }
 
@@ -91,8 +64,8 @@ impl Reload {
     }
 
     /// What flags say beside the file.
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.settings
+    pub(crate) fn flags(&self) -> &Flags {
+        &self.settings.flags
     }
 
     /// Whether there is a file to look at.
@@ -138,34 +111,8 @@ mod tests {
     use super::*;
 
     fn settings() -> Settings {
-        Settings {
-            plugins: Registry::default(),
-            default_queue: "default".into(),
-            max_binding_per_node: 0,
-            sharding: None,
-            autoscaling: None,
-            nodes_meet_claims: false,
-        }
-    }
-
-    #[test]
-    fn flags_add_what_the_file_does_not_say() {
-        let flags = Settings { default_queue: "mine".into(), max_binding_per_node: 7, ..settings() };
-        let limit = |config: &Config| config.configurations["allocate"]["maxBindingPerNode"].clone();
-        let config = flags
-            .parse(
-                "actions: allocate
-",
-            )
-            .unwrap();
-        assert_eq!((config.default_queue.as_str(), limit(&config)), ("mine", Argument::Int(7)));
-        let text = "actions: allocate\nconfigurations:\n- name: allocate\n  arguments: {maxBindingPerNode: 3}\n";
-        assert_eq!(limit(&flags.parse(text).unwrap()), Argument::Int(3));
-        let flags = Settings { autoscaling: Some(true), ..settings() };
-        let adds_nodes = |config: &Config| config.configurations["autoscaling"]["enable"].clone();
-        assert_eq!(adds_nodes(&flags.complete(Config::default())), Argument::Bool(true));
-        let text = "actions: allocate\nconfigurations:\n- name: autoscaling\n  arguments: {enable: auto}\n";
-        assert_eq!(adds_nodes(&flags.parse(text).unwrap()), Argument::Text("auto".into()));
+        let flags = Flags { default_queue: "default".into(), ..Flags::default() };
+        Settings { flags, plugins: Registry::default() }
     }
 
     #[tokio::test]

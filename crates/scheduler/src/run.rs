@@ -14,16 +14,17 @@ use pumice_clock::SteadyClock;
 use pumice_cluster::EventRecorder;
 use pumice_engine::plugin::Registry;
 use pumice_engine::{Config, Delta, Plan, TimeMs, World};
+use pumice_recording::{Beginning, Feedback};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::ask::Shared;
-use crate::intake::{Input, Intake, Ours};
 use crate::metrics::Metrics;
-use crate::record::{Beginning, Flags, Tape, Told};
+use crate::quarantine::Quarantine;
+use crate::recorder::RecordSender;
 use crate::reload::{LOOK_EVERY, Reload};
-use crate::suspects::Suspects;
 use crate::unread::{MESSAGE, Unread};
 use crate::usage::Measured;
+use crate::watch_to_deltas::{Ours, WatchedChange, WatchedObjects};
 use crate::writer::{Answer, Settled, Subject, Writer};
 use crate::{AskRuns, Error, Scheduler, autoscalers, feed, learned, usage};
 
@@ -40,12 +41,12 @@ pub(crate) struct Loop {
     client: Client,
     ours: Ours,
     metrics: Metrics,
-    suspects: Suspects,
+    quarantine: Quarantine,
     unread: Unread,
     /// What a new World is made with.
     config: Config,
     plugins: Registry,
-    feed: SelectAll<BoxStream<'static, Input>>,
+    feed: SelectAll<BoxStream<'static, WatchedChange>>,
     /// Measurements of nodes.
     usage: BoxStream<'static, Measured>,
     /// How long jobs ran before this World began.
@@ -53,10 +54,10 @@ pub(crate) struct Loop {
     past_runs: Option<AskRuns>,
     /// Whether something adds nodes.
     autoscalers: BoxStream<'static, Vec<Delta>>,
-    intake: Intake,
+    watched: WatchedObjects,
     world: Shared,
-    /// Told of every call that changes the World.
-    tape: Tape,
+    /// Gets every call that changes the World.
+    record: RecordSender,
     writer: Writer,
     reload: Reload,
     clock: SteadyClock,
@@ -74,7 +75,7 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
-    pub(crate) fn new(scheduler: Scheduler, recorder: EventRecorder, tape: Tape) -> Self {
+    pub(crate) fn new(scheduler: Scheduler, recorder: EventRecorder, record: RecordSender) -> Self {
         let Scheduler { client, ours, config, plugins, world, metrics, reload, past_runs, .. } = scheduler;
         Self {
             feed: feed::start(&client),
@@ -82,7 +83,7 @@ impl Loop {
             learned: learned::portions(past_runs.as_ref()),
             past_runs,
             autoscalers: autoscalers::watch(&client),
-            intake: Intake::of(ours.clone(), metrics.clone()),
+            watched: WatchedObjects::of(ours.clone(), metrics.clone()),
             writer: Writer::new(client.clone(), recorder, metrics.clone()),
             reload,
             clock: SteadyClock::new(),
@@ -92,7 +93,7 @@ impl Loop {
             wakeup: None,
             panicked: false,
             shard: None,
-            suspects: Suspects::default(),
+            quarantine: Quarantine::default(),
             unread: Unread::default(),
             client,
             ours,
@@ -100,23 +101,16 @@ impl Loop {
             config,
             plugins,
             world,
-            tape,
+            record,
         }
     }
 
     /// What a World is made with, for the recording.
     fn beginning(&self) -> Beginning {
-        let settings = self.reload.settings();
         Beginning {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config: self.reload.text().map(str::to_owned),
-            flags: Flags {
-                default_queue: settings.default_queue.clone(),
-                max_binding_per_node: settings.max_binding_per_node,
-                shard: settings.sharding.as_ref().map(|sharding| (sharding.name.clone(), sharding.hard)),
-                autoscaling: settings.autoscaling,
-                nodes_meet_claims: settings.nodes_meet_claims,
-            },
+            flags: self.reload.flags().clone(),
             plugins: self.plugins.names().map(str::to_owned).collect(),
             schedulers: self.ours.names.clone(),
         }
@@ -125,17 +119,17 @@ impl Loop {
     /// The World is new.
     fn begin(&mut self) {
         let beginning = self.beginning();
-        self.tape.begin(beginning);
+        self.record.begin(beginning);
     }
 
     /// Goes on with the recording behind a hole, where saving the World takes no time that would be missed.
     fn resume_recording(&mut self) {
-        if !self.tape.wants_world() || self.world.read().pods_max() > RESUMED_PODS_MAX {
+        if !self.record.wants_world() || self.world.read().pods_max() > RESUMED_PODS_MAX {
             return;
         }
         self.world.write().forget();
         let (beginning, world) = (self.beginning(), self.world.read().save());
-        self.tape.resume(beginning, world);
+        self.record.resume(beginning, world);
     }
 
     pub(crate) async fn run(mut self) -> Result<(), Error> {
@@ -160,7 +154,7 @@ impl Loop {
                 () = wake => {}
             }
             self.again();
-            self.writer.start(&self.intake);
+            self.writer.start(&self.watched);
             if !self.panicked && self.is_due(Instant::now()) {
                 self.cycle();
             }
@@ -173,30 +167,30 @@ impl Loop {
     /// When the loop has to look up even if nothing happens.
     fn due(&self) -> Option<Instant> {
         let cycle = if self.dirty { Some(self.earliest) } else { self.wakeup.map(|at| at.max(self.earliest)) };
-        let cycle = cycle.filter(|_| self.intake.complete());
+        let cycle = cycle.filter(|_| self.watched.complete());
         [cycle, self.writer.due()].into_iter().flatten().min()
     }
 
     fn is_due(&self, now: Instant) -> bool {
         let wanted = self.dirty || self.wakeup.is_some_and(|at| at <= now);
-        wanted && self.earliest <= now && self.intake.complete()
+        wanted && self.earliest <= now && self.watched.complete()
     }
 
     /// Takes a change, and all that wait behind it.
-    fn take(&mut self, first: Input) {
+    fn take(&mut self, first: WatchedChange) {
         let mut next = Some(first);
         for _ in 0..BURST_MAX {
             let Some(input) = next else { break };
-            self.intake.take(input, &mut self.deltas);
+            self.watched.take(input, &mut self.deltas);
             next = self.feed.next().now_or_never().flatten();
         }
         if let Some(input) = next {
-            self.intake.take(input, &mut self.deltas);
+            self.watched.take(input, &mut self.deltas);
         }
         self.metrics.changes(self.deltas.len());
         self.unread.follow(&self.deltas);
         let mut deltas = std::mem::take(&mut self.deltas);
-        let passed = deltas.drain(..).filter_map(|delta| self.suspects.pass(delta)).collect::<Vec<_>>();
+        let passed = deltas.drain(..).filter_map(|delta| self.quarantine.pass(delta)).collect::<Vec<_>>();
         self.deltas = deltas;
         self.apply(passed);
     }
@@ -218,16 +212,16 @@ impl Loop {
         let guilty = deltas.iter().position(panics);
         drop(world);
         let guilty = guilty.and_then(|at| deltas.drain(at..).next());
-        self.tape.deltas(deltas);
+        self.record.deltas(deltas);
         if guilty.is_some() {
             self.suspect(guilty.as_ref());
         }
     }
 
     /// Tells the World what came of what it decided.
-    fn tell(&mut self, told: Told) {
-        told.tell(&mut self.world.write());
-        self.tape.told(told);
+    fn feed_back(&mut self, feedback: Feedback) {
+        feedback.apply(&mut self.world.write());
+        self.record.feedback(feedback);
     }
 
     /// An answer, and all that are there besides.
@@ -239,19 +233,21 @@ impl Loop {
             match settled {
                 Settled::No => {}
                 Settled::Bind { uid, error } => {
-                    self.tell(Told::Bind { uid, error, at: now });
+                    self.feed_back(Feedback::Bind { uid, error, at: now });
                     self.dirty = true;
                 }
                 Settled::Evict { uid, error } => {
-                    self.tell(Told::Evict { uid, error, at: now });
+                    self.feed_back(Feedback::Evict { uid, error, at: now });
                     self.dirty = true;
                 }
                 Settled::Gated { uid } => {
-                    self.tell(Told::Gated { uid });
+                    self.feed_back(Feedback::Gated { uid });
                     self.dirty = true;
                 }
                 // A status that failed is told to the World when it is due again.
-                Settled::Group { namespace, name } => self.tell(Told::Status { namespace, name, written: true }),
+                Settled::Group { namespace, name } => {
+                    self.feed_back(Feedback::Status { namespace, name, written: true })
+                }
             }
             next = self.writer.answer_now();
         }
@@ -261,9 +257,11 @@ impl Loop {
     fn again(&mut self) {
         while let Some(subject) = self.writer.pop_again(Instant::now()) {
             match subject {
-                Subject::Group { namespace, name } => self.tell(Told::Status { namespace, name, written: false }),
-                Subject::Pod { uid } => self.tell(Told::Unnoticed { uid }),
-                Subject::Queue { name } => self.tell(Told::QueueFailed { name }),
+                Subject::Group { namespace, name } => {
+                    self.feed_back(Feedback::Status { namespace, name, written: false })
+                }
+                Subject::Pod { uid } => self.feed_back(Feedback::Unnoticed { uid }),
+                Subject::Queue { name } => self.feed_back(Feedback::QueueFailed { name }),
                 Subject::Bind(_)
                 | Subject::Evict(_)
                 | Subject::Ungate { .. }
@@ -281,7 +279,7 @@ impl Loop {
                 self.usage = usage::watch(&self.client, config.metrics.as_ref());
             }
             self.world.write().set_config(config.clone());
-            self.tape.config(self.reload.text().unwrap_or_default());
+            self.record.config(self.reload.text().unwrap_or_default());
             self.config = config;
             self.dirty = true;
         }
@@ -291,9 +289,9 @@ impl Loop {
         let started = Instant::now();
         let now = TimeMs(self.clock.now_ms());
         let mut world = self.world.write();
-        if self.tape.is_full() {
+        if self.record.is_full() {
             world.forget();
-            self.tape.forgot();
+            self.record.forgot();
         }
         let plan = catch_unwind(AssertUnwindSafe(|| world.cycle(now)));
         drop(world);
@@ -307,10 +305,10 @@ impl Loop {
             ended + Duration::from_millis(wait)
         });
         self.count(&plan, took);
-        self.tape.cycle(now, &plan);
-        self.writer.carry_out(plan, &self.intake);
+        self.record.cycle(now, &plan);
+        self.writer.carry_out(plan, &self.watched);
         let world = self.world.read();
-        self.writer.withdraw(&self.intake, |uid| world.waits_unpromised(uid));
+        self.writer.withdraw(&self.watched, |uid| world.waits_unpromised(uid));
         if let Some(sharding) = &self.config.sharding {
             let nodes: Vec<String> = world.shard_nodes().unwrap_or_default().into_iter().map(str::to_owned).collect();
             if self.shard.as_ref() != Some(&nodes) {
@@ -319,14 +317,14 @@ impl Loop {
             }
         }
         drop(world);
-        self.writer.tidy(&self.intake);
-        let freed = self.suspects.went_well();
-        self.put_aside();
+        self.writer.tidy(&self.watched);
+        let freed = self.quarantine.went_well();
+        self.report_quarantined();
         self.tell_unread();
         self.apply(freed);
         self.resume_recording();
         // The next half is tried even if the engine finds nothing new in it.
-        self.dirty |= self.suspects.is_searching();
+        self.dirty |= self.quarantine.is_searching();
     }
 
     fn count(&self, plan: &Plan, took: Duration) {
@@ -339,15 +337,15 @@ impl Loop {
             "cycle"
         );
         self.metrics.cycle(took, plan.pods.len(), plan.evictions.len());
-        self.metrics.unscheduled_groups(self.intake.waiting());
+        self.metrics.unscheduled_groups(self.watched.waiting());
     }
 
-    /// The engine panicked. What it was about is put aside, or looked for.
+    /// The engine panicked. What it was about is quarantined, or looked for.
     fn suspect(&mut self, delta: Option<&Delta>) {
         self.metrics.panicked();
-        self.tape.panicked(delta);
+        self.record.panicked(delta);
         self.panicked = true;
-        if !self.suspects.panicked(delta) {
+        if !self.quarantine.panicked(delta) {
             // Visible, and started anew by whoever runs us: nothing is gained by going on.
             panic!("the scheduling engine panicked, and no one object is to blame; see the message before this one");
         }
@@ -362,7 +360,7 @@ impl Loop {
         self.feed = feed::start(&self.client);
         self.learned = learned::portions(self.past_runs.as_ref());
         self.autoscalers = autoscalers::watch(&self.client);
-        self.intake = Intake::of(self.ours.clone(), self.metrics.clone());
+        self.watched = WatchedObjects::of(self.ours.clone(), self.metrics.clone());
         self.deltas.clear();
         self.wakeup = None;
         self.dirty = true;
@@ -378,16 +376,16 @@ impl Loop {
         }
     }
 
-    /// Says who was put aside.
-    fn put_aside(&mut self) {
-        for aside in self.suspects.take_told() {
-            tracing::error!(object = aside.what, "put aside: the scheduling engine panics over it");
-            if let Some((namespace, name)) = aside.group {
-                let uid = self.intake.group_uid(&namespace, &name).unwrap_or_default();
+    /// Reports what was quarantined.
+    fn report_quarantined(&mut self) {
+        for object in self.quarantine.take_new() {
+            tracing::error!(object = object.what, "put aside: the scheduling engine panics over it");
+            if let Some((namespace, name)) = object.group {
+                let uid = self.watched.group_uid(&namespace, &name).unwrap_or_default();
                 let message = "the scheduling engine panics over it: it is not scheduled until it is made anew";
-                self.writer.put_aside(&namespace, &name, &uid, message.to_owned());
+                self.writer.quarantined(&namespace, &name, &uid, message.to_owned());
             }
         }
-        self.metrics.quarantined(self.suspects.aside());
+        self.metrics.quarantined(self.quarantine.quarantined());
     }
 }

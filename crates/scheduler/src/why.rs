@@ -5,11 +5,11 @@
 
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
+use pumice_engine::{Could, Expected, Receipt};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::ask::{Handle, Waiting};
-use pumice_engine::{Could, Expected, Receipt};
 
 /// The API group.
 pub const GROUP: &str = "why.pumice.sh";

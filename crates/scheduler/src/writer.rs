@@ -20,9 +20,9 @@ use pumice_engine::{
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::intake::Intake;
 use crate::metrics::Metrics;
 use crate::patches::{self, QueueNames, Stamps};
+use crate::watch_to_deltas::WatchedObjects;
 
 mod calls;
 mod lane;
@@ -159,7 +159,7 @@ impl Writer {
     }
 
     /// Takes a plan and starts what there is room for.
-    pub(crate) fn carry_out(&mut self, plan: Plan, intake: &Intake) {
+    pub(crate) fn carry_out(&mut self, plan: Plan, watched: &WatchedObjects) {
         let now = Instant::now();
         self.cycles += 1;
         self.binds.extend(plan.binds.into_iter().map(Arc::new));
@@ -187,28 +187,28 @@ impl Writer {
         for pipelined in plan.pipelined.into_iter().filter(|pipelined| pipelined.fenced) {
             self.nominate(pipelined);
         }
-        self.start(intake);
+        self.start(watched);
     }
 
     /// Starts calls while the window has room.
-    pub(crate) fn start(&mut self, intake: &Intake) {
+    pub(crate) fn start(&mut self, watched: &WatchedObjects) {
         let now = Instant::now();
-        self.tell.gathered(now, |namespace, name| intake.group_uid(namespace, name));
-        while self.window.has_room() && self.start_next(intake, now) {
+        self.tell.gathered(now, |namespace, name| watched.group_uid(namespace, name));
+        while self.window.has_room() && self.start_next(watched, now) {
             self.started = self.started.wrapping_add(1);
         }
         self.metrics.in_flight(self.window.in_flight(), self.window.limit());
     }
 
     /// Starts one call; false if none waits.
-    fn start_next(&mut self, intake: &Intake, now: Instant) -> bool {
+    fn start_next(&mut self, watched: &WatchedObjects, now: Instant) -> bool {
         let others_first = self.started.is_multiple_of(OTHERS_EVERY);
         if !others_first && let Some(bind) = self.binds.pop_front() {
             self.bind(bind);
             return true;
         }
         if let Some(eviction) = self.evictions.pop_front() {
-            self.evict(eviction, intake);
+            self.evict(eviction, watched);
         } else if let Some(ungate) = self.ungates.pop_front() {
             let subject = Subject::Ungate { uid: ungate.uid.clone() };
             let call = calls::ungate(self.client.clone(), ungate);
@@ -216,12 +216,12 @@ impl Writer {
         } else if let Some(((namespace, name), update)) = self.groups.pop(now) {
             self.group(Subject::Group { namespace, name }, &update);
         } else if let Some((uid, notice)) = self.pods.pop(now) {
-            self.pod(uid, &notice, intake, now);
+            self.pod(uid, &notice, watched, now);
         } else if let Some(nomination) = self.nominations.pop_front() {
             let client = self.client.clone();
             self.call(Subject::Nomination, calls::nominate(client, nomination));
         } else if let Some((name, update)) = self.queues.pop(now) {
-            let patch = self.queue_names.queue(&update, intake.held(&name));
+            let patch = self.queue_names.queue(&update, watched.allocated(&name));
             let client = self.client.clone();
             self.call(Subject::Queue { name: name.clone() }, calls::queue(client, name, patch));
         } else if let Some((name, nodes)) = self.shards.pop(now) {
@@ -365,11 +365,11 @@ impl Writer {
     }
 
     /// Takes back nominations whose room is no longer kept. `is_void` tells of a pod by its uid. O(nominations).
-    pub(crate) fn withdraw(&mut self, intake: &Intake, is_void: impl Fn(&str) -> bool) {
+    pub(crate) fn withdraw(&mut self, watched: &WatchedObjects, is_void: impl Fn(&str) -> bool) {
         let nominations = &mut self.nominations;
         self.nominated.retain(|uid, nomination| {
             // One that was bound keeps the name of the node it is on.
-            let waits = intake.unbound(uid).is_some();
+            let waits = watched.unbound(uid).is_some();
             let is_void = waits && is_void(uid);
             if is_void {
                 nominations.push_back(Nomination { node: None, ..nomination.clone() });
@@ -400,8 +400,8 @@ impl Writer {
         self.tell.insist(About::group(namespace, name, &room.uid), severity, "RoomFreed", room.to_string());
     }
 
-    /// Tells of an object that was put aside.
-    pub(crate) fn put_aside(&mut self, namespace: &str, name: &str, uid: &str, message: String) {
+    /// Records an Event on a group that was quarantined.
+    pub(crate) fn quarantined(&mut self, namespace: &str, name: &str, uid: &str, message: String) {
         self.tell.insist(About::group(namespace, name, uid), Severity::Warning, "Quarantined", message);
     }
 
@@ -411,9 +411,9 @@ impl Writer {
     }
 
     /// Forgets what was remembered of groups that are gone, once there is much of it.
-    pub(crate) fn tidy(&mut self, intake: &Intake) {
-        if self.stamps.len() > 2 * intake.groups() + 1024 {
-            let there = intake.group_uids();
+    pub(crate) fn tidy(&mut self, watched: &WatchedObjects) {
+        if self.stamps.len() > 2 * watched.groups() + 1024 {
+            let there = watched.group_uids();
             self.stamps.keep(|uid| there.contains(uid));
         }
     }
@@ -440,12 +440,12 @@ impl Writer {
         self.call(Subject::Bind(bind), call);
     }
 
-    fn evict(&mut self, eviction: Arc<Eviction>, intake: &Intake) {
+    fn evict(&mut self, eviction: Arc<Eviction>, watched: &WatchedObjects) {
         let receipt = patches::receipt(&eviction);
         let about = About::pod(&eviction.namespace, &eviction.name, &eviction.uid);
         self.tell.insist(about, Severity::Warning, "Evict", receipt.clone());
         if let Some((namespace, name)) = eviction.group.split_once('/')
-            && let Some(uid) = intake.group_uid(namespace, name)
+            && let Some(uid) = watched.group_uid(namespace, name)
         {
             let about = About::group(namespace, name, &uid);
             let message = format!("{}: {receipt}", eviction.name);
@@ -468,9 +468,9 @@ impl Writer {
         self.call(subject, calls::group(client, update.namespace.clone(), update.name.clone(), patch));
     }
 
-    fn pod(&mut self, uid: String, notice: &PodNotice, intake: &Intake, now: Instant) {
+    fn pod(&mut self, uid: String, notice: &PodNotice, watched: &WatchedObjects, now: Instant) {
         // It may have got a node, or be gone, since this was planned.
-        let Some(seen) = intake.unbound(&uid) else { return self.pods.done(&uid, now) };
+        let Some(seen) = watched.unbound(&uid) else { return self.pods.done(&uid, now) };
         let patch = patches::pod(notice, seen, clock::now());
         let about = About::pod(&notice.namespace, &notice.name, &uid);
         self.tell.say(about, Severity::Warning, "FailedScheduling", notice.message.clone());

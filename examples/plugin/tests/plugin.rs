@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use pumice_engine::plugin::Registry;
-use pumice_scheduler::check::{Verdict, check_with};
+use pumice_lab::check::{Verdict, check_with};
 
 /// One small open node, and a large one that is reserved for namespace `theirs`.
 fn case(plugins: &str, expect: &str) -> String {

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use pumice_scheduler::record::{Range, RecordOptions, Stretch, TimeMs};
+use pumice_recording::{Range, Stretch, TimeMs};
+use pumice_scheduler::recorder::RecordOptions;
 use pumice_units::Quantity;
 
 /// How much is kept.
@@ -109,7 +110,7 @@ pub struct CutArgs {
     #[command(flatten)]
     pub range: RangeArgs,
     /// Only from the submission of this job to its last start
-    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = pumice_scheduler::record::job)]
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = pumice_recording::job)]
     pub job: Option<(String, String)>,
     /// Put pseudonyms in the place of all names
     #[arg(long)]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use pumice_scheduler::simulate::{Delays, Looks, Request, swf};
+use pumice_lab::simulate::{Delays, Looks, Request, swf};
 
 /// How the answer is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

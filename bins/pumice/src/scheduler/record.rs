@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Context as _;
+use pumice_lab::simulate::recorded;
+use pumice_lab::simulate::whatif::{Other, what_if};
+use pumice_recording::{Beginning, Recording, Replay, config_of, cut, replay, time};
 use pumice_scheduler::plugins;
-use pumice_scheduler::record::{Beginning, Recording, Replay, config_of, cut, replay, time};
-use pumice_scheduler::simulate::recorded;
-use pumice_scheduler::simulate::whatif::{Other, what_if};
 use serde_json::json;
 
 use crate::args::record::{CutArgs, Output, ReplayArgs};
@@ -125,7 +125,7 @@ fn object(told: &Replay, seconds: f64) -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
-    use pumice_scheduler::record::{Bound, Break, Cycle, Difference, TimeMs};
+    use pumice_recording::{Bound, Break, Cycle, Difference, TimeMs};
 
     use super::*;
 

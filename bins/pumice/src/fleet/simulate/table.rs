@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use pumice_fleet_server::simulate::{Part, QueueReport, Report};
-use pumice_scheduler::simulate::{align, time};
+use pumice_lab::simulate::{align, time};
 
 use crate::output::count;
 
