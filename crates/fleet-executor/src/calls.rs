@@ -24,12 +24,12 @@ use super::pod::Objects;
 use super::stuck::Checks;
 use crate::labels::RUN_LABEL;
 
-pub mod whole;
+pub mod volcano_job;
 
-/// Makes the pod of a run and what stands beside it, or the Job of a whole job. The last answer is about the pod.
+/// Makes the pod of a run and what stands beside it, or the Job of a Volcano job. The last answer is about the pod.
 pub async fn create(client: Client, checks: &Checks, run: RunId, objects: Objects) -> Vec<Input> {
     if objects.kind == Kind::Job {
-        return vec![whole::create(client, checks, run, objects.pod).await];
+        return vec![volcano_job::create(client, checks, run, objects.pod).await];
     }
     let mut pod: Pod = match serde_json::from_value(objects.pod) {
         Ok(pod) => pod,

@@ -47,13 +47,13 @@ pub enum Input {
         /// What.
         message: Box<ToExecutor>,
     },
-    /// These are all pods of runs, but for those of whole jobs.
+    /// These are all pods of runs, but for those of Volcano jobs.
     Pods(Vec<PodFacts>),
-    /// These are all Jobs of whole jobs.
+    /// These are all Jobs of Volcano jobs.
     Jobs(Vec<PodFacts>),
-    /// A pod is new or changed, or the Job of a whole job.
+    /// A pod is new or changed, or the Job of a Volcano job.
     Pod(Box<PodFacts>),
-    /// A pod of a whole job failed.
+    /// A pod of a Volcano job failed.
     MemberFailed(Box<PodFacts>),
     /// A pod is gone.
     PodRemoved {
@@ -151,7 +151,7 @@ pub enum Output {
         /// What to make.
         objects: Box<super::pod::Objects>,
     },
-    /// Delete a pod, or the Job of a whole job with its pods; the answer is [`Input::Deleted`].
+    /// Delete a pod, or the Job of a Volcano job with its pods; the answer is [`Input::Deleted`].
     Delete {
         /// The run.
         run: RunId,

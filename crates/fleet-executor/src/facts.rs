@@ -12,7 +12,7 @@ use pumice_ledger::{RunId, TimeMs};
 
 use crate::labels::{CUT_OFF_ANNOTATION, QUEUE_LABEL, RUN_LABEL};
 
-mod whole;
+mod volcano_job;
 
 /// Where a pod is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub enum Kind {
     Job,
 }
 
-/// A pod, or the Job of a whole job, as far as its run is concerned.
+/// A pod, or the Job of a Volcano job, as far as its run is concerned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodFacts {
     /// The run.

@@ -9,7 +9,7 @@ use pumice_ledger::RunId;
 
 use super::facts::{Kind, PodFacts};
 
-/// Pods of runs, and Jobs of whole jobs, by namespace and name.
+/// Pods of runs, and Jobs of Volcano jobs, by namespace and name.
 #[derive(Debug, Default)]
 pub struct Names(BTreeMap<String, BTreeMap<String, Named>>);
 

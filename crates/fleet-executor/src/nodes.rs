@@ -28,7 +28,7 @@ pub struct Nodes {
     used: BTreeMap<String, Amounts>,
     dirty: BTreeSet<String>,
     synced: bool,
-    /// The cluster runs whole jobs.
+    /// The cluster runs Volcano jobs.
     runs_jobs: bool,
 }
 
@@ -48,7 +48,7 @@ impl Nodes {
         self.nodes.get(node).map_or(DEFAULT_POOL, |node| node.pool.as_str())
     }
 
-    /// Whether the cluster runs whole jobs.
+    /// Whether the cluster runs Volcano jobs.
     pub fn runs_jobs(&mut self, does: bool) {
         if self.runs_jobs != does {
             self.runs_jobs = does;

@@ -20,9 +20,9 @@ use crate::labels::{
 use crate::settings::Settings;
 
 mod beside;
-mod whole;
+mod volcano_job;
 
-pub use whole::is_whole;
+pub use volcano_job::is_volcano_job;
 
 /// Why a lease has no pod.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -37,13 +37,13 @@ pub enum PodError {
     /// There is nothing to run.
     #[error("the lease has no containers")]
     NoContainers,
-    /// The Job of a whole job is none.
+    /// The Job of a Volcano job is none.
     #[error("the lease's Volcano Job can't be read: {cause}")]
     Job {
         /// What is wrong.
         cause: String,
     },
-    /// A whole job has nothing to run.
+    /// A Volcano job has nothing to run.
     #[error("the lease's Volcano Job has no tasks")]
     NoTasks,
     /// There is nowhere to run.
@@ -59,7 +59,7 @@ pub enum PodError {
 pub struct Objects {
     /// What the first of them is.
     pub kind: Kind,
-    /// The pod, or the Job of a whole job.
+    /// The pod, or the Job of a Volcano job.
     pub pod: Value,
     /// Services, to be owned by the pod once it has a uid.
     pub services: Vec<Value>,
@@ -79,8 +79,8 @@ pub fn cut_off_of(lease: &Lease) -> Option<i64> {
 /// Where nothing can be made of it.
 pub fn build(run: RunId, lease: &Lease, settings: &Settings) -> Result<Objects, PodError> {
     settings.queue_access.check_namespace(&lease.queue, &lease.namespace)?;
-    if is_whole(lease) {
-        let pod = whole::build(run, lease, settings)?;
+    if is_volcano_job(lease) {
+        let pod = volcano_job::build(run, lease, settings)?;
         return Ok(Objects { kind: Kind::Job, pod, services: Vec::new(), ingresses: Vec::new() });
     }
     let spec = lease.pod_spec.clone().unwrap_or_default();

@@ -96,7 +96,7 @@ pub struct Executor {
     core: Core,
     nodes: Nodes,
     names: Names,
-    /// It is known what Jobs of whole jobs there are, or that the cluster has none.
+    /// It is known what Jobs of Volcano jobs there are, or that the cluster has none.
     jobs_seen: bool,
     calls: FuturesUnordered<BoxFuture<'static, Vec<Input>>>,
     links: JoinSet<Result<(), LinkError>>,
@@ -367,7 +367,7 @@ impl Executor {
                     self.calls.push(Box::pin(async move {
                         let answer = match kind {
                             Kind::Pod => calls::delete(client, &namespace, &name, uid, &how).await,
-                            Kind::Job => calls::whole::delete(client, run, &namespace, &name, uid, &how).await,
+                            Kind::Job => calls::volcano_job::delete(client, run, &namespace, &name, uid, &how).await,
                         };
                         vec![Input::Deleted { run, answer }]
                     }));
@@ -412,7 +412,7 @@ fn watches(client: &Client) -> SelectAll<BoxStream<'static, Seen>> {
     seen.push(watch_all(client, WatchScope::default()).map(Seen::Node).boxed());
     seen.push(watch_all(client, WatchScope::default()).map(Seen::Pod).boxed());
     seen.push(watch_optional(Api::all(client.clone()), warnings).map(Seen::Event).boxed());
-    let jobs = watch_where_served(calls::whole::jobs(client.clone()), WatchScope::labels(RUN_LABEL));
+    let jobs = watch_where_served(calls::volcano_job::jobs(client.clone()), WatchScope::labels(RUN_LABEL));
     seen.push(jobs.map(Seen::Job).boxed());
     seen
 }

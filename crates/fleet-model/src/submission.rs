@@ -14,7 +14,7 @@ mod rules;
 mod services;
 mod spec;
 mod validate;
-mod whole;
+mod volcano_job;
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub use gang::Gang;
 pub use pumice_ledger::{OwnRetries, PriceBand};
 pub use rules::{Effect, Operator, Rules, Toleration};
 pub use services::{Addressing, ForId, IngressPlan, IngressRule, ServiceKind, ServicePlan, ServicePort, with_id};
-pub use whole::{JobError, Part, VolcanoJobs, Whole};
+pub use volcano_job::{JobError, VolcanoJob, VolcanoJobs, VolcanoTask};
 
 /// Annotations with a meaning.
 pub mod annotations {
@@ -182,9 +182,9 @@ pub struct Completed {
     pub price_band: Option<PriceBand>,
     /// What it says of its failures.
     pub retries: Option<OwnRetries>,
-    /// Its pods, where it is a whole job; it has no pod spec then, and requests nothing by itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub whole: Option<Whole>,
+    /// Its pods, where it is a Volcano job; it has no pod spec then, and requests nothing by itself.
+    #[serde(rename = "whole", default, skip_serializing_if = "Option::is_none")]
+    pub volcano_job: Option<VolcanoJob>,
 }
 
 /// A job of a request that was checked, as it stands in [`Asked`].
@@ -215,8 +215,8 @@ pub fn check(submission: &Submission, rules: &Rules) -> Result<Vec<Checked>, Sub
     let mut checked = Vec::with_capacity(submission.items.len());
     for (index, asked) in submission.items.iter().enumerate() {
         let job = match asked {
-            Asked::Item(item) if whole::is_whole(item) => {
-                whole::complete(item, queue, rules).map(|completed| Checked::Item(Box::new(completed)))
+            Asked::Item(item) if volcano_job::is_volcano_job(item) => {
+                volcano_job::complete(item, queue, rules).map(|completed| Checked::Item(Box::new(completed)))
             }
             Asked::Item(item) => validate::item(item, queue, rules)
                 .and_then(|pod_spec| complete::complete(item, pod_spec, rules))

@@ -5,7 +5,7 @@
 //! home jobs go first and take such nodes back before they take anything else. A round has two passes: twins have their turn
 //! in the second, those alone whose jobs found nothing at home. Invariant: of a job and its twins at most one is proposed.
 //!
-//! Whole jobs have no twins: where their pods go is for the scheduler of their cluster to say.
+//! Volcano jobs have no twins: where their pods go is for the scheduler of their cluster to say.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,13 +1,13 @@
 //! Whether a job could run anywhere if nothing ran yet: asked before a failed job is tried again in another way.
 //!
-//! The engine answers, over nodes on which there is nothing; only nodes that offer enough are shown to it. Of a whole job,
+//! The engine answers, over nodes on which there is nothing; only nodes that offer enough are shown to it. Of a Volcano job,
 //! which has many pods, only amounts are looked at: where they would do, it waits and says why.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_engine::{Delta, NodeFacts, PodFacts, Resources, TimeMs};
 use pumice_fleet_model::names::CLUSTER_LABEL;
-use pumice_ledger::{NodeRef, PriorityClasses, Queue, Shape, Whole};
+use pumice_ledger::{NodeRef, PriorityClasses, Queue, Shape, VolcanoJob};
 
 use crate::pool::{Pool, node_delta, queue_delta};
 use crate::pool_view::shape_cache;
@@ -20,16 +20,16 @@ const QUEUE: &str = "retry";
 /// What nodes have of resources that are on none, by pool.
 type Floating = BTreeMap<String, BTreeMap<String, i64>>;
 
-/// Whether one of these nodes, of clusters by name, could hold a job of the shape if nothing ran there; of a whole job,
+/// Whether one of these nodes, of clusters by name, could hold a job of the shape if nothing ran there; of a Volcano job,
 /// whether one cluster could. Resources that are on no node are not looked at, and neither is whether a node takes new pods
-/// now. O(nodes), of a whole job O(nodes · different pods).
+/// now. O(nodes), of a Volcano job O(nodes · different pods).
 pub fn could_hold<'n>(
     shape: &Shape,
     off: &[NodeRef],
     floating: &Floating,
     nodes: impl Iterator<Item = (&'n str, &'n NodeFacts)>,
 ) -> bool {
-    if let Some(whole) = &shape.whole {
+    if let Some(whole) = &shape.volcano_job {
         return could_hold_whole(whole, off, floating, nodes);
     }
     let off: BTreeSet<(&str, &str)> = off.iter().map(|at| (at.cluster.as_str(), at.node.as_str())).collect();
@@ -65,7 +65,7 @@ fn offers(offered: &Resources, wanted: &Resources) -> bool {
     wanted.iter().all(|(name, amount)| *amount <= offered.get(name).copied().unwrap_or(0))
 }
 
-/// What a cluster has nodes for, of a whole job.
+/// What a cluster has nodes for, of a Volcano job.
 struct Found<'w> {
     /// What no node was found for yet, and how many pods ask for it.
     left: Vec<(&'w Resources, u32)>,
@@ -75,7 +75,7 @@ struct Found<'w> {
 
 /// Whether some cluster that runs such jobs, and is not one to keep off, has a node for each of as many pods as start.
 fn could_hold_whole<'n>(
-    whole: &Whole,
+    whole: &VolcanoJob,
     off: &[NodeRef],
     floating: &Floating,
     nodes: impl Iterator<Item = (&'n str, &'n NodeFacts)>,
@@ -111,7 +111,7 @@ fn could_hold_whole<'n>(
 #[cfg(test)]
 mod tests {
     use pumice_engine::{PodTemplate, Taint, TaintEffect, Toleration};
-    use pumice_ledger::Part;
+    use pumice_ledger::VolcanoTask;
 
     use super::*;
 
@@ -148,7 +148,7 @@ mod tests {
                 priority_class: "c".to_owned(),
                 requests: [("memory".to_owned(), memory), ("licence".to_owned(), 1)].into(),
                 template: serde_json::to_value(&template).unwrap(),
-                whole: None,
+                volcano_job: None,
                 price_band: None,
                 retries: None,
             };
@@ -182,7 +182,7 @@ mod tests {
             (1, vec![(1, 1), (1, 9)], vec![], true),
             (2, vec![(1, 2), (1, 2)], vec![off("two")], true),
         ] {
-            let part = |(pods, cores): &(u32, i64)| Part {
+            let part = |(pods, cores): &(u32, i64)| VolcanoTask {
                 pods: *pods,
                 requests: [("cpu".to_owned(), cores * 1000), ("licence".to_owned(), 1)].into(),
                 template: serde_json::Value::Null,
@@ -191,7 +191,7 @@ mod tests {
                 priority_class: "c".to_owned(),
                 requests: [("cpu".to_owned(), 100_000)].into(),
                 template: serde_json::Value::Null,
-                whole: Some(Whole { least, parts: parts.iter().map(part).collect() }),
+                volcano_job: Some(VolcanoJob { least, parts: parts.iter().map(part).collect() }),
                 price_band: None,
                 retries: None,
             };

@@ -79,7 +79,7 @@ pub(crate) fn without_pod(uid: &str) -> &str {
     uid.split_once(POD_SEPARATOR).map_or(uid, |(run, _)| run)
 }
 
-/// Whether a group that was told is that of a whole job: those of gangs are called by a job, not by a run.
+/// Whether a group that was told is that of a Volcano job: those of gangs are called by a job, not by a run.
 pub(crate) fn is_volcano_group(name: &str) -> bool {
     run_of(name).is_some()
 }

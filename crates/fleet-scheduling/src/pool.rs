@@ -239,7 +239,7 @@ impl Pool {
                 let run = names::run_of(&eviction.uid)?;
                 let known = self.proposed.entry(run).or_default();
                 known.push(eviction.uid.clone());
-                // Of a whole job all pods go with the first.
+                // Of a Volcano job all pods go with the first.
                 if known.len() > 1 {
                     return None;
                 }
@@ -338,7 +338,7 @@ impl Pool {
     pub fn settle(&mut self, proposal: &Proposal, taken: bool, now: TimeMs) {
         let answer = if taken { Ok(()) } else { Err("the ledger has moved on") };
         match proposal {
-            Proposal::Lease { .. } | Proposal::LeaseWhole { .. } => {
+            Proposal::Lease { .. } | Proposal::LeaseVolcanoJob { .. } => {
                 for (job, _) in proposal.starts() {
                     let runs = RunId { job, attempt: 0 }..=RunId { job, attempt: u32::MAX };
                     let Some(run) = self.proposed.range(runs).next().map(|(run, _)| *run) else { continue };

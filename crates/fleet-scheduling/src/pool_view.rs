@@ -110,7 +110,7 @@ impl PoolView {
         let snapshots: BTreeMap<_, _> =
             self.snapshots.iter().map(|(queue, look)| (queue.clone(), look.jobs.clone())).collect();
         let waiting: BTreeMap<JobId, (bool, Option<u32>)> =
-            self.waiting.iter().map(|(id, waits)| (*id, (waits.is_single, waits.whole))).collect();
+            self.waiting.iter().map(|(id, waits)| (*id, (waits.is_single, waits.volcano_pods))).collect();
         let active = self.exposed.iter().filter(|(id, _)| ledger.job(**id).is_some());
         let shown: BTreeMap<JobId, Vec<ExposedRun>> =
             active.map(|(id, shown)| (*id, shown.runs(*id).into_owned())).collect();

@@ -80,7 +80,7 @@ impl Fixture {
             priority_class: class.to_owned(),
             requests,
             template: serde_json::Value::Null,
-            whole: None,
+            volcano_job: None,
             price_band: None,
             retries: None,
         };

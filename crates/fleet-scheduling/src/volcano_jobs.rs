@@ -1,4 +1,4 @@
-//! Whole jobs: several pods that a cluster places and runs as one job of its own.
+//! Volcano jobs: several pods that a cluster places and runs as one job of its own.
 //!
 //! To the engine the pods are one gang, whose nodes are all of one cluster that runs such jobs: those have the label
 //! [`CLUSTER_LABEL`] with the cluster's name, which is what the gang's nodes have in common. Invariant: names of its tasks
@@ -13,7 +13,7 @@ use pumice_ledger::{Job, Ledger, NodeRef, Proposal, Run, RunId};
 use crate::gang_uniformity;
 use crate::names::{self, node_name};
 
-/// A pod of a whole job, as the pool knows it.
+/// A pod of a Volcano job, as the pool knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
     /// Its number in the job.
@@ -24,7 +24,7 @@ pub(crate) struct Member {
     pub node: Option<String>,
 }
 
-/// The pods of a whole job's run, and the queue in whose name the engine knows their group.
+/// The pods of a Volcano job's run, and the queue in whose name the engine knows their group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Members {
     pub queue: String,
@@ -33,14 +33,14 @@ pub(crate) struct Members {
 
 /// All pods of a job that waits; nothing of one that is a single pod. O(pods).
 pub(crate) fn waiting(ledger: &Ledger, job: &Job) -> Option<Members> {
-    let pods = ledger.shape(job).whole.as_ref()?.numbered();
+    let pods = ledger.shape(job).volcano_job.as_ref()?.numbered();
     let pods = pods.map(|(pod, part)| Member { pod, part, node: None }).collect();
     Some(Members { queue: ledger.owner(job).0.to_owned(), pods })
 }
 
 /// The pods of a run that have room; nothing of one that is a single pod. O(pods · parts).
 pub(crate) fn holding(ledger: &Ledger, run: &Run) -> Option<Members> {
-    let whole = ledger.shape_of_run(run).whole.as_ref()?;
+    let whole = ledger.shape_of_run(run).volcano_job.as_ref()?;
     let places = run.places.iter().flat_map(|place| {
         let node = node_name(&run.at.cluster, &place.node);
         place.pods.iter().map(move |pod| (*pod, node.clone()))
@@ -49,10 +49,10 @@ pub(crate) fn holding(ledger: &Ledger, run: &Run) -> Option<Members> {
     Some(Members { queue: ledger.owner_of_run(run).0.to_owned(), pods: pods.collect() })
 }
 
-/// The group of a whole job's next or present run.
+/// The group of a Volcano job's next or present run.
 pub(crate) fn group(ledger: &Ledger, job: &Job, run: RunId, priority: u32) -> Option<Delta> {
     let shape = ledger.shape(job);
-    let whole = shape.whole.as_ref()?;
+    let whole = shape.volcano_job.as_ref()?;
     let queue = ledger.owner(job).0;
     Some(Delta::GroupUpsert(Box::new(GroupFacts {
         uid: run.to_string(),
@@ -85,7 +85,7 @@ pub(crate) fn is_looked_at(left: &mut usize, pods: usize) -> bool {
     fits
 }
 
-/// What the engine bound of runs that are whole jobs: pods by node.
+/// What the engine bound of runs that are Volcano jobs: pods by node.
 #[derive(Debug, Default)]
 pub(crate) struct Bound(BTreeMap<RunId, BTreeMap<NodeRef, Vec<u32>>>);
 
@@ -103,7 +103,7 @@ impl Bound {
         self.0.into_iter().map(move |(run, places)| {
             let mut places: Vec<(NodeRef, Vec<u32>)> = places.into_iter().collect();
             places.iter_mut().for_each(|(_, pods)| pods.sort_unstable());
-            Proposal::LeaseWhole { job: run.job, places, pool: pool.to_owned() }
+            Proposal::LeaseVolcanoJob { job: run.job, places, pool: pool.to_owned() }
         })
     }
 }

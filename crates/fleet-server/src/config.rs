@@ -174,7 +174,7 @@ impl Config {
         if let Some(timeout) = self.executor_timeout.filter(|_| silent_max_ms < SILENCE_LEAST_MS) {
             return Err(ConfigError::Timeout(timeout));
         }
-        Ok(Retries { silent_max_ms, ..self.scheduling.retries()? })
+        Ok(Retries { heartbeat_timeout_ms: silent_max_ms, ..self.scheduling.retries()? })
     }
 
     /// What holds jobs back beside room.
@@ -255,8 +255,9 @@ mod tests {
 
     #[test]
     fn a_silent_cluster_has_its_time() {
-        let retries =
-            |value| read(value).retries().map(|retries| retries.silent_max_ms).map_err(|error| error.to_string());
+        let retries = |value| {
+            read(value).retries().map(|retries| retries.heartbeat_timeout_ms).map_err(|error| error.to_string())
+        };
         let short = "executorTimeout: 59s is too short: give at least 1m, such as 1h, or leave it out for never";
         for (value, wanted) in [
             (json!({}), Ok(0)),

@@ -463,7 +463,7 @@ impl Term {
             return Arc::clone(fresh);
         }
         let clusters = self.sessions.counts(&self.ledger);
-        let measured = Arc::new(Snapshot::of(now, &self.ledger, clusters, self.retries.silent_max_ms));
+        let measured = Arc::new(Snapshot::of(now, &self.ledger, clusters, self.retries.heartbeat_timeout_ms));
         self.measured = Some(Arc::clone(&measured));
         measured
     }
@@ -474,7 +474,8 @@ impl Term {
             self.close(&name, number);
         }
         // A cluster that is silent for less is of no use to a decision, which would look at each of its runs.
-        let least = self.ledger.queues().filter_map(|queue| self.retries.silence(queue.definition).after_ms()).min();
+        let least =
+            self.ledger.queues().filter_map(|queue| self.retries.heartbeat_timeout(queue.definition).after_ms()).min();
         let silent = self.sessions.silent(TimeMs(clock::now_ms()));
         let is_long = |ms: i64| least.is_some_and(|least| ms >= least);
         self.inbox.silent = silent.into_iter().filter(|(_, ms)| is_long(*ms)).collect();

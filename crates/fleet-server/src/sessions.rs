@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_engine::{Delta, NodeFacts};
-use pumice_ledger::{Ledger, NodeRef, Report, ReportKind, RunId, RunPhase, Silence, TimeMs};
+use pumice_ledger::{HeartbeatTimeout, Ledger, NodeRef, Report, ReportKind, RunId, RunPhase, TimeMs};
 use pumice_wire::executor::{self as wire, from_executor, to_executor};
 
 use crate::metrics::ClusterCounts;
@@ -145,13 +145,13 @@ pub struct Sessions {
 }
 
 /// When an executor that is not answered stops a run that `silence` befalls; 0 for never.
-pub fn cut_off_ms(silence: Silence) -> u64 {
+pub fn cut_off_ms(silence: HeartbeatTimeout) -> u64 {
     let after = |ms| u64::try_from(ms).unwrap_or(0);
     match silence {
-        Silence::Waits => 0,
+        HeartbeatTimeout::Never => 0,
         // Its job has failed by then, and a pod that went on would do so for nobody.
-        Silence::Fails { after_ms } => after(after_ms),
-        Silence::Reruns { after_ms } => after(after_ms) / CUT_OFF_PART,
+        HeartbeatTimeout::Fail { after_ms } => after(after_ms),
+        HeartbeatTimeout::Rerun { after_ms } => after(after_ms) / CUT_OFF_PART,
     }
 }
 

@@ -15,8 +15,8 @@ use pumice_fleet_executor::labels::CUT_OFF_ANNOTATION;
 use pumice_fleet_executor::{Core, Input, Output, PodFacts, PodPhase, Settings};
 use pumice_fleet_model::names::pod_name;
 use pumice_ledger::{
-    Digest, Entry, Event, Filter, Gang, Inbox, JobId, Ledger, NodeRef, OwnRetries, Part, Phase, PriorityClass,
-    PriorityClasses, Proposal, Queue, Report, Retries, RunId, Scope, Shape, Submitted, TimeMs, Whole,
+    Digest, Entry, Event, Filter, Gang, Inbox, JobId, Ledger, NodeRef, OwnRetries, Phase, PriorityClass,
+    PriorityClasses, Proposal, Queue, Report, Retries, RunId, Scope, Shape, Submitted, TimeMs, VolcanoJob, VolcanoTask,
 };
 use pumice_wire::executor::{self as wire, from_executor, to_executor};
 use pumice_wire::kubernetes::PodSpec;
@@ -45,7 +45,7 @@ const QUEUES: [&str; 2] = ["q", RERUN];
 const RERUN_AFTER_MS: i64 = 180 * SECOND;
 /// Jobs that one decision changes of what is asked of more.
 const PART: usize = 3;
-/// Pods of a whole Job, and how many of them start together.
+/// Pods of a Volcano job, and how many of them start together.
 const PODS: u32 = 4;
 const LEAST: u32 = 2;
 /// Tries of an urgent pod after the first, and bytes that it asks for where it ran out of memory.
@@ -361,26 +361,26 @@ fn queue(name: &str) -> Queue {
     Queue { name: name.to_owned(), rerun_after_ms: if name == RERUN { RERUN_AFTER_MS } else { 0 }, ..Queue::default() }
 }
 
-fn shape(class: &str, whole: Option<Whole>) -> Shape {
-    let cores = whole.as_ref().map_or(1, Whole::pods).into();
+fn shape(class: &str, whole: Option<VolcanoJob>) -> Shape {
+    let cores = whole.as_ref().map_or(1, VolcanoJob::pods).into();
     let requests = [("cpu".to_owned(), cores), ("memory".to_owned(), 1)].into();
     let retries = (class == "urgent" && whole.is_none()).then(|| OwnRetries { limit: TRIES, memory: RAISES.to_vec() });
     Shape {
         priority_class: class.to_owned(),
         requests,
         template: serde_json::Value::Null,
-        whole,
+        volcano_job: whole,
         price_band: None,
         retries,
     }
 }
 
-fn whole() -> Whole {
-    let part = |pods| Part { pods, requests: [("cpu".to_owned(), 1)].into(), template: serde_json::Value::Null };
-    Whole { least: LEAST, parts: vec![part(LEAST), part(PODS - LEAST)] }
+fn whole() -> VolcanoJob {
+    let part = |pods| VolcanoTask { pods, requests: [("cpu".to_owned(), 1)].into(), template: serde_json::Value::Null };
+    VolcanoJob { least: LEAST, parts: vec![part(LEAST), part(PODS - LEAST)] }
 }
 
-/// What a round might find for a job, and now and then what it must not: a node for a whole Job, or two clusters, or many
+/// What a round might find for a job, and now and then what it must not: a node for a Volcano job, or two clusters, or many
 /// places for a single pod.
 fn proposal(rng: &mut StdRng, job: JobId, is_whole: bool) -> Proposal {
     let at = |cluster: &str, node: &str| NodeRef { cluster: cluster.to_owned(), node: node.to_owned() };
@@ -394,7 +394,7 @@ fn proposal(rng: &mut StdRng, job: JobId, is_whole: bool) -> Proposal {
     let other = if rng.gen_ratio(1, 20) { CLUSTERS[rng.gen_range(0..CLUSTERS.len())] } else { cluster };
     let places = [(at(other, "m"), (0..split).collect()), (at(cluster, "n"), (split..pods).collect())];
     let places = places.into_iter().filter(|(_, pods): &(NodeRef, Vec<u32>)| !pods.is_empty()).collect();
-    Proposal::LeaseWhole { job, places, pool }
+    Proposal::LeaseVolcanoJob { job, places, pool }
 }
 
 fn run(seed: u64) -> Seen {

@@ -4,16 +4,19 @@ use std::collections::{BTreeMap, btree_map};
 
 use pumice_units::Quantity;
 
-use crate::asked::Untold;
 use crate::away::Away;
-use crate::event::{Cause, Entry, Event, Failure, INTERNAL, LEASE_EXPIRED, NodeRef, PodRef, Preemption, Shape};
+use crate::bulk_operations::PriorityNotice;
+use crate::event::{Entry, Event};
+use crate::failure::{Cause, Failure, INTERNAL, LEASE_EXPIRED, Preemption};
+use crate::heartbeat_timeout::HeartbeatTimeout;
 use crate::ids::{JobId, RunId, TimeMs};
-use crate::job::{Phase, RunPhase};
 use crate::ledger::Ledger;
 use crate::memory::{Grown, Growth, MEMORY, grow};
+use crate::phase::{Phase, RunPhase};
+use crate::refs::{NodeRef, PodRef};
 use crate::retries::{Failed, Retries, Verdict};
-use crate::silence::Silence;
-use crate::whole::Place;
+use crate::shape::Shape;
+use crate::volcano_job::NodePods;
 
 /// What an executor says of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,8 +60,8 @@ pub enum Proposal {
         /// How they are away from home, where they are.
         away: Option<Away>,
     },
-    /// A whole job gets a cluster.
-    LeaseWhole {
+    /// A Volcano job gets a cluster.
+    LeaseVolcanoJob {
         /// The job.
         job: JobId,
         /// Nodes, all of one cluster, and the numbers of the pods that have room there.
@@ -87,7 +90,7 @@ impl Proposal {
     pub fn starts(&self) -> Vec<(JobId, u32)> {
         match self {
             Proposal::Lease { jobs, .. } => jobs.iter().map(|(job, _)| (*job, 1)).collect(),
-            Proposal::LeaseWhole { job, places, .. } => {
+            Proposal::LeaseVolcanoJob { job, places, .. } => {
                 let pods = places.iter().map(|(_, pods)| pods.len()).sum::<usize>();
                 vec![(*job, u32::try_from(pods).unwrap_or(u32::MAX))]
             }
@@ -165,13 +168,13 @@ impl Ledger {
     ) -> Vec<Entry> {
         // It comes before all else, which may follow from it.
         let part = self.carry_on(now);
-        let mut lost_left = self.broads.part();
+        let mut lost_left = self.bulk_operations.part();
         let mut draft = Draft { ledger: self, could_hold, now, entries: BTreeMap::new() };
-        draft.untold();
+        draft.priority_notices();
         for report in inbox.reports {
             draft.report(report, &retries);
         }
-        draft.asked();
+        draft.requests();
         for proposal in inbox.proposals {
             draft.proposal(proposal);
         }
@@ -240,7 +243,7 @@ impl Draft<'_> {
         };
         let definition = self.ledger.queues.row(job.queue).definition.as_ref();
         let policies = definition.map_or(&[][..], |queue| &queue.retry_policies);
-        let wanted = job.asked.as_ref().is_none_or(|asked| asked.cancel.is_none());
+        let wanted = job.requests.as_ref().is_none_or(|asked| asked.cancel.is_none());
         // All members of a gang are to fail fast where a lease is returned; a failure is another matter.
         let may = wanted && (!job.fail_fast || !members.is_empty());
         let verdict = if may {
@@ -299,8 +302,9 @@ impl Draft<'_> {
         if (avoid || grows.is_some()) && !(self.could_hold)(shape, &off) {
             let memory = shape.requests.get(MEMORY).filter(|_| grows.is_some());
             let memory = memory.map(|bytes| format!(" with {} of memory", Quantity::from_bytes(*bytes)));
-            // A whole job keeps off clusters.
-            let (holder, places) = if shape.whole.is_some() { ("cluster", "clusters") } else { ("node", "nodes") };
+            // A Volcano job keeps off clusters.
+            let (holder, places) =
+                if shape.volcano_job.is_some() { ("cluster", "clusters") } else { ("node", "nodes") };
             let off = if off.is_empty() { String::new() } else { format!(", {places} it keeps off: {}", off.len()) };
             let memory = memory.unwrap_or_default();
             return Next::Fail(Some(format!("not tried again: no {holder} could hold it{memory}{off}")));
@@ -330,17 +334,17 @@ impl Draft<'_> {
     }
 
     /// Jobs that moved with their set, while they are there.
-    fn untold(&mut self) {
-        for Untold { owner, jobs, priority, requestor } in self.ledger.untold.clone() {
+    fn priority_notices(&mut self) {
+        for PriorityNotice { owner, jobs, priority, requestor } in self.ledger.priority_notices.clone() {
             self.say(Some(owner), Event::SetReprioritised { jobs, priority, requestor });
         }
     }
 
     /// What people asked for.
-    fn asked(&mut self) {
-        for id in std::mem::take(&mut self.ledger.asked) {
+    fn requests(&mut self) {
+        for id in std::mem::take(&mut self.ledger.requested) {
             let Some(job) = self.ledger.job(id) else { continue };
-            let Some(asked) = job.asked.as_deref().cloned() else { continue };
+            let Some(asked) = job.requests.as_deref().cloned() else { continue };
             let owner = self.owner(id);
             if let Some((requestor, reason)) = asked.cancel {
                 self.say(owner, Event::Cancelled { job: id, requestor, reason });
@@ -361,11 +365,11 @@ impl Draft<'_> {
                     self.lease(id, at, (&pool, away.clone()), Vec::new());
                 }
             }
-            Proposal::LeaseWhole { job, places, pool } => {
+            Proposal::LeaseVolcanoJob { job, places, pool } => {
                 let Some(cluster) = places.first().map(|(at, _)| at.cluster.clone()) else { return };
                 let is_one = places.iter().all(|(at, _)| at.cluster == cluster);
                 if is_one && self.may_start(job, &cluster, true) {
-                    let places = places.into_iter().map(|(at, pods)| Place { node: at.node, pods }).collect();
+                    let places = places.into_iter().map(|(at, pods)| NodePods { node: at.node, pods }).collect();
                     self.lease(job, NodeRef { cluster, node: String::new() }, (&pool, None), places);
                 }
             }
@@ -389,13 +393,13 @@ impl Draft<'_> {
             let queue = &self.ledger.queues.row(job.queue).definition;
             let takes = queue.as_ref().is_some_and(|queue| !queue.cordoned);
             job.phase == Phase::Queued
-                && job.asked.as_ref().is_none_or(|asked| asked.cancel.is_none())
-                && self.ledger.shape(job).whole.is_some() == whole
+                && job.requests.as_ref().is_none_or(|asked| asked.cancel.is_none())
+                && self.ledger.shape(job).volcano_job.is_some() == whole
                 && takes
         })
     }
 
-    fn lease(&mut self, id: JobId, at: NodeRef, (pool, away): (&str, Option<Away>), places: Vec<Place>) {
+    fn lease(&mut self, id: JobId, at: NodeRef, (pool, away): (&str, Option<Away>), places: Vec<NodePods>) {
         let attempt = self.ledger.job(id).map_or(0, |job| job.attempts) + 1;
         let run = RunId { job: id, attempt };
         self.say(self.owner(id), Event::Leased { run, at, pool: pool.to_owned(), away, places });
@@ -411,13 +415,13 @@ impl Draft<'_> {
                 break;
             }
             let Some(row) = self.ledger.run(run) else { continue };
-            let silence = retries.silence(self.ledger.queues.row(row.queue).definition.as_ref());
+            let silence = retries.heartbeat_timeout(self.ledger.queues.row(row.queue).definition.as_ref());
             // The cluster may have got the lease though it was not heard itself: its time begins with that.
             let lasts_ms = silent_ms.min(self.now.since(row.leased));
             let Some(after_ms) = silence.after_ms().filter(|after_ms| lasts_ms >= *after_ms) else { continue };
             let (owner, is_over) = (self.owner_of_run(run), row.phase == RunPhase::Stopping);
             // What becomes of the job of a run that is stopped is settled.
-            if is_over || matches!(silence, Silence::Reruns { .. }) {
+            if is_over || matches!(silence, HeartbeatTimeout::Rerun { .. }) {
                 lost += usize::from(self.say(owner, Event::RunLost { run }));
             } else {
                 let seconds = after_ms / 1_000;

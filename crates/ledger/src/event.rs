@@ -7,15 +7,16 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::away::Away;
-use crate::executor::ExecutorSettings;
+use crate::executor_settings::ExecutorSettings;
+use crate::failure::{Failure, Preemption};
 use crate::ids::{Digest, JobId, RunId, TimeMs};
-use crate::job::Phase;
 use crate::memory::Growth;
-use crate::price::PriceBand;
+use crate::phase::Phase;
 use crate::queue::Queue;
-use crate::retries::OwnRetries;
+use crate::refs::{NodeRef, PodRef};
 use crate::retries::RetryPolicy;
-use crate::whole::{Place, Whole};
+use crate::shape::Shape;
+use crate::volcano_job::NodePods;
 
 /// One row of the log: what one request, or one decision, said of one job set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,28 +53,6 @@ impl Entry {
     }
 }
 
-/// What scheduling reads of a job. Jobs with equal shapes can't be told apart by it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Shape {
-    /// The priority class of the fleet, not of Kubernetes.
-    pub priority_class: String,
-    /// What a run takes: cpu in milli-cores, everything else in whole units.
-    pub requests: BTreeMap<String, i64>,
-    /// What placing a pod reads, as the scheduler's own JSON; the ledger only carries it.
-    #[serde(default)]
-    pub template: serde_json::Value,
-    /// Its pods, where it is a whole job of several; `requests` are those of all together then, and `template` is nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub whole: Option<Whole>,
-    /// Its band in market pools.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price_band: Option<PriceBand>,
-    /// What the job says of its failures.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retries: Option<OwnRetries>,
-}
-
 /// Jobs that start together or not at all.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -106,102 +85,6 @@ pub struct Submitted {
     /// A returned lease is not tried again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fail_fast: bool,
-}
-
-/// A node of a cluster.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeRef {
-    /// The cluster, which is the name of its executor.
-    pub cluster: String,
-    /// The node's name in it.
-    pub node: String,
-}
-
-/// The pod of a run.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodRef {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Its uid.
-    pub uid: String,
-}
-
-/// How a container ended.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ContainerEnd {
-    /// Its name.
-    pub name: String,
-    /// Its exit code.
-    pub exit_code: i32,
-    /// What it left behind.
-    pub message: String,
-    /// Kubernetes' word.
-    pub reason: String,
-}
-
-/// What a failure comes down to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Cause {
-    /// The program, or anything that has no word of its own.
-    #[default]
-    Error,
-    /// The node put it out.
-    Evicted,
-    /// It took more memory than it may.
-    Oom,
-    /// It ran longer than it may.
-    DeadlineExceeded,
-    /// It can never run.
-    Rejected,
-}
-
-/// The category of failures that are the fleet's own, and its subcategory of runs whose cluster was silent for too long.
-pub(crate) const INTERNAL: &str = "internal";
-pub(crate) const LEASE_EXPIRED: &str = "lease-expired";
-
-/// Why a run or a job failed.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Failure {
-    /// For people.
-    pub message: String,
-    /// In one word.
-    pub cause: Cause,
-    /// Its category, such as `internal`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub category: String,
-    /// Its subcategory, such as `max-runs-exceeded`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub subcategory: String,
-    /// The containers' ends.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub containers: Vec<ContainerEnd>,
-}
-
-impl Failure {
-    /// Nothing was heard of the run's cluster for too long.
-    pub fn is_of_silence(&self) -> bool {
-        self.category == INTERNAL && self.subcategory == LEASE_EXPIRED
-    }
-}
-
-/// Why a run had to make room.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Preemption {
-    /// For people.
-    pub reason: String,
-    /// The job that gets the room, where one is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub beneficiary: Option<JobId>,
-    /// Who asked, where a person did.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub requestor: String,
 }
 
 /// Which jobs of a set are meant.
@@ -328,7 +211,8 @@ pub enum Event {
     /// such request that is not carried out to its end.
     CarriedOut {
         /// When it was asked.
-        asked: TimeMs,
+        #[serde(rename = "asked")]
+        requested: TimeMs,
         /// Which of them it meant.
         jobs: Vec<JobId>,
         /// It is carried out up to this job.
@@ -354,9 +238,9 @@ pub enum Event {
         /// How it is away from home, where it is.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         away: Option<Away>,
-        /// Where its pods have room, where it is a whole job; `at` names no node then.
+        /// Where its pods have room, where it is a Volcano job; `at` names no node then.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        places: Vec<Place>,
+        places: Vec<NodePods>,
     },
     /// The run's pod is made.
     Pending {

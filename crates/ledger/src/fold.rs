@@ -1,48 +1,19 @@
 //! Taking in the log: each event changes the ledger, or is refused because it does not fit.
 
-use crate::asked::Untold;
 use crate::away::Away;
-use crate::event::{Entry, Event, NodeRef, Submitted};
-use crate::gang::GangRow;
+use crate::bulk_operations::PriorityNotice;
+use crate::event::{Entry, Event, Submitted};
 use crate::ids::{Digest, JobId, RunId, TimeMs};
-use crate::job::{Ended, Job, Phase, Run, RunPhase};
-use crate::ledger::{Ledger, QueueRow, SetRow};
-use crate::lines::{QueueIx, SetIx, ShapeIx};
-use crate::whole::Place;
+use crate::interned::{QueueIx, SetIx, ShapeIx};
+use crate::job::{Ended, Job, Run};
+use crate::ledger::{GangRow, Ledger, QueueRow, SetRow};
+use crate::phase::{Phase, RunPhase};
+use crate::refs::NodeRef;
+use crate::refusal::Refusal;
+use crate::volcano_job::NodePods;
 
 /// Runs that are kept for whoever asks what has ended.
 const ENDED_MAX: usize = 10_000;
-
-/// Why an event changes nothing.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// The job has ended, or never was.
-    #[error("job {0} is not active")]
-    NoJob(JobId),
-    /// The run is not the one that counts, or is not in that state.
-    #[error("run {0} is not where this could happen to it")]
-    NoRun(RunId),
-    /// The job is there already.
-    #[error("job {0} was submitted before")]
-    Twice(JobId),
-    /// The entry does not carry the job's shape.
-    #[error("job {0} comes without its shape")]
-    NoShape(JobId),
-    /// The job waits for no node, or is to end.
-    #[error("job {0} does not wait for a node")]
-    NotWaiting(JobId),
-    /// Nobody asked for it, or it was told before.
-    #[error("jobs of job set {job_set} of queue {queue} are not to be told of another place")]
-    NotAsked {
-        /// The queue.
-        queue: String,
-        /// The job set.
-        job_set: String,
-    },
-    /// The queue has jobs.
-    #[error("queue {0} has jobs that have not ended")]
-    QueueInUse(String),
-}
 
 impl Ledger {
     /// Takes in one entry. What it gives back changed nothing; everything else did, in order.
@@ -70,7 +41,7 @@ impl Ledger {
             | Event::Reprioritised { .. }
             | Event::ScopeCancelAsked { .. }
             | Event::ScopePreemptAsked { .. } => {
-                self.fold_asked(entry, event);
+                self.fold_request(entry, event);
                 Ok(())
             }
             Event::RetryPolicySet(policy) => {
@@ -91,7 +62,12 @@ impl Ledger {
             }
             Event::SetReprioritised { jobs, priority, requestor } => {
                 let owner = (entry.queue.clone(), entry.job_set.clone());
-                self.told(&Untold { owner, jobs: jobs.clone(), priority: *priority, requestor: requestor.clone() })
+                self.take_notice(&PriorityNotice {
+                    owner,
+                    jobs: jobs.clone(),
+                    priority: *priority,
+                    requestor: requestor.clone(),
+                })
             }
             Event::CarriedOut { .. } => self.carry_out(entry, event),
             // Whether it lives is the leader's to know, who decides of its runs then.
@@ -151,7 +127,7 @@ impl Ledger {
                 if *requeued {
                     let job = self.jobs.get_mut(&run.job).ok_or(Refusal::NoJob(run.job))?;
                     job.phase = Phase::Leaving;
-                    if let Some(asked) = &mut job.asked {
+                    if let Some(asked) = &mut job.requests {
                         asked.preempt = None;
                     }
                     self.touch(run.job);
@@ -253,7 +229,7 @@ impl Ledger {
             attempts: 0,
             returned: 0,
             failed: 0,
-            asked: None,
+            requests: None,
             avoid: Vec::new(),
             grown: None,
         };
@@ -288,11 +264,11 @@ impl Ledger {
         &mut self,
         now: TimeMs,
         run: RunId,
-        (at, places): (&NodeRef, &[Place]),
+        (at, places): (&NodeRef, &[NodePods]),
         (pool, away): (&str, Option<&Away>),
     ) -> Result<(), Refusal> {
         let job = self.jobs.get(&run.job).ok_or(Refusal::NoJob(run.job))?;
-        let asked = job.asked.as_ref().is_some_and(|asked| asked.cancel.is_some());
+        let asked = job.requests.as_ref().is_some_and(|asked| asked.cancel.is_some());
         if job.phase != Phase::Queued || asked || run.attempt != job.attempts + 1 {
             return Err(Refusal::NotWaiting(run.job));
         }
@@ -312,7 +288,7 @@ impl Ledger {
             phase: RunPhase::Leased,
             leased: now,
             running: None,
-            pod: crate::event::PodRef::default(),
+            pod: crate::refs::PodRef::default(),
             preempted: None,
         };
         self.runs.insert(run, row);
@@ -362,8 +338,8 @@ impl Ledger {
             && self.ended.len() < ENDED_MAX
         {
             let shape = &self.shapes.row(row.shape).0;
-            // Of a whole job only those pods held room that had found some.
-            let held = shape.whole.as_ref().map(|whole| whole.requests_at(&row.places));
+            // Of a Volcano job only those pods held room that had found some.
+            let held = shape.volcano_job.as_ref().map(|whole| whole.requests_at(&row.places));
             let requests = held.unwrap_or_else(|| shape.requests.clone());
             let queue = self.queues.name(row.queue).clone();
             self.ended.push(Ended { queue, pool: row.pool.clone(), requests, started, at });
@@ -391,7 +367,7 @@ impl Ledger {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         change(job);
         job.phase = Phase::Queued;
-        if let Some(asked) = &mut job.asked {
+        if let Some(asked) = &mut job.requests {
             asked.preempt = None;
         }
         let job = &self.jobs[&id];
@@ -424,7 +400,7 @@ impl Ledger {
         self.sets.row_mut(set).jobs.remove(&id);
         self.forget_set(set);
         self.release_shape(shape);
-        self.asked.remove(&id);
+        self.requested.remove(&id);
         self.touch(id);
         Ok(())
     }

@@ -5,38 +5,18 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::away::Away;
-use crate::event::{NodeRef, PodRef, Preemption};
-use crate::ids::{Digest, JobId, TimeMs};
-use crate::lines::{GangIx, QueueIx, SetIx, ShapeIx};
+use crate::failure::Preemption;
+use crate::ids::{Digest, TimeMs};
+use crate::interned::{GangIx, QueueIx, SetIx, ShapeIx};
 use crate::memory::Grown;
-use crate::whole::Place;
-
-/// Where a job stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Phase {
-    /// It waits for a node.
-    Queued,
-    /// Its last run has to leave its node before it waits again.
-    Leaving,
-    /// A node is found for it.
-    Leased,
-    /// Its pod is made.
-    Pending,
-    /// Its pod runs.
-    Running,
-}
-
-impl Phase {
-    /// It has a run that counts.
-    pub fn has_run(self) -> bool {
-        matches!(self, Phase::Leased | Phase::Pending | Phase::Running)
-    }
-}
+use crate::phase::{Phase, RunPhase};
+use crate::refs::{NodeRef, PodRef};
+use crate::volcano_job::NodePods;
 
 /// What somebody asked for, until it is done.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Asked {
+pub struct PendingRequests {
     /// Who wants it to end, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel: Option<(String, String)>,
@@ -45,7 +25,7 @@ pub struct Asked {
     pub preempt: Option<(String, String)>,
 }
 
-impl Asked {
+impl PendingRequests {
     /// Something is to be decided of it.
     pub(crate) fn is_open(&self) -> bool {
         self.cancel.is_some() || self.preempt.is_some()
@@ -76,24 +56,11 @@ pub struct Job {
     /// Failed runs that were tried again.
     pub failed: u32,
     /// What is asked of it.
-    pub asked: Option<Box<Asked>>,
+    pub requests: Option<Box<PendingRequests>>,
     /// Nodes on which it was tried.
     pub avoid: Vec<NodeRef>,
     /// By how much memory it has grown since it was submitted.
     pub grown: Option<Box<Grown>>,
-}
-
-/// How far a run is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum RunPhase {
-    /// Its cluster is to make the pod.
-    Leased,
-    /// The pod is made.
-    Pending,
-    /// The pod runs.
-    Running,
-    /// It does not count any more and has to leave its node.
-    Stopping,
 }
 
 /// A run that holds room on a node.
@@ -102,10 +69,10 @@ pub struct Run {
     pub(crate) queue: QueueIx,
     pub(crate) set: SetIx,
     pub(crate) shape: ShapeIx,
-    /// Where. Of a whole job it names no node.
+    /// Where. Of a Volcano job it names no node.
     pub at: NodeRef,
-    /// Where a whole job's pods have room.
-    pub places: Vec<Place>,
+    /// Where a Volcano job's pods have room.
+    pub places: Vec<NodePods>,
     /// The pool that the node is counted in.
     pub pool: String,
     /// How it is away from home, where it is.
@@ -142,13 +109,4 @@ impl Run {
     pub fn is_on(&self, node: &str) -> bool {
         if self.places.is_empty() { self.at.node == node } else { self.places.iter().any(|place| place.node == node) }
     }
-}
-
-/// The order in which jobs of a queue wait: class, place, time, id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Turn {
-    pub class: std::cmp::Reverse<i32>,
-    pub priority: u32,
-    pub submitted: TimeMs,
-    pub job: JobId,
 }

@@ -3,18 +3,18 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::asked::Untold;
-use crate::broad::Broads;
-use crate::event::Shape;
-use crate::executor::ExecutorSettings;
-use crate::gang::GangRow;
+use crate::bulk_operations::{BulkOperations, PriorityNotice};
+use crate::counters::{Counters, UsageKey};
+use crate::executor_settings::ExecutorSettings;
 use crate::ids::{Digest, JobId, RunId};
-use crate::job::{Ended, Job, Phase, Run, RunPhase, Turn};
-use crate::lines::{GangIx, Interned, Lines, Place, QueueIx, SetIx, ShapeIx};
-use crate::pages::Paged;
+use crate::interned::{GangIx, Interned, QueueIx, SetIx, ShapeIx};
+use crate::job::{Ended, Job, Run};
+use crate::phase::{Phase, RunPhase};
 use crate::queue::{Queue, QueueView};
+use crate::queue_order::{OrderKey, QueueOrder, Rank};
 use crate::retries::RetryPolicy;
-use crate::tally::{Held, Tallies};
+use crate::shape::Shape;
+use crate::slab::Slab;
 
 /// A priority class of the fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,12 +31,12 @@ pub type PriorityClasses = BTreeMap<String, PriorityClass>;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QueueRow {
     pub definition: Option<Queue>,
-    pub lines: Lines,
+    pub lines: QueueOrder,
     pub active: usize,
     /// Those that stand in lines, by priority class.
-    pub queued: Tallies<String>,
+    pub queued: Counters<String>,
     /// Runs that hold room.
-    pub held: Tallies<Held>,
+    pub usage: Counters<UsageKey>,
 }
 
 /// A job set: it is known as long as it has jobs that have not ended, or runs that hold room.
@@ -44,6 +44,15 @@ pub(crate) struct QueueRow {
 pub(crate) struct SetRow {
     pub jobs: BTreeSet<JobId>,
     pub runs: usize,
+}
+
+/// What is known of a gang.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GangRow {
+    pub cardinality: u32,
+    pub uniformity: String,
+    /// Those that have not ended.
+    pub members: BTreeSet<JobId>,
 }
 
 /// What scheduling has to look at again.
@@ -76,17 +85,17 @@ pub struct Ledger {
     pub(crate) sets: Interned<(QueueIx, String), SetRow, SetIx>,
     pub(crate) shapes: Interned<Digest, (Shape, usize), ShapeIx>,
     pub(crate) gangs: Interned<(SetIx, String), GangRow, GangIx>,
-    pub(crate) jobs: Paged<JobId, Job>,
-    pub(crate) runs: Paged<RunId, Run>,
+    pub(crate) jobs: Slab<JobId, Job>,
+    pub(crate) runs: Slab<RunId, Run>,
     pub(crate) clusters: BTreeMap<String, BTreeSet<RunId>>,
     pub(crate) executors: BTreeMap<String, ExecutorSettings>,
     pub(crate) policies: BTreeMap<String, RetryPolicy>,
     /// Jobs of which something is asked.
-    pub(crate) asked: BTreeSet<JobId>,
+    pub(crate) requested: BTreeSet<JobId>,
     /// Jobs that moved with their set. Whoever folds requests decides before anything is saved, so this is not.
-    pub(crate) untold: Vec<Untold>,
+    pub(crate) priority_notices: Vec<PriorityNotice>,
     /// Requests that are carried out in parts.
-    pub(crate) broads: Broads,
+    pub(crate) bulk_operations: BulkOperations,
     /// What has ended since somebody asked.
     pub(crate) ended: Vec<Ended>,
     /// What scheduling has to look at again.
@@ -193,8 +202,8 @@ impl Ledger {
     }
 
     /// Where a job stands in its queue.
-    pub fn place(&self, job: &Job) -> Place {
-        Place { class: self.class_of(job.shape).value, priority: job.priority }
+    pub fn rank(&self, job: &Job) -> Rank {
+        Rank { class: self.class_of(job.shape).value, priority: job.priority }
     }
 
     /// The priority class of a job.
@@ -267,7 +276,7 @@ impl Ledger {
     }
 
     /// A job takes its place in its queue.
-    pub(crate) fn line_up(&mut self, queue: QueueIx, turn: Turn, shape: ShapeIx) {
+    pub(crate) fn line_up(&mut self, queue: QueueIx, turn: OrderKey, shape: ShapeIx) {
         let (row, shape_of) = (self.queues.row_mut(queue), &self.shapes.row(shape).0);
         if row.lines.insert(turn, shape) {
             row.queued.add(shape_of.priority_class.clone(), turn.submitted, &shape_of.requests);
@@ -275,7 +284,7 @@ impl Ledger {
     }
 
     /// It leaves its place, if it had one.
-    pub(crate) fn step_out(&mut self, queue: QueueIx, turn: Turn, shape: ShapeIx) {
+    pub(crate) fn step_out(&mut self, queue: QueueIx, turn: OrderKey, shape: ShapeIx) {
         let (row, shape_of) = (self.queues.row_mut(queue), &self.shapes.row(shape).0);
         if row.lines.remove(turn, shape) {
             row.queued.remove(&shape_of.priority_class, turn.submitted, &shape_of.requests);
@@ -287,22 +296,22 @@ impl Ledger {
     pub(crate) fn count_room(&mut self, id: RunId, hold: bool) {
         let Some(run) = self.runs.get(&id) else { return };
         let (row, shape) = (self.queues.row_mut(run.queue), &self.shapes.row(run.shape).0);
-        let key = Held {
+        let key = UsageKey {
             pool: run.pool.clone(),
             cluster: run.at.cluster.clone(),
             class: shape.priority_class.clone(),
             phase: run.phase,
         };
         if hold {
-            row.held.add(key, run.leased, &shape.requests);
+            row.usage.add(key, run.leased, &shape.requests);
         } else {
-            row.held.remove(&key, run.leased, &shape.requests);
+            row.usage.remove(&key, run.leased, &shape.requests);
         }
     }
 
-    pub(crate) fn turn(&self, id: JobId, job: &Job) -> Turn {
+    pub(crate) fn turn(&self, id: JobId, job: &Job) -> OrderKey {
         let class = Reverse(self.class_of(job.shape).value);
-        Turn { class, priority: job.priority, submitted: job.submitted, job: id }
+        OrderKey { class, priority: job.priority, submitted: job.submitted, job: id }
     }
 
     /// What the log has to give again when it is folded anew: everything, as text in one order. For tests and `doctor`.
@@ -324,7 +333,7 @@ impl Ledger {
                 job.attempts,
                 job.returned,
                 job.failed,
-                job.asked,
+                job.requests,
                 job.avoid,
                 job.grown,
                 self.shape_digest(job)
@@ -351,10 +360,10 @@ impl Ledger {
         for (name, policy) in &self.policies {
             let _ = writeln!(text, "{name} {policy:?}");
         }
-        for untold in &self.untold {
-            let _ = writeln!(text, "{untold:?}");
+        for priority_notices in &self.priority_notices {
+            let _ = writeln!(text, "{priority_notices:?}");
         }
-        let _ = write!(text, "{}", self.broads);
+        let _ = write!(text, "{}", self.bulk_operations);
         text
     }
 
@@ -378,7 +387,7 @@ impl Ledger {
             }
         }
         for (id, run) in self.runs.iter() {
-            let is_whole = self.shape_of_run(run).whole.is_some();
+            let is_whole = self.shape_of_run(run).volcano_job.is_some();
             if is_whole == run.places.is_empty() {
                 let what = if is_whole { "a whole job" } else { "a single pod" };
                 wrong.push(format!("{id} is {what}, and its pods have places on {} nodes", run.places.len()));
@@ -393,8 +402,8 @@ impl Ledger {
         for (name, row) in self.queues.iter() {
             let anew = counted.get(name.as_str());
             let (queued, held) = anew.map(|(queued, held)| (queued.all().len(), held.all().len())).unwrap_or_default();
-            let fits = anew.map_or(row.queued.all().is_empty() && row.held.all().is_empty(), |(queued, held)| {
-                *queued == row.queued && *held == row.held
+            let fits = anew.map_or(row.queued.all().is_empty() && row.usage.all().is_empty(), |(queued, held)| {
+                *queued == row.queued && *held == row.usage
             });
             if !fits {
                 wrong.push(format!(
@@ -406,8 +415,8 @@ impl Ledger {
     }
 
     /// What waits and what is held by queue, as a look at everything gives it.
-    fn counted_anew(&self) -> BTreeMap<&str, (Tallies<String>, Tallies<Held>)> {
-        let mut counted: BTreeMap<&str, (Tallies<String>, Tallies<Held>)> = BTreeMap::new();
+    fn counted_anew(&self) -> BTreeMap<&str, (Counters<String>, Counters<UsageKey>)> {
+        let mut counted: BTreeMap<&str, (Counters<String>, Counters<UsageKey>)> = BTreeMap::new();
         for job in self.jobs.values().filter(|job| job.phase == Phase::Queued) {
             let shape = self.shape(job);
             let (queued, _) = counted.entry(self.owner(job).0).or_default();
@@ -416,7 +425,7 @@ impl Ledger {
         for run in self.runs.values() {
             let shape = self.shape_of_run(run);
             let (pool, cluster) = (run.pool.clone(), run.at.cluster.clone());
-            let key = Held { pool, cluster, class: shape.priority_class.clone(), phase: run.phase };
+            let key = UsageKey { pool, cluster, class: shape.priority_class.clone(), phase: run.phase };
             counted.entry(self.owner_of_run(run).0).or_default().1.add(key, run.leased, &shape.requests);
         }
         counted
@@ -432,6 +441,6 @@ fn view<'l>(name: &'l str, row: &'l QueueRow) -> QueueView<'l> {
         active: row.active,
         shapes: row.lines.count(),
         queued: row.queued.all(),
-        held: row.held.all(),
+        usage: row.usage.all(),
     }
 }

@@ -10,51 +10,62 @@
 // These panic where a disk is full or a pipe is closed.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod asked;
 mod away;
-mod broad;
+mod bulk_operations;
+mod carry_out;
+mod counters;
 mod decide;
 mod event;
-mod executor;
+mod executor_settings;
+mod failure;
 mod fold;
-mod gang;
+mod heartbeat_timeout;
 mod ids;
+mod interned;
 mod job;
 mod ledger;
-mod lines;
+mod limits;
 mod memory;
-mod pages;
-mod price;
+mod memory_bump;
+mod phase;
+mod price_band;
 mod queue;
+mod queue_order;
+mod refs;
+mod refusal;
+mod requests;
 mod restore;
 mod retries;
-mod silence;
-mod tally;
-mod whole;
+mod shape;
+mod slab;
+mod volcano_job;
 
 pub use away::{Away, AwayToleration};
-pub use broad::SavedBroad;
+pub use bulk_operations::SavedBulkOperation;
+pub use counters::{Ages, Counter, UsageKey};
 pub use decide::{CouldHold, Inbox, Proposal, Report, ReportKind};
-pub use event::{
-    Cause, ContainerEnd, Entry, Event, Failure, Filter, Gang, NodeRef, PodRef, Preemption, Scope, Shape, Submitted,
-};
-pub use executor::ExecutorSettings;
-pub use fold::Refusal;
+pub use event::{Entry, Event, Filter, Gang, Scope, Submitted};
+pub use executor_settings::ExecutorSettings;
+pub use failure::{Cause, ContainerEnd, Failure, Preemption};
+pub use heartbeat_timeout::HeartbeatTimeout;
 pub use ids::{Digest, IdError, JobId, RunId, TimeMs};
-pub use job::{Asked, Ended, Job, Phase, Run, RunPhase};
+pub use job::{Ended, Job, PendingRequests, Run};
 pub use ledger::{Changes, Ledger, PriorityClass, PriorityClasses};
-pub use lines::Place;
-pub use memory::{BumpError, Grown, Growth, MemoryBump};
-pub use price::PriceBand;
+pub use memory::{Grown, Growth};
+pub use memory_bump::{BumpError, MemoryBump};
+pub use phase::{Phase, RunPhase};
+pub use price_band::PriceBand;
 pub use queue::{ClassLimit, Permission, Queue, QueueView, Subject, SubjectKind, Verb};
+pub use queue_order::Rank;
+pub use refs::{NodeRef, PodRef};
+pub use refusal::Refusal;
 pub use restore::{RestoreError, Saved, SavedJob, SavedRun};
 pub use retries::{
     AffinityMutation, Mutation, OwnRetries, PolicyError, ResourceMutation, Retries, RetryAction, RetryPolicies,
     RetryPolicy, RetryRule,
 };
-pub use silence::Silence;
-pub use tally::{Ages, Held, Tally};
-pub use whole::{Part, Place as PodPlace, Whole};
+pub use shape::Shape;
+pub use volcano_job::{NodePods, VolcanoJob, VolcanoTask};
 
 #[cfg(test)]
 mod tests;

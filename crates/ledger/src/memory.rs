@@ -3,83 +3,16 @@
 //! Invariant: a job grows in one way, by a factor or by an amount, because what it has grown by has to be put on what was
 //! submitted as one. A rule that wants the other way changes nothing.
 
-use pumice_units::Quantity;
 use serde::{Deserialize, Serialize};
 
-use crate::event::Shape;
 use crate::ids::Digest;
+use crate::memory_bump::MemoryBump;
+use crate::shape::Shape;
 
 /// The resource.
 pub(crate) const MEMORY: &str = "memory";
 /// A job grows by no more than this, however often it is tried.
 const FACTOR_MAX: f64 = 1e6;
-
-/// By how much memory the next try has more than the last one.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Bump", into = "Bump")]
-pub enum MemoryBump {
-    /// So much is added.
-    Static(Quantity),
-    /// It is taken so often: above 1.
-    Factor(f64),
-}
-
-/// What a bump of memory can't be.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum BumpError {
-    /// There is none, or there are two.
-    #[error("set one of static and factor")]
-    One,
-    /// Nothing would be added.
-    #[error("static: {0} adds nothing: name an amount above 0, such as 1Gi")]
-    Static(Quantity),
-    /// It would not grow.
-    #[error("factor: {0} is not above 1")]
-    Factor(f64),
-}
-
-/// As it is written.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Bump {
-    #[serde(rename = "static", skip_serializing_if = "Option::is_none")]
-    amount: Option<Quantity>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    factor: Option<f64>,
-}
-
-impl MemoryBump {
-    /// One of the two.
-    ///
-    /// # Errors
-    /// Both or none, and what would not grow.
-    pub fn new(amount: Option<Quantity>, factor: Option<f64>) -> Result<Self, BumpError> {
-        match (amount, factor) {
-            (Some(amount), None) if amount.is_zero() || amount.is_negative() => Err(BumpError::Static(amount)),
-            (Some(amount), None) => Ok(Self::Static(amount)),
-            (None, Some(factor)) if factor.is_finite() && factor > 1.0 => Ok(Self::Factor(factor)),
-            (None, Some(factor)) => Err(BumpError::Factor(factor)),
-            _ => Err(BumpError::One),
-        }
-    }
-}
-
-impl TryFrom<Bump> for MemoryBump {
-    type Error = BumpError;
-
-    fn try_from(Bump { amount, factor }: Bump) -> Result<Self, BumpError> {
-        Self::new(amount, factor)
-    }
-}
-
-impl From<MemoryBump> for Bump {
-    fn from(bump: MemoryBump) -> Self {
-        match bump {
-            MemoryBump::Static(amount) => Self { amount: Some(amount), factor: None },
-            MemoryBump::Factor(factor) => Self { amount: None, factor: Some(factor) },
-        }
-    }
-}
 
 /// By how much a job has grown since it was submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -118,10 +51,10 @@ pub struct Growth {
     pub shape: Digest,
 }
 
-/// What becomes of a job of this shape; nothing where it asks for no memory, has grown in the other way, or is whole: which of
+/// What becomes of a job of this shape; nothing where it asks for no memory, has grown in the other way, or is volcano_job: which of
 /// its pods wants more is not known.
 pub(crate) fn grow(digest: Digest, shape: &Shape, before: Option<Grown>, bump: MemoryBump) -> Option<(Growth, Shape)> {
-    if shape.whole.is_some() {
+    if shape.volcano_job.is_some() {
         return None;
     }
     let memory = Grown::and(before, bump)?;
@@ -154,8 +87,10 @@ fn digest_with(digest: Digest, bytes: i64) -> Digest {
 mod tests {
     use serde_json::{Value, json};
 
+    use pumice_units::Quantity;
+
     use super::*;
-    use crate::whole::Whole;
+    use crate::volcano_job::VolcanoJob;
 
     #[test]
     fn a_bump_is_an_amount_or_a_factor() {
@@ -188,7 +123,7 @@ mod tests {
             priority_class: "c".to_owned(),
             requests: [("memory".to_owned(), 101), ("cpu".to_owned(), 1)].into(),
             template: Value::Null,
-            whole: None,
+            volcano_job: None,
             price_band: None,
             retries: None,
         };
@@ -205,9 +140,9 @@ mod tests {
             let found = found.map(|(growth, shape)| (growth.memory, shape.requests["memory"]));
             assert_eq!(found, grown.map(|grown| (grown, bytes)), "{before:?} {bump:?}");
         }
-        shape.whole = Some(Whole { least: 1, parts: Vec::new() });
+        shape.volcano_job = Some(VolcanoJob { least: 1, parts: Vec::new() });
         assert_eq!(grow(Digest(7), &shape, None, factor), None);
-        shape.whole = None;
+        shape.volcano_job = None;
         shape.requests.remove("memory");
         assert_eq!(grow(Digest(7), &shape, None, factor), None);
         let digests = [0, 1, 2, i64::MAX].map(|bytes| digest_with(Digest(7), bytes).0);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::tally::{Held, Tally};
+use crate::counters::{Counter, UsageKey};
 
 /// A queue's definition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -121,7 +121,7 @@ pub struct QueueView<'l> {
     /// Kinds of jobs that wait: those of one shape can't be told apart.
     pub shapes: usize,
     /// Jobs that wait, by priority class, since they were submitted.
-    pub queued: &'l BTreeMap<String, Tally>,
+    pub queued: &'l BTreeMap<String, Counter>,
     /// Runs that hold room, since they were leased.
-    pub held: &'l BTreeMap<Held, Tally>,
+    pub usage: &'l BTreeMap<UsageKey, Counter>,
 }

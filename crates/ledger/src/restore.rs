@@ -7,18 +7,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::away::Away;
-use crate::broad::SavedBroad;
-use crate::event::{Gang, NodeRef, PodRef, Preemption, Shape};
-use crate::executor::ExecutorSettings;
-use crate::gang::GangRow;
+use crate::bulk_operations::SavedBulkOperation;
+use crate::event::Gang;
+use crate::executor_settings::ExecutorSettings;
+use crate::failure::Preemption;
 use crate::ids::{Digest, JobId, RunId, TimeMs};
-use crate::job::{Asked, Job, Phase, Run, RunPhase};
-use crate::ledger::{Changes, Ledger, PriorityClasses, SetRow};
-use crate::lines::{QueueIx, SetIx, ShapeIx};
+use crate::interned::{QueueIx, SetIx, ShapeIx};
+use crate::job::{Job, PendingRequests, Run};
+use crate::ledger::{Changes, GangRow, Ledger, PriorityClasses, SetRow};
 use crate::memory::Grown;
+use crate::phase::{Phase, RunPhase};
 use crate::queue::Queue;
+use crate::refs::{NodeRef, PodRef};
 use crate::retries::RetryPolicy;
-use crate::whole::Place;
+use crate::shape::Shape;
+use crate::volcano_job::NodePods;
 
 /// A job that has not ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,7 +53,7 @@ pub struct SavedJob {
     /// Failed runs that were tried again.
     pub failed: u32,
     /// What is asked of it.
-    pub asked: Option<Asked>,
+    pub requests: Option<PendingRequests>,
     /// Nodes on which it was tried.
     pub avoid: Vec<NodeRef>,
     /// By how much memory it has grown.
@@ -70,8 +73,8 @@ pub struct SavedRun {
     pub shape: Digest,
     /// Where.
     pub at: NodeRef,
-    /// Where a whole job's pods have room.
-    pub places: Vec<Place>,
+    /// Where a Volcano job's pods have room.
+    pub places: Vec<NodePods>,
     /// The pool that the node is counted in.
     pub pool: String,
     /// How it is away from home, where it is.
@@ -104,7 +107,7 @@ pub struct Saved {
     /// Runs that hold room.
     pub runs: Vec<SavedRun>,
     /// Requests that are not carried out to their end, in order.
-    pub broads: Vec<SavedBroad>,
+    pub bulk_operations: Vec<SavedBulkOperation>,
 }
 
 /// Why no ledger can be made of what was saved.
@@ -130,7 +133,7 @@ impl Ledger {
     /// # Errors
     /// When the parts do not belong together.
     pub fn restore(classes: PriorityClasses, saved: Saved) -> Result<Self, RestoreError> {
-        let Saved { queues, executors, policies, shapes, jobs, runs, broads } = saved;
+        let Saved { queues, executors, policies, shapes, jobs, runs, bulk_operations } = saved;
         let mut ledger = Self { executors, policies, ..Self::new(classes) };
         ledger.jobs.reserve(jobs.len());
         ledger.runs.reserve(runs.len());
@@ -144,7 +147,7 @@ impl Ledger {
         for job in jobs {
             ledger.restore_job(job, &shapes)?;
         }
-        ledger.restore_broads(broads);
+        ledger.restore_bulk_operations(bulk_operations);
         Ok(ledger)
     }
 
@@ -171,7 +174,7 @@ impl Ledger {
             attempts: job.attempts,
             returned: job.returned,
             failed: job.failed,
-            asked: job.asked.as_deref().cloned(),
+            requests: job.requests.as_deref().cloned(),
             avoid: job.avoid.clone(),
             grown: job.grown.as_deref().copied(),
         })
@@ -209,9 +212,10 @@ impl Ledger {
         self.changed = Changes::default();
         self.touched.clear();
         self.ended.clear();
-        self.broads.set_saved();
+        self.bulk_operations.set_saved();
         let jobs = &self.jobs;
-        self.asked.retain(|id| jobs.get(id).and_then(|job| job.asked.as_deref()).is_some_and(Asked::is_open));
+        self.requested
+            .retain(|id| jobs.get(id).and_then(|job| job.requests.as_deref()).is_some_and(PendingRequests::is_open));
     }
 
     fn restore_owner(
@@ -282,8 +286,8 @@ impl Ledger {
             row.members.insert(id);
             index
         });
-        if saved.asked.as_ref().is_some_and(Asked::is_open) {
-            self.asked.insert(id);
+        if saved.requests.as_ref().is_some_and(PendingRequests::is_open) {
+            self.requested.insert(id);
         }
         let job = Job {
             queue,
@@ -298,7 +302,7 @@ impl Ledger {
             attempts: saved.attempts,
             returned: saved.returned,
             failed: saved.failed,
-            asked: saved.asked.map(Box::new),
+            requests: saved.requests.map(Box::new),
             avoid: saved.avoid,
             grown: saved.grown.map(Box::new),
         };

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use pumice_units::Quantity;
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Cause, Failure};
-use crate::memory::MemoryBump;
+use crate::failure::{Cause, Failure};
+use crate::memory_bump::MemoryBump;
 
 /// Longest name of a policy: it may become a label.
 const NAME_MAX: usize = 63;
@@ -30,13 +30,13 @@ pub struct Retries {
     pub policies: Arc<RetryPolicies>,
     /// Runs on a cluster of which nothing was heard for so many milliseconds have failed, but for those of queues that have
     /// them started elsewhere; 0 = never.
-    pub silent_max_ms: i64,
+    pub heartbeat_timeout_ms: i64,
 }
 
 impl Default for Retries {
     /// No failure is tried again, as with Armada, and no cluster is given up.
     fn default() -> Self {
-        Self { returned_max: 3, policies: Arc::default(), silent_max_ms: 0 }
+        Self { returned_max: 3, policies: Arc::default(), heartbeat_timeout_ms: 0 }
     }
 }
 

@@ -7,10 +7,10 @@ use proptest::prelude::*;
 
 use super::*;
 
-mod broad;
+mod bulk_operations;
+mod heartbeat_timeout;
 mod retries;
-mod silence;
-mod whole;
+mod volcano_job;
 
 fn classes() -> PriorityClasses {
     let class = |value, preemptible| PriorityClass { value, preemptible };
@@ -23,7 +23,7 @@ fn shape(class: &str) -> Shape {
         priority_class: class.to_owned(),
         requests,
         template: serde_json::Value::Null,
-        whole: None,
+        volcano_job: None,
         price_band: None,
         retries: None,
     }
@@ -342,15 +342,15 @@ fn a_queue_with_jobs_stays() {
 }
 
 /// Jobs that one decision changes of what was asked of more.
-const PART: usize = 2;
+const JOBS_PER_DECISION: usize = 2;
 
 /// One thing that may happen.
 #[derive(Debug, Clone)]
 enum Step {
     Request(u8, u8),
     Lease(u8, bool),
-    /// A whole job gets room for so many pods on one node and the rest on another, which is of the same cluster or not.
-    LeaseWhole(u8, u32, bool),
+    /// A Volcano job gets room for so many pods on one node and the rest on another, which is of the same cluster or not.
+    LeaseVolcanoJob(u8, u32, bool),
     Report(u8, u8, u8),
     Preempt(u8, u8),
     Silent(bool),
@@ -363,7 +363,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..9_u8, 0..8_u8).prop_map(|(kind, job)| Step::Request(kind, job)),
         4 => (0..8_u8, any::<bool>()).prop_map(|(job, first)| Step::Lease(job, first)),
-        3 => (0..8_u8, 1..=3_u32, any::<bool>()).prop_map(|(job, split, apart)| Step::LeaseWhole(job, split, apart)),
+        3 => (0..8_u8, 1..=3_u32, any::<bool>()).prop_map(|(job, split, apart)| Step::LeaseVolcanoJob(job, split, apart)),
         4 => (0..8_u8, 1..4_u8, 0..6_u8).prop_map(|(job, attempt, kind)| Step::Report(job, attempt, kind)),
         1 => (0..8_u8, 1..4_u8).prop_map(|(job, attempt)| Step::Preempt(job, attempt)),
         1 => any::<bool>().prop_map(Step::Silent),
@@ -381,14 +381,14 @@ fn is_whole(job: u128) -> bool {
 fn told(job: u8) -> Event {
     let job = u128::from(job);
     match submitted(job, if job.is_multiple_of(2) { "urgent" } else { "spare" }) {
-        Event::Submitted(new) if is_whole(job) => Event::Submitted(Submitted { shape: whole::DIGEST, ..new }),
+        Event::Submitted(new) if is_whole(job) => Event::Submitted(Submitted { shape: volcano_job::DIGEST, ..new }),
         event => event,
     }
 }
 
 fn told_shapes() -> BTreeMap<Digest, Shape> {
     let single = ["urgent", "spare"].map(|class| (digest(class), shape(class)));
-    single.into_iter().chain([(whole::DIGEST, whole::whole_shape())]).collect()
+    single.into_iter().chain([(volcano_job::DIGEST, volcano_job::whole_shape())]).collect()
 }
 
 fn scope(place: u8) -> Scope {
@@ -415,12 +415,12 @@ fn asked(kind: u8, job: u8) -> Event {
 fn inbox(step: &Step) -> Inbox {
     match step {
         Step::Lease(job, first) => lease(u128::from(*job), if *first { "one" } else { "two" }),
-        Step::LeaseWhole(job, split, apart) => {
+        Step::LeaseVolcanoJob(job, split, apart) => {
             let at = |cluster: &str, node: &str| NodeRef { cluster: cluster.to_owned(), node: node.to_owned() };
             let second = at(if *apart { "two" } else { "one" }, "m");
             let places = vec![(at("one", "n"), (0..*split).collect()), (second, (*split..3).collect())];
             let places = places.into_iter().filter(|(_, pods): &(NodeRef, Vec<u32>)| !pods.is_empty()).collect();
-            let proposal = Proposal::LeaseWhole { job: JobId(u128::from(*job)), places, pool: "p".to_owned() };
+            let proposal = Proposal::LeaseVolcanoJob { job: JobId(u128::from(*job)), places, pool: "p".to_owned() };
             Inbox { proposals: vec![proposal], ..Inbox::default() }
         }
         Step::Report(job, attempt, kind) => {
@@ -452,7 +452,7 @@ struct Tables {
     runs: BTreeMap<RunId, SavedRun>,
     queues: BTreeMap<String, Queue>,
     executors: BTreeMap<String, ExecutorSettings>,
-    broads: Vec<SavedBroad>,
+    bulk_operations: Vec<SavedBulkOperation>,
 }
 
 impl Tables {
@@ -473,7 +473,7 @@ impl Tables {
                 attempts: 0,
                 returned: 0,
                 failed: 0,
-                asked: None,
+                requests: None,
                 avoid: Vec::new(),
                 grown: None,
             };
@@ -492,9 +492,9 @@ impl Tables {
         let defined = ledger.queues().filter_map(|queue| Some((queue.name.to_owned(), queue.definition?.clone())));
         self.queues = defined.collect();
         self.executors.clone_from(ledger.executors());
-        if let Some(broads) = ledger.take_broads() {
-            let text = serde_json::to_string(&broads).unwrap();
-            self.broads = serde_json::from_str(&text).unwrap();
+        if let Some(bulk_operations) = ledger.take_bulk_operations() {
+            let text = serde_json::to_string(&bulk_operations).unwrap();
+            self.bulk_operations = serde_json::from_str(&text).unwrap();
         }
     }
 
@@ -506,9 +506,9 @@ impl Tables {
             shapes: told_shapes(),
             jobs: self.jobs.values().cloned().collect(),
             runs: self.runs.values().cloned().collect(),
-            broads: self.broads.clone(),
+            bulk_operations: self.bulk_operations.clone(),
         };
-        Ledger::restore(classes(), saved).unwrap().in_parts_of(PART)
+        Ledger::restore(classes(), saved).unwrap().in_parts_of(JOBS_PER_DECISION)
     }
 }
 
@@ -518,8 +518,8 @@ fn everything(ledger: &Ledger, now: TimeMs) -> String {
     let mut runs: Vec<SavedRun> = ledger.runs().filter_map(|(id, _)| ledger.saved_run(id)).collect();
     jobs.sort_unstable_by_key(|job| job.job);
     runs.sort_unstable_by_key(|run| run.run);
-    let (next, first, asked) = (ledger.next_part(now), ledger.first("q", 2, 9), &ledger.asked);
-    let changed = (&ledger.changed, &ledger.touched, &ledger.ended, ledger.clone().take_broads());
+    let (next, first, asked) = (ledger.next_part(now), ledger.first("q", 2, 9), &ledger.requested);
+    let changed = (&ledger.changed, &ledger.touched, &ledger.ended, ledger.clone().take_bulk_operations());
     format!("{}{jobs:?} {runs:?} {next:?} {first:?} {asked:?} {changed:?}", ledger.digest())
 }
 
@@ -559,7 +559,7 @@ proptest! {
     /// ledger holds only what is active.
     #[test]
     fn the_log_is_the_truth(steps in proptest::collection::vec(step(), 1..120), rerun in any::<bool>()) {
-        let mut ledger = Ledger::new(classes()).in_parts_of(PART);
+        let mut ledger = Ledger::new(classes()).in_parts_of(JOBS_PER_DECISION);
         let mut log = Vec::new();
         let queue = Queue { rerun_after_ms: if rerun { 5 } else { 0 }, ..Queue::default() };
         let first = Entry { events: vec![Event::QueueSet(Box::new(queue))], ..Entry::new(TimeMs(0), "q", "") };
@@ -567,7 +567,7 @@ proptest! {
         log.push(first);
         let mut saved = Tables::default();
         let mut ever = BTreeSet::new();
-        let (mut follower, mut followed) = (Ledger::new(classes()).in_parts_of(PART), 0);
+        let (mut follower, mut followed) = (Ledger::new(classes()).in_parts_of(JOBS_PER_DECISION), 0);
         for (now, step) in (5..).map(TimeMs).zip(&steps) {
             if let Step::Request(kind, job) | Step::Failover(kind, job) = step {
                 let entry = Entry { at: now, shapes: told_shapes(), ..request("s", vec![asked(*kind, *job)]) };
@@ -610,7 +610,7 @@ proptest! {
             let restored = saved.restored();
             prop_assert_eq!(restored.digest(), ledger.digest());
             prop_assert_eq!(restored.lint(), Vec::<String>::new());
-            prop_assert_eq!(&restored.asked, &ledger.asked);
+            prop_assert_eq!(&restored.requested, &ledger.requested);
             prop_assert_eq!(restored.next_part(now), ledger.next_part(now));
             prop_assert_eq!(restored.first("q", 2, 9), ledger.first("q", 2, 9));
             for entry in &log[followed..] {
@@ -622,7 +622,7 @@ proptest! {
             prop_assert_eq!(follower.lint(), Vec::<String>::new());
             prop_assert_eq!(everything(&follower, now), everything(&restored, now));
         }
-        let mut again = Ledger::new(classes()).in_parts_of(PART);
+        let mut again = Ledger::new(classes()).in_parts_of(JOBS_PER_DECISION);
         let mut ends: BTreeMap<JobId, usize> = BTreeMap::new();
         for entry in &log {
             let text = serde_json::to_string(entry).unwrap();
@@ -637,7 +637,7 @@ proptest! {
         prop_assert!(ends.values().all(|count| *count == 1), "{:?}", ends);
         prop_assert_eq!(ever.len(), ends.len() + ledger.jobs().count());
         if ledger.jobs().next().is_none() && ledger.runs().next().is_none() {
-            let shares = ledger.queues().map(|queue| queue.queued.len() + queue.held.len());
+            let shares = ledger.queues().map(|queue| queue.queued.len() + queue.usage.len());
             prop_assert_eq!(shares.sum::<usize>(), 0, "nobody has a share of anything");
         }
     }

@@ -8,7 +8,7 @@ use pumice_wire::executor::{Lease, RunCause, RunContainer, RunPhase, RunReport};
 
 use crate::categories::{Categories, Named, PodAction};
 use crate::facts::{ContainerState, Kind, PodEvent, PodFacts, PodPhase};
-use crate::pod::{cut_off_of, is_whole};
+use crate::pod::{cut_off_of, is_volcano_job};
 
 /// How far the making of a pod is.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Leaving {
     }
 }
 
-/// Failed pods of a whole job that are kept, the last ones.
+/// Failed pods of a Volcano job that are kept, the last ones.
 const FAILED_MAX: usize = 20;
 /// Of how many of them a failure tells.
 const FAILED_TOLD: usize = 3;
@@ -87,7 +87,7 @@ pub struct Run {
     pub removed: Option<String>,
     pub leaving: Option<Leaving>,
     pub events: Vec<PodEvent>,
-    /// Pods of a whole job that failed, and how.
+    /// Pods of a Volcano job that failed, and how.
     pub failed: Vec<PodFacts>,
     pub report: RunReport,
     /// When the report was sent in this session.
@@ -132,7 +132,7 @@ impl Run {
     pub fn leased(id: RunId, lease: Lease, now: TimeMs) -> Self {
         let (queue, namespace, node) = (lease.queue.clone(), lease.namespace.clone(), lease.node.clone());
         let cut_off_ms = cut_off_of(&lease);
-        let kind = if is_whole(&lease) { Kind::Job } else { Kind::Pod };
+        let kind = if is_volcano_job(&lease) { Kind::Job } else { Kind::Pod };
         let mut run = Self::new(id, Stage::Waiting(Box::new(lease)), now);
         run.report.namespace.clone_from(&namespace);
         run.report.node = node;
@@ -336,7 +336,7 @@ impl Run {
         }
     }
 
-    /// A pod of a whole job failed.
+    /// A pod of a Volcano job failed.
     pub fn member_failed(&mut self, pod: &PodFacts) {
         self.failed.retain(|known| known.uid != pod.uid);
         if self.failed.len() == FAILED_MAX {
@@ -345,7 +345,7 @@ impl Run {
         self.failed.push(pod.clone());
     }
 
-    /// The containers that ended: of a whole job those of its pods that failed.
+    /// The containers that ended: of a Volcano job those of its pods that failed.
     fn ended(&self, pod: &PodFacts) -> Vec<RunContainer> {
         match pod.kind {
             Kind::Pod => containers(pod),
@@ -353,7 +353,7 @@ impl Run {
         }
     }
 
-    /// Says of pods of a whole job how they failed.
+    /// Says of pods of a Volcano job how they failed.
     fn name_failed(&mut self) {
         for pod in self.failed.iter().take(FAILED_TOLD) {
             let how = how_it_failed(pod);

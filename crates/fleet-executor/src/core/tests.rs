@@ -15,7 +15,7 @@ use crate::facts::{Container, ContainerState, Kind, PodPhase};
 
 mod creation;
 mod cut_off;
-mod whole;
+mod volcano_job;
 
 pub(super) const SECOND: i64 = 1000;
 const MINUTE: i64 = 60 * SECOND;

@@ -93,6 +93,6 @@ fn nothing(namespace: &str) -> Completed {
         requests: BTreeMap::new(),
         price_band: None,
         retries: None,
-        whole: None,
+        volcano_job: None,
     }
 }

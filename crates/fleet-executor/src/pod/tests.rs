@@ -92,7 +92,7 @@ fn what_nothing_can_be_made_of_is_refused() {
     assert_eq!(error(&Lease { node: String::new(), ..whole }), PodError::NoNode);
 }
 
-/// What the server takes is refused by a cluster that does not grant it: a single pod and a whole Job.
+/// What the server takes is refused by a cluster that does not grant it: a single pod and a Volcano job.
 #[test]
 fn a_cluster_grants_by_itself_what_queues_may_do() {
     let host = json!({ "containers": [{ "name": "main", "image": "busybox" }], "hostNetwork": true });

@@ -48,7 +48,7 @@ pub fn item_alone(item: &Item, priority_class: String) -> Completed {
         requests: BTreeMap::new(),
         price_band: annotations.get(PRICE_BAND).and_then(|text| PriceBand::parse(text)),
         retries: failures::own(item, None),
-        whole: None,
+        volcano_job: None,
         annotations,
     }
 }

@@ -67,7 +67,7 @@ pub struct ShortJobPenalty {
 }
 
 impl ShortJobPenalty {
-    /// Penalties are handed over at the handoff.
+    /// Penalties are handed over by the handoff.
     pub fn new(handoff: Arc<LimitHandoff>) -> Self {
         Self { handoff, total: Resources::new(), penalties: BTreeMap::new() }
     }

@@ -22,7 +22,7 @@ pub(crate) struct ExposedRun {
     pub gang: Option<Arc<GangKey>>,
     /// How far it is, and what it holds, where it holds room; else it waits.
     pub holds: Option<(RunPhase, Claim)>,
-    /// Its pods, where it is a whole job.
+    /// Its pods, where it is a Volcano job.
     pub members: Option<Arc<Members>>,
 }
 

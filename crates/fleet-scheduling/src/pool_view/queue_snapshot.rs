@@ -8,23 +8,23 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub(crate) struct WaitingJob {
     /// Whether it is in no gang.
     pub is_single: bool,
-    /// Its pods, where it is a whole job.
-    pub whole: Option<u32>,
+    /// Its pods, where it is a Volcano job.
+    pub volcano_pods: Option<u32>,
 }
 
 impl WaitingJob {
     pub(crate) fn of(ledger: &Ledger, job: &Job) -> Self {
-        let whole = ledger.shape(job).whole.as_ref().map(pumice_ledger::Whole::pods);
-        Self { is_single: ledger.gang(job).is_none(), whole }
+        let volcano_pods = ledger.shape(job).volcano_job.as_ref().map(pumice_ledger::VolcanoJob::pods);
+        Self { is_single: ledger.gang(job).is_none(), volcano_pods }
     }
 
     pub(crate) fn pods(self) -> usize {
-        self.whole.map_or(1, |pods| pods as usize)
+        self.volcano_pods.map_or(1, |pods| pods as usize)
     }
 
     /// Whether its place in its queue alone says whether it is looked at. A job stays what it is in this.
     pub(crate) fn is_plain(self) -> bool {
-        self.is_single && self.whole.is_none()
+        self.is_single && self.volcano_pods.is_none()
     }
 }
 

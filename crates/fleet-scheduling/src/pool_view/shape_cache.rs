@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pumice_engine::{PodTemplate, Resources, Shared};
-use pumice_ledger::{Part, Shape};
+use pumice_ledger::{Shape, VolcanoTask};
 
 use crate::constraints::Constraints;
 use crate::market;
@@ -17,7 +17,7 @@ pub(crate) struct ParsedShape {
     pub class: Arc<str>,
     /// What it takes of resources that are on no node.
     pub floating: Resources,
-    /// Its pods by part, where it is a whole job; `template` only asks for what they take together then.
+    /// Its pods by part, where it is a Volcano job; `template` only asks for what they take together then.
     pub parts: Vec<Shared<PodTemplate>>,
 }
 
@@ -27,10 +27,10 @@ impl ParsedShape {
         let (mut template, floating) = template(shape, &constraints.floating);
         limits::mark(&mut template, &shape.priority_class, &floating);
         market::mark(&mut template, shape.price_band.filter(|_| is_market));
-        let parts = shape.whole.iter().flat_map(|whole| &whole.parts).map(|part| {
-            let Part { requests, template, .. } = part.clone();
+        let parts = shape.volcano_job.iter().flat_map(|whole| &whole.parts).map(|part| {
+            let VolcanoTask { requests, template, .. } = part.clone();
             let (priority_class, price_band) = (shape.priority_class.clone(), shape.price_band);
-            let shape = Shape { priority_class, requests, template, whole: None, price_band, retries: None };
+            let shape = Shape { priority_class, requests, template, volcano_job: None, price_band, retries: None };
             Self::read(&shape, constraints, is_market).template
         });
         let parts = parts.collect();

@@ -147,7 +147,7 @@ impl RunUpdate {
     }
 }
 
-/// Keeps a template off nodes, and off all nodes of clusters that gave whole jobs back.
+/// Keeps a template off nodes, and off all nodes of clusters that gave Volcano jobs back.
 fn avoid(template: &mut PodTemplate, nodes: &[NodeRef]) {
     let (clusters, nodes): (Vec<&NodeRef>, Vec<&NodeRef>) = nodes.iter().partition(|at| at.node.is_empty());
     let not = |key: &str, values: Vec<String>| {

@@ -42,7 +42,7 @@ fn submit_gpu(scene: &mut Fixture, cores: i64) -> JobId {
         priority_class: "urgent".to_owned(),
         requests: [("cpu".to_owned(), cores * 1000)].into(),
         template: serde_json::to_value(template).unwrap(),
-        whole: None,
+        volcano_job: None,
         price_band: None,
         retries: None,
     };

@@ -1,4 +1,4 @@
-//! ViewLimits: what is held back by one, by which, and for how long.
+//! Limits: what is held back by one, by which, and for how long.
 
 use pumice_ledger::ClassLimit;
 

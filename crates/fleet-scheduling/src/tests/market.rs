@@ -33,7 +33,7 @@ pub(crate) fn submit_of(
         priority_class: class.to_owned(),
         requests: [("cpu".to_owned(), cores * 1000)].into(),
         template: serde_json::Value::Null,
-        whole: None,
+        volcano_job: None,
         price_band,
         retries: None,
     };

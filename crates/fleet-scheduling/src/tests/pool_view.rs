@@ -13,7 +13,7 @@ enum Step {
     /// A queue, the number of a gang, and how many it has.
     Gang(usize, u8, u32),
     /// A queue, and pods.
-    Whole(usize, u32),
+    VolcanoJob(usize, u32),
     Reprioritise(usize, u32),
     Cancel(usize),
     /// A queue opens, or does not start anything.
@@ -34,7 +34,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (queue.clone(), 1..3i64, 0..3u32, any::<bool>()).prop_map(|(q, c, p, urgent)| Step::Submit(q, c, p, urgent)),
         2 => (queue.clone(), 0..3u8, 2..4u32).prop_map(|(queue, gang, least)| Step::Gang(queue, gang, least)),
-        1 => (queue.clone(), 1..4u32).prop_map(|(queue, pods)| Step::Whole(queue, pods)),
+        1 => (queue.clone(), 1..4u32).prop_map(|(queue, pods)| Step::VolcanoJob(queue, pods)),
         3 => (which, 0..3u32).prop_map(|(job, priority)| Step::Reprioritise(job, priority)),
         3 => which.prop_map(Step::Cancel),
         1 => (queue.clone(), any::<bool>()).prop_map(|(queue, cordoned)| Step::Cordon(queue, cordoned)),
@@ -92,7 +92,7 @@ fn take(scene: &mut Fixture, step: Step, is_market: bool) {
             let gang = Gang { id: format!("g{number}"), cardinality, uniformity: String::new() };
             scene.submit(QUEUES[queue], "default", 1, u32::from(number), Some(gang));
         }
-        Step::Whole(queue, pods) => drop(volcano_jobs::submit(scene, QUEUES[queue], 1, &[(pods, 1)])),
+        Step::VolcanoJob(queue, pods) => drop(volcano_jobs::submit(scene, QUEUES[queue], 1, &[(pods, 1)])),
         Step::Reprioritise(job, priority) => {
             let job = any_job(scene, job);
             ask(scene, job, |jobs| Event::Reprioritised { jobs, priority });
@@ -155,7 +155,7 @@ proptest! {
         is_market in any::<bool>(),
         alone in any::<bool>(),
     ) {
-        let is_alone = |step: &Step| !matches!(step, Step::Gang(..) | Step::Whole(..));
+        let is_alone = |step: &Step| !matches!(step, Step::Gang(..) | Step::VolcanoJob(..));
         // Queues that never had other than single jobs are skipped most.
         let steps = steps.into_iter().filter(|step| !alone || is_alone(step)).collect();
         check(steps, ViewLimits { per_shape, per_queue }, is_market)?;
@@ -166,7 +166,7 @@ proptest! {
 #[test]
 fn a_whole_job_of_one_pod_waits_as_a_whole() {
     let one = || Step::Submit(0, 1, 0, false);
-    let steps = vec![one(), Step::Whole(0, 1), one(), one(), one(), Step::Cancel(0), Step::Round];
+    let steps = vec![one(), Step::VolcanoJob(0, 1), one(), one(), one(), Step::Cancel(0), Step::Round];
     check(steps, ViewLimits { per_shape: 1, per_queue: 2 }, false).unwrap();
 }
 

@@ -1,11 +1,11 @@
-//! Whole jobs: gangs of pods that lie in one cluster.
+//! Volcano jobs: gangs of pods that lie in one cluster.
 
 use pumice_engine::{Taint, TaintEffect};
-use pumice_ledger::{Part, RunPhase, Whole};
+use pumice_ledger::{RunPhase, VolcanoJob, VolcanoTask};
 
 use super::*;
 
-/// Nodes of so many cores in a cluster that runs whole jobs.
+/// Nodes of so many cores in a cluster that runs Volcano jobs.
 fn cluster(scene: &mut Fixture, cluster: &str, nodes: &[(&str, i64)]) {
     for (name, cores) in nodes {
         let facts = NodeFacts {
@@ -22,18 +22,18 @@ fn cluster(scene: &mut Fixture, cluster: &str, nodes: &[(&str, i64)]) {
 pub(crate) fn submit(scene: &mut Fixture, queue: &str, least: u32, parts: &[(u32, i64)]) -> JobId {
     let job = JobId(scene.next);
     scene.next += 1;
-    let part = |(pods, cores): &(u32, i64)| Part {
+    let part = |(pods, cores): &(u32, i64)| VolcanoTask {
         pods: *pods,
         requests: [("cpu".to_owned(), cores * 1000)].into(),
         template: serde_json::Value::Null,
     };
-    let whole = Whole { least, parts: parts.iter().map(part).collect() };
+    let whole = VolcanoJob { least, parts: parts.iter().map(part).collect() };
     let cores: i64 = parts.iter().map(|(pods, cores)| i64::from(*pods) * cores).sum();
     let body = Shape {
         priority_class: "default".to_owned(),
         requests: [("cpu".to_owned(), cores * 1000)].into(),
         template: serde_json::Value::Null,
-        whole: Some(whole),
+        volcano_job: Some(whole),
         price_band: None,
         retries: None,
     };

@@ -23,7 +23,7 @@ use super::spec::{JobSpec, canonical};
 use crate::database::{NewJob, Submission};
 
 mod alike;
-mod whole;
+mod volcano_job;
 
 use alike::firsts;
 
@@ -135,8 +135,8 @@ fn kind(
     let shape = match shapes.get(&key) {
         Some(shape) => *shape,
         None => {
-            let made = match &job.whole {
-                Some(whole) => whole::shape(job, &spec.namespace, whole)?,
+            let made = match &job.volcano_job {
+                Some(whole) => volcano_job::shape(job, &spec.namespace, whole)?,
                 None => shape(job, placing)?,
             };
             let (shape, _) = canonical(&serde_json::to_value(&made)?)?;
@@ -311,7 +311,7 @@ pub(crate) fn shape_of(
         priority_class: class.to_owned(),
         requests: requests.iter().map(amount).collect(),
         template: serde_json::to_value(template)?,
-        whole: None,
+        volcano_job: None,
         price_band: None,
         retries: None,
     })

@@ -28,7 +28,7 @@ impl Api {
         Ok(hindered)
     }
 
-    /// The priority classes of jobs, by their specifications. A whole job, or one that can't be read, has none here.
+    /// The priority classes of jobs, by their specifications. A Volcano job, or one that can't be read, has none here.
     async fn classes_of(&self, rows: &[&JobRow]) -> Result<BTreeMap<Digest, String>, Error> {
         let digests: Vec<Digest> = rows.iter().map(|row| row.spec).collect();
         let bodies = self.log().specs(&digests).await?.into_iter();

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use pumice_ledger::{Asked, Entry, Growth, Job, JobId, Ledger, NodeRef, SavedBroad, TimeMs};
+use pumice_ledger::{Entry, Growth, Job, JobId, Ledger, NodeRef, PendingRequests, SavedBulkOperation, TimeMs};
 
 use super::append::write_shapes;
 use super::cells::{Cell, Columns, Kind, Transaction};
@@ -24,7 +24,7 @@ pub struct Changed {
     /// Jobs that changed and have not ended, each once.
     pub jobs: Vec<JobChange>,
     /// Requests that are not carried out to their end, where they changed.
-    pub broads: Option<Vec<SavedBroad>>,
+    pub bulk_operations: Option<Vec<SavedBulkOperation>>,
 }
 
 /// A job that has not ended, as it is now.
@@ -43,7 +43,7 @@ pub struct JobChange {
     /// Failed runs that were tried again.
     pub failed: u32,
     /// What is asked of it.
-    pub asked: Option<Box<Asked>>,
+    pub requests: Option<Box<PendingRequests>>,
     /// Nodes on which it was tried.
     pub avoid: Vec<NodeRef>,
     /// By how much memory it has grown, and the digest of its shape since.
@@ -60,7 +60,7 @@ impl Changed {
             // One that has ended is told by the decision that ended it.
             jobs.extend(ledger.job(id).map(|job| JobChange::of(ledger, id, job)));
         }
-        Changed { entries: decided, jobs, broads: ledger.take_broads() }
+        Changed { entries: decided, jobs, bulk_operations: ledger.take_bulk_operations() }
     }
 }
 
@@ -111,7 +111,7 @@ const LEASE: &Columns = &[
 ];
 const LEASE_ALSO: &[(&str, &str)] = &[("state", "'leased'"), ("holds", "1")];
 
-const BROAD: &Columns = &[("place", Kind::Int), ("body", Kind::Bytes)];
+const BULK_OPERATION: &Columns = &[("place", Kind::Int), ("body", Kind::Bytes)];
 
 impl JobChange {
     fn of(ledger: &Ledger, id: JobId, job: &Job) -> JobChange {
@@ -123,7 +123,7 @@ impl JobChange {
             attempts: job.attempts,
             returned: job.returned,
             failed: job.failed,
-            asked: job.asked.clone(),
+            requests: job.requests.clone(),
             avoid: job.avoid.clone(),
             grown: job.grown.as_deref().map(|memory| Box::new(growth(*memory))),
         }
@@ -135,7 +135,7 @@ impl JobChange {
         Ok(vec![
             Cell::id(self.job.0),
             Cell::text(self.state.word()),
-            Cell::json_if(self.asked.as_ref())?,
+            Cell::json_if(self.requests.as_ref())?,
             Cell::json_if(avoid)?,
             Cell::int(self.priority),
             Cell::int(self.attempts),
@@ -266,9 +266,14 @@ pub(super) async fn write(transaction: &mut Transaction, changed: &Changed) -> R
     write_rows(transaction, (JOB_END, JOB_ENDED), told.ends().map(JobEnd::cells)).await?;
     write_rows(transaction, (RUN_END, RUN_ENDED), told.ends().map(|end| Ok(end.run_cells()))).await?;
 
-    let Some(broads) = &changed.broads else { return Ok(()) };
+    let Some(operations) = &changed.bulk_operations else { return Ok(()) };
     transaction.execute("DELETE FROM broads", vec![]).await?;
-    let row = |(place, broad): (i64, &SavedBroad)| Ok(vec![Cell::int(place), Cell::Bytes(Some(body::write(broad)?))]);
-    let rows = (0..).zip(broads).map(row).collect::<Result<_, Error>>()?;
-    transaction.with(BROAD, rows, "INSERT INTO broads (place, body) SELECT * FROM v WHERE true").await.map(drop)
+    let row = |(place, operation): (i64, &SavedBulkOperation)| {
+        Ok(vec![Cell::int(place), Cell::Bytes(Some(body::write(operation)?))])
+    };
+    let rows = (0..).zip(operations).map(row).collect::<Result<_, Error>>()?;
+    transaction
+        .with(BULK_OPERATION, rows, "INSERT INTO broads (place, body) SELECT * FROM v WHERE true")
+        .await
+        .map(drop)
 }

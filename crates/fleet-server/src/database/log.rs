@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pumice_ledger::{
     Digest, Entry, Event, ExecutorSettings, JobId, Ledger, PodRef, PriorityClasses, Queue, RestoreError, RetryPolicy,
-    RunPhase, Saved, SavedBroad, SavedJob, SavedRun, Shape, Submitted, TimeMs,
+    RunPhase, Saved, SavedBulkOperation, SavedJob, SavedRun, Shape, Submitted, TimeMs,
 };
 
 use super::{JobState, RunRow};
@@ -136,7 +136,7 @@ pub struct Loaded {
     /// Shapes of the jobs and runs.
     pub shapes: BTreeMap<Digest, Shape>,
     /// Requests that are not carried out to their end, in order.
-    pub broads: Vec<SavedBroad>,
+    pub bulk_operations: Vec<SavedBulkOperation>,
 }
 
 /// What was decided after a place.
@@ -155,8 +155,8 @@ impl Loaded {
     /// When the rows do not belong together.
     pub fn restore(self, classes: PriorityClasses) -> Result<Ledger, RestoreError> {
         let runs = self.runs.into_iter().map(HeldRun::saved).collect();
-        let Self { queues, executors, policies, shapes, jobs, broads, .. } = self;
-        Ledger::restore(classes, Saved { queues, executors, policies, shapes, jobs, runs, broads })
+        let Self { queues, executors, policies, shapes, jobs, bulk_operations, .. } = self;
+        Ledger::restore(classes, Saved { queues, executors, policies, shapes, jobs, runs, bulk_operations })
     }
 }
 

@@ -115,7 +115,7 @@ pub(super) async fn load(database: &Database) -> Result<Loaded, Error> {
     loaded.queues = queues(transaction).await?;
     loaded.executors = defined(transaction, "executors").await?;
     let read = |mut cells: Cells| {
-        loaded.broads.push(body::read(&cells.bytes()?, "broads")?);
+        loaded.bulk_operations.push(body::read(&cells.bytes()?, "broads")?);
         Ok(())
     };
     let sql = "SELECT body FROM broads ORDER BY place".to_owned();

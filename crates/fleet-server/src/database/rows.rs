@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use pumice_ledger::{
-    Asked, Away, Digest, Failure, Gang, JobId, NodeRef, Phase, PodPlace, PodRef, Preemption, RunId, RunPhase, SavedJob,
-    TimeMs,
+    Away, Digest, Failure, Gang, JobId, NodePods, NodeRef, PendingRequests, Phase, PodRef, Preemption, RunId, RunPhase,
+    SavedJob, TimeMs,
 };
 
 use super::cells::{Cell, Cells, Columns, Kind};
@@ -160,7 +160,7 @@ pub struct JobRow {
     /// Failed runs that were tried again.
     pub failed: u32,
     /// What is asked of it; none once it has ended.
-    pub asked: Option<Asked>,
+    pub requests: Option<PendingRequests>,
     /// Nodes on which it was tried; none once it has ended.
     pub avoid: Vec<NodeRef>,
     /// When it came to its state.
@@ -263,7 +263,7 @@ impl JobRow {
             attempts: cells.count()?,
             returned: cells.count()?,
             failed: cells.count()?,
-            asked: cells.json_if()?,
+            requests: cells.json_if()?,
             avoid: cells.json_if()?.unwrap_or_default(),
             last_transition: TimeMs(cells.int()?),
             ended: cells.int_if()?.map(TimeMs),
@@ -310,7 +310,7 @@ pub(super) fn read_saved(cells: &mut Cells) -> Result<SavedJob, Error> {
         attempts: cells.count()?,
         returned: cells.count()?,
         failed: cells.count()?,
-        asked: cells.json_if()?,
+        requests: cells.json_if()?,
         avoid: cells.json_if()?.unwrap_or_default(),
         grown: cells.json_if()?,
     })
@@ -347,8 +347,8 @@ pub struct RunRow {
     pub ingress: BTreeMap<u32, String>,
     /// How it is away from home, where it is.
     pub away: Option<Away>,
-    /// Where a whole job's pods have room.
-    pub places: Vec<PodPlace>,
+    /// Where a Volcano job's pods have room.
+    pub places: Vec<NodePods>,
 }
 
 /// The table `runs`.

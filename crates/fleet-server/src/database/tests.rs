@@ -47,7 +47,7 @@ fn shape(class: &str) -> Shape {
         priority_class: class.to_owned(),
         requests,
         template: serde_json::json!({ "nodes": ["a", "b"] }),
-        whole: None,
+        volcano_job: None,
         price_band: None,
         retries: None,
     }

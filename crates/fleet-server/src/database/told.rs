@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use pumice_ledger::{Away, Cause, Entry, Event, Failure, JobId, NodeRef, PodPlace, PodRef, Preemption, RunId, TimeMs};
+use pumice_ledger::{Away, Cause, Entry, Event, Failure, JobId, NodePods, NodeRef, PodRef, Preemption, RunId, TimeMs};
 
 use super::{JobState, RunState};
 
@@ -20,8 +20,8 @@ pub(super) struct Lease<'a> {
     pub pool: &'a str,
     /// How it is away from home, where it is.
     pub away: Option<&'a Away>,
-    /// Where a whole job's pods have room.
-    pub places: &'a [PodPlace],
+    /// Where a Volcano job's pods have room.
+    pub places: &'a [NodePods],
 }
 
 /// A change of a run, or a new one. None keeps what stands there.
@@ -251,12 +251,12 @@ mod tests {
     #[test]
     fn a_run_is_only_leased_where_nothing_else_is_told() {
         let run = RunId { job: JobId(1), attempt: 1 };
-        let lease = |places: Vec<PodPlace>, away| {
+        let lease = |places: Vec<NodePods>, away| {
             let at = NodeRef { cluster: "one".to_owned(), node: "n".to_owned() };
             Event::Leased { run, at, pool: "default".to_owned(), away, places }
         };
         let home = || lease(Vec::new(), None);
-        let place = PodPlace { node: "n".to_owned(), pods: vec![0] };
+        let place = NodePods { node: "n".to_owned(), pods: vec![0] };
         let cases = [
             (vec![home()], true),
             (vec![lease(vec![place], None)], false),

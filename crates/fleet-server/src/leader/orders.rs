@@ -100,7 +100,7 @@ impl Term {
             lease.labels.insert(label.to_owned(), value.to_owned());
         }
         let definition = self.ledger.queue(queue).and_then(|queue| queue.definition);
-        Some(wire::Lease { cut_off_ms: cut_off_ms(self.retries.silence(definition)), ..lease })
+        Some(wire::Lease { cut_off_ms: cut_off_ms(self.retries.heartbeat_timeout(definition)), ..lease })
     }
 }
 
@@ -144,7 +144,7 @@ fn drop_floating(pod_spec: &mut Value, floating: &BTreeMap<String, BTreeMap<Stri
     }
 }
 
-/// The same of the templates of a whole job.
+/// The same of the templates of a Volcano job.
 fn drop_floating_of_whole(
     annotations: &mut BTreeMap<String, String>,
     floating: &BTreeMap<String, BTreeMap<String, i64>>,

@@ -133,7 +133,7 @@ impl Term {
             let Some(waiting) = self.pools.get_mut(&name) else { continue };
             for proposal in &proposals {
                 let taken = match proposal {
-                    Proposal::Lease { .. } | Proposal::LeaseWhole { .. } => {
+                    Proposal::Lease { .. } | Proposal::LeaseVolcanoJob { .. } => {
                         proposal.starts().iter().all(|(job, _)| leased.contains(job))
                     }
                     Proposal::Preempt { run, .. } => {

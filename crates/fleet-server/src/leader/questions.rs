@@ -10,7 +10,7 @@ use std::time::Duration;
 use pumice_clock as clock;
 use pumice_fleet_scheduling::group_of;
 use pumice_ledger::{
-    ExecutorSettings, Job, JobId, Ledger, NodeRef, Phase, Proposal, Retries, RunPhase, Silence, TimeMs,
+    ExecutorSettings, HeartbeatTimeout, Job, JobId, Ledger, NodeRef, Phase, Proposal, Retries, RunPhase, TimeMs,
 };
 use tokio::sync::oneshot;
 
@@ -187,16 +187,16 @@ fn whole(question: &Question, known: Known<'_>, told: &BTreeMap<String, Option<S
 /// What is known of a run in a cluster that nobody speaks for, and what becomes of it.
 fn of_away((ledger, _, retries): Known<'_>, (id, job): (JobId, &Job), how: &str, silent_ms: i64) -> String {
     let definition = ledger.queue(ledger.owner(job).0).and_then(|queue| queue.definition);
-    let then = match retries.silence(definition) {
-        Silence::Reruns { after_ms } => format!(
+    let then = match retries.heartbeat_timeout(definition) {
+        HeartbeatTimeout::Rerun { after_ms } => format!(
             "it is started elsewhere once that is {} (label pumice.sh/rerun-after of its queue)",
             time(after_ms / 1_000)
         ),
-        Silence::Fails { after_ms } => format!(
+        HeartbeatTimeout::Fail { after_ms } => format!(
             "once that is {} this run has failed (executorTimeout), and so has the job, unless its retry policy tries it again",
             time(after_ms / 1_000)
         ),
-        Silence::Waits => {
+        HeartbeatTimeout::Never => {
             "what becomes of it counts when its cluster is back, or is said to be gone for good".to_owned()
         }
     };
@@ -298,7 +298,7 @@ mod tests {
             priority_class: "c".to_owned(),
             requests: BTreeMap::new(),
             template: serde_json::Value::Null,
-            whole: None,
+            volcano_job: None,
             price_band: None,
             retries: None,
         };
@@ -333,7 +333,8 @@ mod tests {
             ),
             (0, 0, 2, "cluster one has not been heard of for 35 s: nothing starts there until it is back"),
         ] {
-            let (ledger, retries) = (ledger(rerun_after_ms), Retries { silent_max_ms, ..Retries::default() });
+            let (ledger, retries) =
+                (ledger(rerun_after_ms), Retries { heartbeat_timeout_ms: silent_max_ms, ..Retries::default() });
             let said = whole(&Question::Job(JobId(job)), (&ledger, &away, &retries), &told).expect("a job");
             assert!(said.contains(words), "{said}");
             let said = whole(&Question::Job(JobId(job)), (&ledger, &Away::new(), &retries), &told).expect("a job");

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-use pumice_ledger::{Ages, Held, Ledger, QueueView, RunPhase, Tally, TimeMs};
+use pumice_ledger::{Ages, Counter, Ledger, QueueView, RunPhase, TimeMs, UsageKey};
 use pumice_metrics::Page;
 
 use super::shares::{Amounts, Asking, Shares, shares};
@@ -57,8 +57,8 @@ struct Counted {
 }
 
 impl Counted {
-    fn of(tally: &Tally, now: TimeMs) -> Self {
-        Self { ages: tally.ages(now, &AGES), requests: tally.requests().clone() }
+    fn of(counter: &Counter, now: TimeMs) -> Self {
+        Self { ages: counter.ages(now, &AGES), requests: counter.requests().clone() }
     }
 }
 
@@ -74,7 +74,7 @@ struct QueueCounts {
     shapes: usize,
     /// By priority class.
     queued: Vec<(String, Counted)>,
-    held: Vec<(Held, Counted)>,
+    usage: Vec<(UsageKey, Counted)>,
 }
 
 /// What the leader knows, at one moment.
@@ -96,7 +96,7 @@ impl Snapshot {
         let mut queues: Vec<QueueCounts> =
             ledger.queues().filter(is_worth_telling).map(|view| queue(view, now)).collect();
         queues.sort_by(|left, right| left.name.cmp(&right.name));
-        let held = queues.iter().flat_map(|queue| &queue.held).map(|(held, _)| held.pool.clone());
+        let held = queues.iter().flat_map(|queue| &queue.usage).map(|(held, _)| held.pool.clone());
         let offered = clusters.iter().flat_map(|cluster| cluster.pools.keys().cloned());
         let pools = held.chain(offered).collect();
         Self { now, queues, clusters, pools, silent_max_ms }
@@ -138,7 +138,7 @@ impl Snapshot {
     fn stuck(&self) -> Vec<Stuck> {
         let mut stuck: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for queue in &self.queues {
-            for (held, counted) in queue.held.iter().filter(|(held, _)| held.phase == RunPhase::Leased) {
+            for (held, counted) in queue.usage.iter().filter(|(held, _)| held.phase == RunPhase::Leased) {
                 let young = counted.ages.within.get(STUCK_AFTER).copied().unwrap_or_default();
                 let old = counted.ages.count.saturating_sub(young);
                 if old > 0 {
@@ -232,7 +232,7 @@ impl Snapshot {
         page.head(name, "gauge", "Resource allocated to running jobs of a queue");
         for queue in &self.queues {
             let mut sums: BTreeMap<[&str; 3], Amounts> = BTreeMap::new();
-            for (held, counted) in &queue.held {
+            for (held, counted) in &queue.usage {
                 add(sums.entry([&held.cluster, &held.pool, &held.class]).or_default(), &counted.requests);
             }
             for ([cluster, pool, class], amounts) in sums {
@@ -245,7 +245,7 @@ impl Snapshot {
         page.head(name, "gauge", "Number of leased pods");
         for queue in &self.queues {
             let mut sums: BTreeMap<[&str; 3], usize> = BTreeMap::new();
-            for (held, counted) in &queue.held {
+            for (held, counted) in &queue.usage {
                 *sums.entry([&held.cluster, &held.pool, phase(held.phase)]).or_default() += counted.ages.count;
             }
             for ([cluster, pool, phase], count) in sums {
@@ -257,7 +257,7 @@ impl Snapshot {
         page.head(name, "histogram", "Run time for Armada jobs");
         for queue in &self.queues {
             let mut sums: BTreeMap<[&str; 2], Ages> = BTreeMap::new();
-            for (held, counted) in queue.held.iter().filter(|(held, _)| held.phase != RunPhase::Stopping) {
+            for (held, counted) in queue.usage.iter().filter(|(held, _)| held.phase != RunPhase::Stopping) {
                 sums.entry([&held.pool, &held.class]).or_default().add(&counted.ages);
             }
             for ([pool, class], sum) in sums {
@@ -352,7 +352,7 @@ impl Snapshot {
         let mut asking = Vec::new();
         for queue in &self.queues {
             let mut allocated = Amounts::new();
-            for (_, counted) in queue.held.iter().filter(|(held, _)| held.pool == pool) {
+            for (_, counted) in queue.usage.iter().filter(|(held, _)| held.pool == pool) {
                 add(&mut allocated, &counted.requests);
             }
             if allocated.is_empty() && queue.waiting == 0 {
@@ -374,7 +374,7 @@ impl Snapshot {
 }
 
 fn is_worth_telling(view: &QueueView<'_>) -> bool {
-    view.definition.is_some() || view.active > 0 || !view.held.is_empty()
+    view.definition.is_some() || view.active > 0 || !view.usage.is_empty()
 }
 
 fn queue(view: QueueView<'_>, now: TimeMs) -> QueueCounts {
@@ -385,8 +385,8 @@ fn queue(view: QueueView<'_>, now: TimeMs) -> QueueCounts {
         owned: view.definition.is_some_and(|queue| !queue.user_owners.is_empty() || !queue.group_owners.is_empty()),
         waiting: view.waiting,
         shapes: view.shapes,
-        queued: view.queued.iter().map(|(class, tally)| (class.clone(), Counted::of(tally, now))).collect(),
-        held: view.held.iter().map(|(held, tally)| (held.clone(), Counted::of(tally, now))).collect(),
+        queued: view.queued.iter().map(|(class, counter)| (class.clone(), Counted::of(counter, now))).collect(),
+        usage: view.usage.iter().map(|(held, counter)| (held.clone(), Counted::of(counter, now))).collect(),
     }
 }
 

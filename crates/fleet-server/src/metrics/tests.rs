@@ -29,7 +29,7 @@ impl Fleet {
             priority_class: "armada-default".into(),
             requests,
             template: serde_json::Value::Null,
-            whole: None,
+            volcano_job: None,
             price_band: None,
             retries: None,
         };

@@ -53,7 +53,7 @@ impl Nodes {
             told.push((pool.clone(), others(cluster, &node)));
             let mut facts = facts(node);
             if let Some(name) = facts.labels.get_mut(CLUSTER_LABEL) {
-                // The executor says that its cluster runs whole jobs; which one it is, is known here.
+                // The executor says that its cluster runs Volcano jobs; which one it is, is known here.
                 cluster.clone_into(name);
             }
             self.nodes.insert(facts.name.clone(), (pool.clone(), facts.clone()));

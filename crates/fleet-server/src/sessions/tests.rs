@@ -26,7 +26,7 @@ impl Scene {
             priority_class: String::new(),
             requests: [].into(),
             template: serde_json::Value::Null,
-            whole: None,
+            volcano_job: None,
             price_band: None,
             retries: None,
         };

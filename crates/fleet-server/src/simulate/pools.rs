@@ -115,7 +115,7 @@ impl Pools {
             let Some(side) = self.pools.get_mut(name) else { continue };
             for proposal in proposals {
                 let taken = match proposal {
-                    Proposal::Lease { .. } | Proposal::LeaseWhole { .. } => {
+                    Proposal::Lease { .. } | Proposal::LeaseVolcanoJob { .. } => {
                         proposal.starts().iter().all(|(job, _)| leased.contains(&(*job, name.as_str())))
                     }
                     Proposal::Preempt { run, .. } => {

@@ -353,7 +353,7 @@ pub(super) fn lease(run: RunId, rerun: &BTreeSet<JobId>, is_whole: bool) -> wire
         job_id: run.job.to_string(),
         attempt: run.attempt,
         queue: name.to_owned(),
-        cut_off_ms: cut_off_ms(Retries::default().silence(Some(&queue(name)))),
+        cut_off_ms: cut_off_ms(Retries::default().heartbeat_timeout(Some(&queue(name)))),
         job_set: "s".to_owned(),
         namespace: "n".to_owned(),
         node: if is_whole { String::new() } else { "n".to_owned() },

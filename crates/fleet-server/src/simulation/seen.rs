@@ -5,10 +5,10 @@ use super::*;
 /// What came about.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// Runs that were given up, and those of whole Jobs among them.
+    /// Runs that were given up, and those of Volcano jobs among them.
     pub lost: usize,
     pub whole_lost: usize,
-    /// Whole Jobs that ended well, and runs of those that never came to run.
+    /// Volcano jobs that ended well, and runs of those that never came to run.
     pub whole_succeeded: usize,
     pub stuck: usize,
     /// Failures that were tried again, and those with more memory.
@@ -76,7 +76,7 @@ impl World {
         assert_eq!((ledger.jobs().count(), ledger.runs().count()), (0, 0));
         for queue in ledger.queues() {
             let name = queue.name;
-            assert_eq!((queue.waiting, queue.active, queue.queued.len(), queue.held.len()), (0, 0, 0, 0), "{name}");
+            assert_eq!((queue.waiting, queue.active, queue.queued.len(), queue.usage.len()), (0, 0, 0, 0), "{name}");
         }
         seen
     }

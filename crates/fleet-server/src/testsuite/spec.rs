@@ -76,11 +76,11 @@ pub struct Asked {
 pub enum Action {
     /// By ids.
     Cancel(JobCancelRequest),
-    /// The whole job set.
+    /// The Volcano job set.
     CancelJobSet(JobSetCancelRequest),
     /// By ids.
     Preempt(JobPreemptRequest),
-    /// By ids, or the whole job set.
+    /// By ids, or the Volcano job set.
     Reprioritize {
         /// The request.
         request: JobReprioritizeRequest,

@@ -192,7 +192,7 @@ fn a_whole_job_is_written_with_what_each_of_its_pods_asks_for() {
     assert_eq!((first.submitted.spec, first.submitted.shape), (second.submitted.spec, second.submitted.shape));
     let shape = &written.shapes[&first.submitted.shape];
     assert_eq!((shape.requests["cpu"], shape.requests["memory"]), (2_000, 4 * (64 << 20)), "all of it together");
-    let whole = shape.whole.as_ref().expect("it is whole");
+    let whole = shape.volcano_job.as_ref().expect("it is whole");
     assert_eq!((whole.least, whole.parts.iter().map(|part| part.pods).collect::<Vec<_>>()), (2, vec![1, 1, 2]));
     assert_eq!(whole.parts[1].requests["cpu"], 500);
     let template = whole.parts[2].template.to_string();

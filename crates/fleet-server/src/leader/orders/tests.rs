@@ -275,7 +275,7 @@ async fn a_job_of_a_cluster_that_stays_away_fails() {
     let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
     define(&log, 0).await;
     submit(&log).await;
-    let (inputs, _running) = lead_with(&log, Retries { silent_max_ms: RERUN_AFTER_MS, ..Retries::default() });
+    let (inputs, _running) = lead_with(&log, Retries { heartbeat_timeout_ms: RERUN_AFTER_MS, ..Retries::default() });
     let mut one = Session::open(&inputs, "one", vec![]).await;
     let (run, cut_off_ms) = one.lease().await;
     assert_eq!(cut_off_ms, u64::try_from(RERUN_AFTER_MS).expect("a time"));

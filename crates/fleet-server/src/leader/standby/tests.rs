@@ -34,7 +34,8 @@ fn everything(ledger: &Ledger) -> String {
     jobs.sort_unstable_by_key(|job| job.job);
     runs.sort_unstable_by_key(|run| run.run);
     let mut changed = ledger.clone();
-    let changed = (changed.take_changed(), changed.take_touched(), changed.take_ended(), changed.take_broads());
+    let changed =
+        (changed.take_changed(), changed.take_touched(), changed.take_ended(), changed.take_bulk_operations());
     format!("{}\n{jobs:?}\n{runs:?}\n{:?}\n{changed:?}", ledger.digest(), ledger.first("q", 3, 20))
 }
 

@@ -15,14 +15,14 @@ const PAGE: usize = 1_024;
 type Pages<K, V> = Vec<Vec<Option<(K, V)>>>;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Paged<K, V> {
+pub(crate) struct Slab<K, V> {
     pages: Pages<K, V>,
     free: Vec<u32>,
     /// By the hashes of their ids.
     places: HashTable<u32>,
 }
 
-impl<K, V> Default for Paged<K, V> {
+impl<K, V> Default for Slab<K, V> {
     fn default() -> Self {
         Self { pages: Vec::new(), free: Vec::new(), places: HashTable::new() }
     }
@@ -42,8 +42,8 @@ fn hash_at<K: Hash, V>(pages: &Pages<K, V>, place: u32) -> u64 {
     at(pages, place).map_or(0, |(id, _)| hash(id))
 }
 
-impl<K: Hash + Eq, V> Paged<K, V> {
-    fn place(&self, id: &K) -> Option<u32> {
+impl<K: Hash + Eq, V> Slab<K, V> {
+    fn index_of(&self, id: &K) -> Option<u32> {
         let is = |place: &u32| at(&self.pages, *place).is_some_and(|(other, _)| other == id);
         self.places.find(hash(id), is).copied()
     }
@@ -54,15 +54,15 @@ impl<K: Hash + Eq, V> Paged<K, V> {
     }
 
     pub(crate) fn contains_key(&self, id: &K) -> bool {
-        self.place(id).is_some()
+        self.index_of(id).is_some()
     }
 
     pub(crate) fn get(&self, id: &K) -> Option<&V> {
-        at(&self.pages, self.place(id)?).map(|(_, row)| row)
+        at(&self.pages, self.index_of(id)?).map(|(_, row)| row)
     }
 
     pub(crate) fn get_mut(&mut self, id: &K) -> Option<&mut V> {
-        let place = self.place(id)?;
+        let place = self.index_of(id)?;
         self.slot(place).as_mut().map(|(_, row)| row)
     }
 
@@ -109,7 +109,7 @@ impl<K: Hash + Eq, V> Paged<K, V> {
     }
 }
 
-impl<K: Hash + Eq, V> Index<&K> for Paged<K, V> {
+impl<K: Hash + Eq, V> Index<&K> for Slab<K, V> {
     type Output = V;
 
     fn index(&self, id: &K) -> &V {
@@ -129,7 +129,7 @@ mod tests {
     proptest! {
         #[test]
         fn they_are_kept_as_in_a_map(steps in prop::collection::vec((0..40_u128, any::<bool>(), any::<u32>()), 1..200)) {
-            let (mut rows, mut map) = (Paged::default(), BTreeMap::new());
+            let (mut rows, mut map) = (Slab::default(), BTreeMap::new());
             for (id, leaves, row) in steps {
                 let id = JobId(id);
                 if leaves {
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn many_pages_are_found_and_places_used_again() {
-        let mut rows = Paged::default();
+        let mut rows = Slab::default();
         let many = 3 * PAGE as u32 + 7;
         let id = |number: u32| JobId(u128::from(number) << 70 | 5);
         (0..many).for_each(|number| rows.insert(id(number), number));

@@ -1,4 +1,4 @@
-//! The Volcano Job of a lease that is a whole job.
+//! The Volcano Job of a lease that is a Volcano job.
 //!
 //! Invariant: it carries the run's labels, and so do the pods that are made of its templates, by which all of them are known
 //! as the fleet's. What would let it outlive its run, or vanish before its end is told, is left out.
@@ -17,9 +17,9 @@ use crate::settings::Settings;
 /// Annotations that only the fleet sets.
 const OURS: [&str; 3] = [JOB_SET_ANNOTATION, OWNER_ANNOTATION, CUT_OFF_ANNOTATION];
 
-/// Whether a lease is of a whole job.
+/// Whether a lease is of a Volcano job.
 #[must_use]
-pub fn is_whole(lease: &Lease) -> bool {
+pub fn is_volcano_job(lease: &Lease) -> bool {
     lease.annotations.contains_key(VOLCANO_JOB)
 }
 

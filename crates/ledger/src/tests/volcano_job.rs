@@ -6,9 +6,10 @@ use super::*;
 pub(super) const DIGEST: Digest = Digest(3);
 
 pub(super) fn whole_shape() -> Shape {
-    let part = |pods, cpu| Part { pods, requests: [("cpu".to_owned(), cpu)].into(), template: serde_json::Value::Null };
-    let whole = Whole { least: 2, parts: vec![part(1, 500), part(2, 1000)] };
-    Shape { requests: [("cpu".to_owned(), 2500)].into(), whole: Some(whole), ..shape("spare") }
+    let part =
+        |pods, cpu| VolcanoTask { pods, requests: [("cpu".to_owned(), cpu)].into(), template: serde_json::Value::Null };
+    let whole = VolcanoJob { least: 2, parts: vec![part(1, 500), part(2, 1000)] };
+    Shape { requests: [("cpu".to_owned(), 2500)].into(), volcano_job: Some(whole), ..shape("spare") }
 }
 
 fn with_whole() -> (Ledger, Vec<Entry>) {
@@ -29,7 +30,7 @@ fn node(cluster: &str, node: &str) -> NodeRef {
 
 fn lease_whole(places: &[(&str, &str, &[u32])]) -> Inbox {
     let places = places.iter().map(|(cluster, name, pods)| (node(cluster, name), pods.to_vec())).collect();
-    let proposal = Proposal::LeaseWhole { job: JobId(1), places, pool: "p".to_owned() };
+    let proposal = Proposal::LeaseVolcanoJob { job: JobId(1), places, pool: "p".to_owned() };
     Inbox { proposals: vec![proposal], ..Inbox::default() }
 }
 
@@ -47,7 +48,7 @@ fn a_whole_job_is_leased_to_one_cluster_and_as_a_whole() {
     let (_, run) = ledger.runs().next().unwrap();
     assert_eq!((run.at.clone(), run.places.len()), (node("one", ""), 2));
     assert!(run.is_on("b") && !run.is_on("c") && !run.is_on(""));
-    assert_eq!(ledger.queue("q").unwrap().held.values().next().unwrap().requests()["cpu"], 2500, "all of it counts");
+    assert_eq!(ledger.queue("q").unwrap().usage.values().next().unwrap().requests()["cpu"], 2500, "all of it counts");
     assert_eq!(decide(&mut ledger, report(1, 1, ReportKind::Succeeded)), ["succeeded"]);
     assert_eq!(decide(&mut ledger, report(1, 1, ReportKind::Succeeded)), Vec::<&str>::new());
 }
@@ -136,7 +137,7 @@ fn a_retry_keeps_its_memory_and_goes_to_another_cluster() {
     let elsewhere = lease_whole(&[("two", "x", &[0, 1, 2])]);
     log.extend(ledger.decide(TimeMs(7), elsewhere, Retries::default()));
     // There is no third cluster.
-    let could_hold = |shape: &Shape, off: &[NodeRef]| shape.whole.is_some() && off.len() < 2;
+    let could_hold = |shape: &Shape, off: &[NodeRef]| shape.volcano_job.is_some() && off.len() < 2;
     let inbox = Inbox {
         reports: vec![Report { cluster: "two".to_owned(), ..failed(2).reports.remove(0) }],
         ..Inbox::default()

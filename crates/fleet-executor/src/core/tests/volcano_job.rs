@@ -1,4 +1,4 @@
-//! Runs that are whole jobs: the same rules, over a Job in place of a pod.
+//! Runs that are Volcano jobs: the same rules, over a Job in place of a pod.
 
 use super::*;
 use pumice_fleet_model::submission::annotations::VOLCANO_JOB;

@@ -1,4 +1,4 @@
-//! Small numbers for names, and the order in which jobs wait.
+//! The order in which the jobs of a queue wait.
 //!
 //! Jobs of a queue that have the same shape stand in one line. A line's order is the queue's, so of a line only the first
 //! few need to be looked at: where they do not fit the rest does not either.
@@ -6,110 +6,36 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::collections::binary_heap::{BinaryHeap, PeekMut};
-use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-use crate::ids::JobId;
-use crate::job::Turn;
+use crate::ids::{JobId, TimeMs};
+use crate::interned::ShapeIx;
 
-/// A number for each of a kind of names, counted by how often it is used; free again when nobody does.
-macro_rules! index {
-    ($($name:ident),*) => {$(
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub(crate) struct $name(pub u32);
-
-        impl From<u32> for $name {
-            fn from(number: u32) -> Self {
-                Self(number)
-            }
-        }
-
-        impl From<$name> for usize {
-            fn from(index: $name) -> usize {
-                index.0 as usize
-            }
-        }
-    )*};
-}
-index!(QueueIx, SetIx, ShapeIx, GangIx);
-
-/// Rows by name and by number.
-#[derive(Debug, Clone)]
-pub(crate) struct Interned<K, V, I> {
-    rows: Vec<Option<(K, V)>>,
-    by_name: FxHashMap<K, I>,
-    free: Vec<u32>,
-}
-
-impl<K, V, I> Default for Interned<K, V, I> {
-    fn default() -> Self {
-        Self { rows: Vec::new(), by_name: FxHashMap::default(), free: Vec::new() }
-    }
-}
-
-impl<K: Clone + Eq + Hash, V, I: Copy + From<u32> + Into<usize>> Interned<K, V, I> {
-    pub(crate) fn find(&self, name: &K) -> Option<I> {
-        self.by_name.get(name).copied()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.by_name.is_empty()
-    }
-
-    pub(crate) fn intern(&mut self, name: &K, row: impl FnOnce() -> V) -> I {
-        if let Some(index) = self.find(name) {
-            return index;
-        }
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.rows.push(None);
-            u32::try_from(self.rows.len() - 1).expect("fewer than 2^32 names")
-        });
-        self.rows[number as usize] = Some((name.clone(), row()));
-        self.by_name.insert(name.clone(), number.into());
-        number.into()
-    }
-
-    pub(crate) fn remove(&mut self, index: I) {
-        let place = index.into();
-        if let Some((name, _)) = self.rows[place].take() {
-            self.by_name.remove(&name);
-            self.free.push(u32::try_from(place).expect("fewer than 2^32 names"));
-        }
-    }
-
-    pub(crate) fn row(&self, index: I) -> &V {
-        &self.rows[index.into()].as_ref().expect("an index is only held while its row is there").1
-    }
-
-    pub(crate) fn row_mut(&mut self, index: I) -> &mut V {
-        &mut self.rows[index.into()].as_mut().expect("an index is only held while its row is there").1
-    }
-
-    pub(crate) fn name(&self, index: I) -> &K {
-        &self.rows[index.into()].as_ref().expect("an index is only held while its row is there").0
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.rows.iter().flatten().map(|(name, row)| (name, row))
-    }
+/// The order in which jobs of a queue wait: class, place, time, id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct OrderKey {
+    pub class: Reverse<i32>,
+    pub priority: u32,
+    pub submitted: TimeMs,
+    pub job: JobId,
 }
 
 /// The class, the rank of a line, and the turn: which of two jobs goes first.
-type Ranked = (Reverse<i32>, usize, Turn);
+type Ranked = (Reverse<i32>, usize, OrderKey);
 
 /// The jobs of a queue that wait, in order.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Lines {
-    lines: FxHashMap<ShapeIx, BTreeSet<Turn>>,
+pub(crate) struct QueueOrder {
+    lines: FxHashMap<ShapeIx, BTreeSet<OrderKey>>,
     /// The first of each line.
-    heads: BTreeSet<(Turn, ShapeIx)>,
+    heads: BTreeSet<(OrderKey, ShapeIx)>,
     waiting: usize,
     /// How often a job came or went.
     version: u64,
 }
 
-impl Lines {
+impl QueueOrder {
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }
@@ -125,7 +51,7 @@ impl Lines {
     }
 
     /// Whether it was not there.
-    pub(crate) fn insert(&mut self, turn: Turn, shape: ShapeIx) -> bool {
+    pub(crate) fn insert(&mut self, turn: OrderKey, shape: ShapeIx) -> bool {
         let line = self.lines.entry(shape).or_default();
         let before = line.first().copied();
         let is_new = line.insert(turn);
@@ -138,7 +64,7 @@ impl Lines {
     }
 
     /// Whether it was there.
-    pub(crate) fn remove(&mut self, turn: Turn, shape: ShapeIx) -> bool {
+    pub(crate) fn remove(&mut self, turn: OrderKey, shape: ShapeIx) -> bool {
         let Some(line) = self.lines.get_mut(&shape) else { return false };
         let before = line.first().copied();
         let was_there = line.remove(&turn);
@@ -150,7 +76,7 @@ impl Lines {
         was_there
     }
 
-    fn head_moved(&mut self, before: Option<Turn>, shape: ShapeIx) {
+    fn head_moved(&mut self, before: Option<OrderKey>, shape: ShapeIx) {
         let line = self.lines.get(&shape);
         let now = line.and_then(|line| line.first().copied());
         if now == before {
@@ -171,7 +97,7 @@ impl Lines {
         let mut heads = self.heads.iter().peekable();
         // Lines of which one was given out: what follows in them, and what stands next.
         let mut opened = Vec::new();
-        let mut next: BinaryHeap<Reverse<(Turn, usize)>> = BinaryHeap::new();
+        let mut next: BinaryHeap<Reverse<(OrderKey, usize)>> = BinaryHeap::new();
         while out.len() < most {
             let from_head = match (heads.peek(), next.peek()) {
                 (Some((head, _)), Some(Reverse((turn, _)))) => head < turn,
@@ -224,7 +150,7 @@ impl Lines {
 
 /// Where a job stands in its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct Rank {
     /// Its class's value.
     pub class: i32,
     /// Its own priority: lower goes first.
@@ -234,15 +160,14 @@ pub struct Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::TimeMs;
 
-    fn turn(class: i32, priority: u32, submitted: i64, job: u128) -> Turn {
-        Turn { class: Reverse(class), priority, submitted: TimeMs(submitted), job: JobId(job) }
+    fn turn(class: i32, priority: u32, submitted: i64, job: u128) -> OrderKey {
+        OrderKey { class: Reverse(class), priority, submitted: TimeMs(submitted), job: JobId(job) }
     }
 
     #[test]
     fn jobs_are_given_out_in_order_and_few_of_each_line() {
-        let mut lines = Lines::default();
+        let mut lines = QueueOrder::default();
         for job in 0..10 {
             lines.insert(turn(0, 0, i64::try_from(job).unwrap(), job), ShapeIx(0));
         }
@@ -260,7 +185,7 @@ mod tests {
 
     #[test]
     fn ranks_go_after_classes_and_before_turns() {
-        let mut lines = Lines::default();
+        let mut lines = QueueOrder::default();
         for (class, job, shape) in [(0, 0, 0), (0, 1, 0), (0, 2, 1), (0, 3, 2), (9, 4, 3), (0, 5, 2)] {
             lines.insert(turn(class, 0, 0, job), ShapeIx(shape));
         }
@@ -272,17 +197,5 @@ mod tests {
         assert_eq!(ids(9, 9, [7, 5, 5, 9]), [4, 2, 3, 5, 0, 1]);
         assert_eq!(ids(1, 9, [7, 5, 5, 9]), [4, 2, 3, 0]);
         assert_eq!(ids(9, 3, [7, 5, 1, 9]), [4, 3, 5]);
-    }
-
-    #[test]
-    fn a_number_is_free_again_with_its_name() {
-        let mut names: Interned<String, u8, QueueIx> = Interned::default();
-        let first = names.intern(&"a".to_owned(), || 1);
-        let second = names.intern(&"b".to_owned(), || 2);
-        assert_eq!((first, second), (QueueIx(0), QueueIx(1)));
-        names.remove(first);
-        assert_eq!(names.find(&"a".to_owned()), None);
-        assert_eq!(names.intern(&"c".to_owned(), || 3), first);
-        assert_eq!(names.iter().count(), 2);
     }
 }

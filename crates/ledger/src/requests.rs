@@ -1,28 +1,18 @@
 //! What people ask of jobs: which jobs are meant, and what is to be decided of them.
 
+use crate::bulk_operations::PriorityNotice;
 use crate::event::{Entry, Event, Filter, Scope};
-use crate::fold::Refusal;
 use crate::ids::JobId;
-use crate::job::{Asked, Phase, Run};
+use crate::interned::SetIx;
+use crate::job::{PendingRequests, Run};
 use crate::ledger::Ledger;
-use crate::lines::SetIx;
-
-/// Jobs that one event tells of: whoever tells people of it holds all of its messages at once.
-const TOLD_MAX: usize = 1_000;
-
-/// Jobs that got another place with all of their set, and are to be told so.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Untold {
-    /// Their queue and job set.
-    pub owner: (String, String),
-    pub jobs: Vec<JobId>,
-    pub priority: u32,
-    pub requestor: String,
-}
+use crate::limits::JOBS_PER_EVENT_MAX;
+use crate::phase::Phase;
+use crate::refusal::Refusal;
 
 impl Ledger {
     /// Takes in what is asked of jobs, or that it is to be carried out in parts.
-    pub(crate) fn fold_asked(&mut self, entry: &Entry, event: &Event) {
+    pub(crate) fn fold_request(&mut self, entry: &Entry, event: &Event) {
         let Some(mut jobs) = self.put_off(entry, event) else { return };
         jobs.retain(|id| self.is_meant(entry, event, *id));
         self.ask_of(entry, event, &jobs);
@@ -41,7 +31,7 @@ impl Ledger {
                 meant.iter().for_each(|id| self.reprioritise(*id, *priority));
                 if jobs.is_empty() {
                     let owner = || (entry.queue.clone(), entry.job_set.clone());
-                    self.untold.extend(meant.chunks(TOLD_MAX).map(|jobs| Untold {
+                    self.priority_notices.extend(meant.chunks(JOBS_PER_EVENT_MAX).map(|jobs| PriorityNotice {
                         owner: owner(),
                         jobs: jobs.to_vec(),
                         priority: *priority,
@@ -131,14 +121,14 @@ impl Ledger {
     }
 
     /// Jobs were told of their place.
-    pub(crate) fn told(&mut self, untold: &Untold) -> Result<(), Refusal> {
-        match self.untold.iter().position(|known| known == untold) {
+    pub(crate) fn take_notice(&mut self, priority_notices: &PriorityNotice) -> Result<(), Refusal> {
+        match self.priority_notices.iter().position(|known| known == priority_notices) {
             Some(place) => {
-                self.untold.remove(place);
+                self.priority_notices.remove(place);
                 Ok(())
             }
             None => {
-                let (queue, job_set) = untold.owner.clone();
+                let (queue, job_set) = priority_notices.owner.clone();
                 Err(Refusal::NotAsked { queue, job_set })
             }
         }
@@ -163,10 +153,10 @@ impl Ledger {
         }
     }
 
-    fn ask(&mut self, id: JobId, ask: impl FnOnce(&mut Asked)) {
+    fn ask(&mut self, id: JobId, ask: impl FnOnce(&mut PendingRequests)) {
         if let Some(job) = self.jobs.get_mut(&id) {
-            ask(job.asked.get_or_insert_default());
-            self.asked.insert(id);
+            ask(job.requests.get_or_insert_default());
+            self.requested.insert(id);
             self.touched.insert(id);
         }
     }
@@ -178,7 +168,7 @@ impl Ledger {
         if waits {
             let lines = &mut self.queues.row_mut(queue).lines;
             lines.remove(before, shape);
-            lines.insert(crate::job::Turn { priority, ..before }, shape);
+            lines.insert(crate::queue_order::OrderKey { priority, ..before }, shape);
         }
         if let Some(job) = self.jobs.get_mut(&id) {
             job.priority = priority;

@@ -54,7 +54,7 @@ impl PartialEq for VolcanoJobs {
     }
 }
 
-/// Why a whole job is refused.
+/// Why a Volcano job is refused.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[allow(missing_docs, reason = "the texts say what the fields are")]
 pub enum JobError {
@@ -88,20 +88,20 @@ pub enum JobError {
     },
 }
 
-/// A whole job that lacks nothing.
+/// A Volcano job that lacks nothing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Whole {
+pub struct VolcanoJob {
     /// How many of its pods start together.
     pub least: u32,
     /// Its pods, those that have to start first.
-    pub parts: Vec<Part>,
+    pub parts: Vec<VolcanoTask>,
 }
 
 /// Pods of one template.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Part {
+pub struct VolcanoTask {
     /// How many.
     pub pods: u32,
     /// The template: `metadata` and `spec`.
@@ -110,12 +110,12 @@ pub struct Part {
     pub requests: BTreeMap<String, Quantity>,
 }
 
-/// Whether an item is a whole job.
-pub fn is_whole(item: &Item) -> bool {
+/// Whether an item is a Volcano job.
+pub fn is_volcano_job(item: &Item) -> bool {
     item.annotations.contains_key(VOLCANO_JOB)
 }
 
-/// Checks and completes an item of a queue that is a whole job.
+/// Checks and completes an item of a queue that is a Volcano job.
 pub fn complete(item: &Item, queue: &str, rules: &Rules) -> Result<Completed, ItemError> {
     let mut job = read(item).map_err(ItemError::VolcanoJob)?;
     let judge = rules.volcano_jobs.0.as_ref().ok_or(JobError::NotTaken).map_err(ItemError::VolcanoJob)?;
@@ -129,7 +129,7 @@ pub fn complete(item: &Item, queue: &str, rules: &Rules) -> Result<Completed, It
     let (class, whole) = tasks(&mut job, queue, rules).map_err(ItemError::VolcanoJob)?;
     let mut annotations = item.annotations.clone();
     annotations.insert(VOLCANO_JOB.to_owned(), job.to_string());
-    Ok(Completed { namespace, annotations, whole: Some(whole), ..complete::item_alone(item, class) })
+    Ok(Completed { namespace, annotations, volcano_job: Some(whole), ..complete::item_alone(item, class) })
 }
 
 /// The Job of an item.
@@ -203,7 +203,7 @@ fn beside(item: &Item) -> Result<(), JobError> {
 }
 
 /// Checks and completes the templates of a Job; its priority class, and what its pods ask for.
-fn tasks(job: &mut Value, queue: &str, rules: &Rules) -> Result<(String, Whole), JobError> {
+fn tasks(job: &mut Value, queue: &str, rules: &Rules) -> Result<(String, VolcanoJob), JobError> {
     let spec = &mut job["spec"];
     let class = priority_class(spec, rules)?;
     let pods: i64 = list(spec, "tasks").iter().map(|task| number(task, "replicas")).fold(0, i64::saturating_add);
@@ -217,12 +217,12 @@ fn tasks(job: &mut Value, queue: &str, rules: &Rules) -> Result<(String, Whole),
         let (replicas, least) = (count(task, "replicas"), count(task, "minAvailable"));
         let part = template(task, (queue, &class), rules)?;
         let least = least.min(replicas);
-        let of = |pods| Part { pods, ..part.clone() };
+        let of = |pods| VolcanoTask { pods, ..part.clone() };
         first.extend((least > 0).then(|| of(least)));
         rest.extend((replicas > least).then(|| of(replicas - least)));
     }
     first.extend(rest);
-    Ok((class, Whole { least, parts: first }))
+    Ok((class, VolcanoJob { least, parts: first }))
 }
 
 fn priority_class(spec: &Value, rules: &Rules) -> Result<String, JobError> {
@@ -236,7 +236,7 @@ fn priority_class(spec: &Value, rules: &Rules) -> Result<String, JobError> {
 }
 
 /// Checks and completes the template of a task, of which there are no pods yet.
-fn template(task: &mut Value, (queue, class): (&str, &str), rules: &Rules) -> Result<Part, JobError> {
+fn template(task: &mut Value, (queue, class): (&str, &str), rules: &Rules) -> Result<VolcanoTask, JobError> {
     let name = text(task, "name").to_owned();
     let in_task = |cause| JobError::Task { task: name.clone(), cause: Box::new(cause) };
     let template = &mut task["template"];
@@ -255,7 +255,7 @@ fn template(task: &mut Value, (queue, class): (&str, &str), rules: &Rules) -> Re
     }
     template["spec"] = pod_spec;
     let metadata = template["metadata"].as_object().cloned().unwrap_or_default();
-    Ok(Part { pods: 0, template: json!({ "metadata": metadata, "spec": template["spec"] }), requests })
+    Ok(VolcanoTask { pods: 0, template: json!({ "metadata": metadata, "spec": template["spec"] }), requests })
 }
 
 /// A number that was judged; none is 0.

@@ -1,19 +1,19 @@
 //! How much waits in a queue and how much it holds, counted as it changes, so that nobody who asks walks through jobs.
 //!
-//! Invariant: the tallies of a queue's classes are what a look at all of its jobs and runs would give;
+//! Invariant: the counters of a queue's classes are what a look at all of its jobs and runs would give;
 //! [`crate::Ledger::lint`] checks it. What nothing is counted in is not kept.
 
 use std::collections::BTreeMap;
 
 use crate::ids::TimeMs;
-use crate::job::RunPhase;
+use crate::phase::RunPhase;
 
-/// Times are kept to the minute: so fine are the classes of [`Tally::ages`].
+/// Times are kept to the minute: so fine are the classes of [`Counter::ages`].
 const MINUTE_MS: i64 = 60_000;
 
 /// Where runs hold room. Runs of one queue with equal keys are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Held {
+pub struct UsageKey {
     /// The pool that their nodes are counted in.
     pub pool: String,
     /// The cluster.
@@ -26,7 +26,7 @@ pub struct Held {
 
 /// So many jobs or runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct Counter {
     count: usize,
     /// The sum of all times since when.
     since_ms: i128,
@@ -35,7 +35,7 @@ pub struct Tally {
     requests: BTreeMap<String, i128>,
 }
 
-/// How long it has been, for those of a tally.
+/// How long it has been, for those of a counter.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ages {
     /// How many are not older than each bound, in the order of the bounds.
@@ -47,7 +47,7 @@ pub struct Ages {
 }
 
 impl Ages {
-    /// Takes in those of another tally, by the same bounds.
+    /// Takes in those of another counter, by the same bounds.
     pub fn add(&mut self, other: &Ages) {
         self.within.resize(other.within.len().max(self.within.len()), 0);
         self.within.iter_mut().zip(&other.within).for_each(|(mine, theirs)| *mine += theirs);
@@ -56,7 +56,7 @@ impl Ages {
     }
 }
 
-impl Tally {
+impl Counter {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.count
@@ -114,18 +114,18 @@ impl Tally {
     }
 }
 
-/// Tallies by what tells them apart.
+/// Counters by what tells them apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Tallies<K>(BTreeMap<K, Tally>);
+pub(crate) struct Counters<K>(BTreeMap<K, Counter>);
 
-impl<K> Default for Tallies<K> {
+impl<K> Default for Counters<K> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<K: Ord> Tallies<K> {
-    pub(crate) fn all(&self) -> &BTreeMap<K, Tally> {
+impl<K: Ord> Counters<K> {
+    pub(crate) fn all(&self) -> &BTreeMap<K, Counter> {
         &self.0
     }
 
@@ -134,9 +134,9 @@ impl<K: Ord> Tallies<K> {
     }
 
     pub(crate) fn remove(&mut self, key: &K, since: TimeMs, requests: &BTreeMap<String, i64>) {
-        let Some(tally) = self.0.get_mut(key) else { return };
-        tally.remove(since, requests);
-        if tally.count == 0 {
+        let Some(counter) = self.0.get_mut(key) else { return };
+        counter.remove(since, requests);
+        if counter.count == 0 {
             self.0.remove(key);
         }
     }
@@ -149,20 +149,20 @@ mod tests {
     #[test]
     fn ages_are_counted_by_class_and_what_is_removed_leaves_nothing() {
         let requests = BTreeMap::from([("cpu".to_owned(), 500), ("memory".to_owned(), i64::MAX)]);
-        let mut tallies = Tallies::default();
+        let mut counters = Counters::default();
         for since in [0, 30_000, 90_000, 3_600_000] {
-            tallies.add("a", TimeMs(since), &requests);
+            counters.add("a", TimeMs(since), &requests);
         }
-        let tally = &tallies.all()["a"];
-        let ages = tally.ages(TimeMs(3_600_000), &[60, 3_540, 3_600]);
+        let counter = &counters.all()["a"];
+        let ages = counter.ages(TimeMs(3_600_000), &[60, 3_540, 3_600]);
         assert_eq!(ages.within, [1, 2, 4]);
         assert_eq!((ages.count, ages.sum_seconds), (4, 3_600.0 + 3_570.0 + 3_510.0));
-        assert_eq!(tally.requests()["memory"], 4 * i128::from(i64::MAX));
+        assert_eq!(counter.requests()["memory"], 4 * i128::from(i64::MAX));
         // A clock that was set back makes nobody younger than new.
-        assert_eq!(tally.ages(TimeMs(-1), &[0]).within, [4]);
+        assert_eq!(counter.ages(TimeMs(-1), &[0]).within, [4]);
         for since in [0, 30_000, 90_000, 3_600_000] {
-            tallies.remove(&"a", TimeMs(since), &requests);
+            counters.remove(&"a", TimeMs(since), &requests);
         }
-        assert_eq!(tallies, Tallies::default());
+        assert_eq!(counters, Counters::default());
     }
 }

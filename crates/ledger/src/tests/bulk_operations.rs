@@ -32,7 +32,7 @@ fn carry_out(ledger: &mut Ledger) -> (usize, Vec<&'static str>) {
 fn many_jobs_are_cancelled_a_part_at_a_time() {
     let mut ledger = ledger(5);
     ledger.fold(&cancel(Filter::Active));
-    assert_eq!(ledger.jobs().filter(|(_, job)| job.asked.is_some()).count(), 0);
+    assert_eq!(ledger.jobs().filter(|(_, job)| job.requests.is_some()).count(), 0);
     assert_eq!(decide(&mut ledger, Inbox::default()), ["part", "cancelled", "cancelled"]);
     ledger.fold(&request("s", vec![submitted(9, "spare")]));
     assert_eq!(carry_out(&mut ledger), (2, vec!["cancelled"; 3]));
@@ -47,7 +47,7 @@ fn a_job_that_came_later_is_not_meant_whatever_its_id() {
     ledger.fold(&request("s", (11..=15).map(|job| submitted(job, "spare")).collect()));
     ledger.fold(&cancel(Filter::Active));
     ledger.fold(&request("s", vec![submitted(3, "spare")]));
-    let saved = ledger.take_broads().unwrap();
+    let saved = ledger.take_bulk_operations().unwrap();
     assert_eq!(saved[0].late, [JobId(3)]);
     assert_eq!(carry_out(&mut ledger), (3, vec!["cancelled"; 5]));
     assert_eq!(ledger.jobs().map(|(id, _)| id).collect::<Vec<_>>(), [JobId(3)]);
@@ -84,7 +84,7 @@ fn a_part_that_is_not_the_next_one_changes_nothing() {
     let decided = ledger.decide(TimeMs(2), Inbox::default(), Retries::default());
     let before = ledger.digest();
     assert_eq!(decided.iter().map(|entry| ledger.fold(entry).len()).collect::<Vec<_>>(), [1, 2]);
-    let early = Event::CarriedOut { asked: TimeMs(1), jobs: vec![], through: JobId(3) };
+    let early = Event::CarriedOut { requested: TimeMs(1), jobs: vec![], through: JobId(3) };
     assert_eq!(ledger.fold(&request("s", vec![early])).len(), 1);
     assert_eq!(ledger.digest(), before);
 }

@@ -24,7 +24,7 @@ fn runs_of_a_silent_cluster_fail_after_what_is_said_for_all() {
     let policy = serde_json::json!({"name": "again", "retryLimit": 1, "defaultAction": "Fail",
         "rules": [{"action": "Retry", "onCategory": "internal", "onSubcategory": "lease-expired"}]});
     let policies: RetryPolicies = serde_json::from_value(serde_json::json!({"policies": [policy]})).unwrap();
-    let retries = Retries { silent_max_ms: 2000, policies: Arc::new(policies), ..Retries::default() };
+    let retries = Retries { heartbeat_timeout_ms: 2000, policies: Arc::new(policies), ..Retries::default() };
     let silent = |ms| Inbox { silent: vec![("one".to_owned(), ms)], ..Inbox::default() };
     let (own, named) = (Queue { rerun_after_ms: 1000, ..Queue::default() }, vec!["again".to_owned()]);
     for (queue, ms, wanted) in [
@@ -54,7 +54,7 @@ fn a_run_that_was_stopped_on_a_silent_cluster_is_lost() {
     let preempt = Proposal::Preempt { run, preemption: Preemption::default() };
     decide(&mut ledger, Inbox { proposals: vec![preempt], ..Inbox::default() });
     let silent = Inbox { silent: vec![("one".to_owned(), 2000)], ..Inbox::default() };
-    let retries = Retries { silent_max_ms: 2000, ..Retries::default() };
+    let retries = Retries { heartbeat_timeout_ms: 2000, ..Retries::default() };
     assert_eq!(words(&ledger.decide(TimeMs(1_000_000), silent, retries)), ["lost"]);
     assert_eq!(decide(&mut ledger, lease(1, "two")), ["leased"]);
 }

@@ -1,4 +1,4 @@
-//! What the executor reads of Volcano Jobs of whole jobs, and of their pods.
+//! What the executor reads of Volcano Jobs of Volcano jobs, and of their pods.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DynamicObject;
@@ -48,7 +48,7 @@ impl PodFacts {
         })
     }
 
-    /// The facts of a pod of a whole job that failed; nothing of any other pod.
+    /// The facts of a pod of a Volcano job that failed; nothing of any other pod.
     #[must_use]
     pub fn of_failed_member(pod: &Pod) -> Option<Self> {
         let run: RunId = pod.metadata.labels.as_ref()?.get(RUN_LABEL)?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Whole jobs, case by case. What Volcano itself refuses is judged by admission, whose tests are elsewhere.
+//! Volcano jobs, case by case. What Volcano itself refuses is judged by admission, whose tests are elsewhere.
 
 use serde_json::json;
 
@@ -42,7 +42,7 @@ fn rules() -> Rules {
 #[test]
 fn it_is_completed_and_its_pods_are_counted_the_needed_ones_first() {
     let done = check_one(item(&job(|_| {})), &rules()).expect("it is good");
-    let whole = done.whole.expect("it is whole");
+    let whole = done.volcano_job.expect("it is whole");
     assert_eq!(whole.least, 3);
     let parts: Vec<String> =
         whole.parts.iter().map(|part| format!("{} of {}", part.pods, part.requests["cpu"])).collect();
@@ -62,7 +62,7 @@ fn it_may_be_yaml() {
                 image: busybox\n          resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1, memory: 1Gi}}\n";
     let annotations = map(&[(annotations::VOLCANO_JOB, yaml)]);
     let done = check_one(Item { annotations, ..Item::default() }, &rules()).expect("it is good");
-    assert_eq!((done.namespace.as_str(), done.whole.expect("whole").parts[0].pods), ("lab", 2));
+    assert_eq!((done.namespace.as_str(), done.volcano_job.expect("whole").parts[0].pods), ("lab", 2));
 }
 
 #[test]
