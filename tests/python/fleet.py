@@ -108,6 +108,10 @@ class Program:
     def __str__(self) -> str:
         return " ".join(self._command)
 
+    def wrap(self, *command: str) -> None:
+        """Lets another program start it, which becomes it."""
+        self._command = [*command, *self._command]
+
     def start(self, *more: str) -> None:
         """Starts it, without waiting for anything."""
         assert self.process is None
