@@ -13,8 +13,8 @@ use bytes::Bytes;
 use futures::executor::block_on;
 use futures::stream::{BoxStream, StreamExt};
 use pumice_jobs::bundle::{
-    Bundle, BundleError, BundleWriter, EntryName, Folder, Location, LocationError, Mark, Name, Outcome, PlaceError,
-    Reader, Recorder, Row, RunId, RunKey, RunKeyError, Slice, Spot, Status, collect_shard,
+    Bundle, BundleError, BundleWriter, EntryName, Folder, Location, LocationError, Mark, Name, Outcome, Reader,
+    Recorder, Row, RunId, RunKey, RunKeyError, Slice, Status, StoreAddress, StoreError, collect_shard,
 };
 use pumice_jobs::{Error, error};
 use pyo3::prelude::*;
@@ -31,7 +31,7 @@ const CACHE_VARIABLE: &str = "PUMICE_CACHE";
 
 /// A record's result, as Python has it: its number, key, attempt, whether it succeeded, its bytes, and where it is from if the
 /// run's key does not mark it.
-type Told<'py> = (u64, String, u32, bool, Bound<'py, PyBytes>, Option<(String, &'static str)>);
+type ResultRow<'py> = (u64, String, u32, bool, Bound<'py, PyBytes>, Option<(String, &'static str)>);
 
 /// Packs a job into a folder of bundles, which is made, under a fresh run; what its workers find it by.
 #[pyfunction]
@@ -41,10 +41,10 @@ pub fn write_bundle(
     attachments: BTreeMap<String, PyBackedBytes>,
     records: &Bound<'_, PyAny>,
 ) -> PyResult<String> {
-    let spot = Spot::folder(&folder).map_err(|error| failed(py, error))?;
-    let place = py.detach(|| Folder::make(&folder)).map_err(|error| failed(py, error))?.on_caller();
+    let address = StoreAddress::folder(&folder).map_err(|error| failed(py, error))?;
+    let store = py.detach(|| Folder::make(&folder)).map_err(|error| failed(py, error))?.on_caller();
     let run = RunId::fresh().map_err(|error| failed(py, error))?;
-    let mut writer = BundleWriter::new(Arc::new(place));
+    let mut writer = BundleWriter::new(Arc::new(store));
     for (name, content) in attachments {
         done(py, async { writer.attach(&name, &mut &content[..]).await })?;
     }
@@ -63,7 +63,7 @@ pub fn write_bundle(
         py.check_signals()?;
     }
     let root = done(py, writer.finish())?.root;
-    Ok(Location { spot, root, run: Some(run) }.to_string())
+    Ok(Location { address, root, run: Some(run) }.to_string())
 }
 
 /// The next records, each a pair of its key and its bytes.
@@ -98,10 +98,10 @@ impl BundleSlice {
     fn open(py: Python<'_>, bundle: &str, shard: u32, chunk: u64, attempt: u32, key: Option<&str>) -> PyResult<Self> {
         let key = read_key(py, key)?;
         let (folder, location, run) = found(py, bundle)?;
-        let place = Arc::new(folder.clone());
-        let bundle = done(py, Bundle::open(place.clone(), location.root))?;
+        let store = Arc::new(folder.clone());
+        let bundle = done(py, Bundle::open(store.clone(), location.root))?;
         let slice = Slice { run, shard, records: records_of(shard, chunk, bundle.records()) };
-        let recorder = done(py, Recorder::with_key(place, slice.clone(), attempt, key))?;
+        let recorder = done(py, Recorder::with_key(store, slice.clone(), attempt, key))?;
         let reader = Mutex::new(bundle.reader());
         Ok(BundleSlice { folder, bundle, slice, attempt, reader, recorder: Mutex::new(recorder) })
     }
@@ -133,7 +133,7 @@ impl BundleSlice {
             let mut left: Vec<u64> = recorder.left().collect();
             if self.attempt > 1 {
                 left.sort_by_cached_key(|record| {
-                    (recorder.standing(*record).is_some(), self.folder.has_checkpoint(&self.slice.run, *record))
+                    (recorder.logged(*record).is_some(), self.folder.has_checkpoint(&self.slice.run, *record))
                 });
             }
             left
@@ -223,7 +223,7 @@ impl BundleRows {
         this
     }
 
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Told<'py>>> {
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<ResultRow<'py>>> {
         let next = py.detach(|| {
             let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
             // Of a record of which nothing was told there is nothing to tell.
@@ -265,8 +265,8 @@ fn read_key(py: Python<'_>, text: Option<&str>) -> PyResult<Option<RunKey>> {
 /// The folder, the location and the run that a text names.
 fn found(py: Python<'_>, bundle: &str) -> PyResult<(Folder, Location, RunId)> {
     let location: Location = bundle.parse().map_err(|error: LocationError| failed(py, error))?;
-    let Spot::Folder(path) = &location.spot else {
-        return Err(misuse(py, &format!("{} is no folder, and only those can be opened here", location.spot)));
+    let StoreAddress::Folder(path) = &location.address else {
+        return Err(misuse(py, &format!("{} is no folder, and only those can be opened here", location.address)));
     };
     let run = location.run.clone().ok_or_else(|| misuse(py, &format!("{bundle} says no run: write #ROOT/RUN")))?;
     let folder = py.detach(|| Folder::open(path)).map_err(|error| failed(py, error))?;
@@ -290,19 +290,19 @@ fn done<T: Send, E: Into<Error> + Send>(
 /// The exception for what went wrong with a bundle; where another folder would help it says how that is named here.
 fn failed(py: Python<'_>, error: impl Into<Error>) -> PyErr {
     let error = error.into();
-    let place = match error.downcast_ref() {
-        Some(BundleError::Place(place)) => Some(place),
-        _ => error.downcast_ref::<PlaceError>(),
+    let store = match error.downcast_ref() {
+        Some(BundleError::Store(store)) => Some(store),
+        _ => error.downcast_ref::<StoreError>(),
     };
-    let Some(place) = place else { return exception(py, error, None) };
-    let text = match place {
-        PlaceError::Full { folder, .. } => {
+    let Some(store) = store else { return exception(py, error, None) };
+    let text = match store {
+        StoreError::Full { folder, .. } => {
             format!(
                 "no space is left in {}: free some there, or name another folder by {CACHE_VARIABLE}",
                 folder.display()
             )
         }
-        PlaceError::NoLinks { folder, .. } => format!(
+        StoreError::NoLinks { folder, .. } => format!(
             "the file system of {} has no hard links, without which a result might be recorded twice; \
              name another folder by {CACHE_VARIABLE}",
             folder.display()

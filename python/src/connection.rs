@@ -10,13 +10,13 @@ use std::sync::{Mutex, PoisonError};
 use pumice_jobs::explain::why::{self, About};
 use pumice_jobs::history::sheet::Sheet;
 use pumice_jobs::history::{self, Ask, GroupBy};
-use pumice_jobs::job::{Counts, JobBrief, JobRef};
-use pumice_jobs::lifecycle::{Acted, Wish, act};
+use pumice_jobs::job::{Counts, JobDocument, JobRef};
+use pumice_jobs::lifecycle::{DesiredState, StateChange, set_desired_state};
 use pumice_jobs::logs::{JobLogs, LogOptions, Pieces, may_have_written};
 use pumice_jobs::lookup::pods::{self, Selection};
-use pumice_jobs::lookup::{self, Place, events};
+use pumice_jobs::lookup::{self, Scope, events};
 use pumice_jobs::manifest::{self, Object};
-use pumice_jobs::monitor::Attendance;
+use pumice_jobs::monitor::RunMonitor;
 use pumice_jobs::platform::contexts;
 use pumice_jobs::platform::target::{Environment, Flags, Target};
 use pumice_jobs::submit::{self, marked};
@@ -79,14 +79,14 @@ impl Connection {
     {
         let selector = job.parse().map_err(|error: pumice_jobs::names::NameError| self.exception(py, error))?;
         self.ask(py, |connection| async move {
-            let job = lookup::pick_one(&connection, &selector).await?;
+            let job = lookup::find_one(&connection, &selector).await?;
             question(connection, job).await
         })
     }
 
-    fn standing<'py>(&self, py: Python<'py>, about: About, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        let standing = self.ask(py, |connection| async move { why::of(&connection, about, name).await })?;
-        json::to_python(py, &standing)
+    fn explanation<'py>(&self, py: Python<'py>, about: About, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let explanation = self.ask(py, |connection| async move { why::of(&connection, about, name).await })?;
+        json::to_python(py, &explanation)
     }
 
     fn exception(&self, py: Python<'_>, error: impl Into<Error>) -> PyErr {
@@ -170,26 +170,26 @@ impl Connection {
     fn status<'py>(&self, py: Python<'py>, job: &str) -> PyResult<Bound<'py, PyAny>> {
         let summary = self.ask_about(py, job, |connection, job| async move {
             let object = lookup::get(&connection, &job).await?;
-            Ok(JobBrief::of(&lookup::typed(&connection, &object)?))
+            Ok(JobDocument::of(&lookup::typed(&connection, &object)?))
         })?;
         json::to_python(py, &summary)
     }
 
     #[pyo3(signature = (all_namespaces=false, selector=None))]
     fn jobs<'py>(&self, py: Python<'py>, all_namespaces: bool, selector: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
-        let summaries = self.ask(py, |connection| async move {
-            let jobs = lookup::summaries(&connection, Place { all_namespaces, labels: selector }, true).await?;
-            let brief = |job: &Value| lookup::typed(&connection, job).map(|job| JobBrief::of(&job));
+        let list = self.ask(py, |connection| async move {
+            let jobs = lookup::list(&connection, Scope { all_namespaces, labels: selector }, true).await?;
+            let brief = |job: &Value| lookup::typed(&connection, job).map(|job| JobDocument::of(&job));
             jobs.iter().filter_map(|job| job.whole.as_ref()).map(brief).collect::<Result<Vec<_>, Error>>()
         })?;
-        json::to_python(py, &summaries)
+        json::to_python(py, &list)
     }
 
     #[pyo3(signature = (job, timeout=None))]
     fn wait<'py>(&self, py: Python<'py>, job: &str, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
         let limit = timeout.map(|timeout| crate::seconds(py, timeout)).transpose()?;
         let ending = self.ask_about(py, job, |connection, job| async move {
-            let end = Attendance::new(connection, job.clone(), None).end();
+            let end = RunMonitor::new(connection, job.clone(), None).end();
             match limit {
                 None => Ok(Ok(end.await?)),
                 Some(limit) => match tokio::time::timeout(limit, end).await {
@@ -210,13 +210,16 @@ impl Connection {
 
     #[pyo3(signature = (job, wait=true))]
     fn cancel<'py>(&self, py: Python<'py>, job: &str, wait: bool) -> PyResult<Bound<'py, PyAny>> {
-        let cancelled =
-            self.ask_about(py, job, |connection, job| async move { act(&connection, &job, Wish::Cancel, wait).await })?;
+        let cancelled = self.ask_about(py, job, |connection, job| async move {
+            set_desired_state(&connection, &job, DesiredState::Cancel, wait).await
+        })?;
         let (end, before) = match cancelled {
-            Acted::AlreadyEnded(end) => (Some(end.word()), true),
-            Acted::Ended(end) => (Some(end.word()), false),
+            StateChange::AlreadyEnded(end) => (Some(end.word()), true),
+            StateChange::Ended(end) => (Some(end.word()), false),
             // Of a cancelled job only the first is said.
-            Acted::Asked | Acted::AlreadyEnding | Acted::AlreadyGoesOn | Acted::GoesOn => (None, false),
+            StateChange::Requested | StateChange::AlreadyEnding | StateChange::AlreadyGoesOn | StateChange::GoesOn => {
+                (None, false)
+            }
         };
         json::to_python(py, &json!({"end": end, "already_ended": before}))
     }
@@ -228,11 +231,11 @@ impl Connection {
     }
 
     fn why_queue<'py>(&self, py: Python<'py>, queue: &str) -> PyResult<Bound<'py, PyAny>> {
-        self.standing(py, About::Queue, queue)
+        self.explanation(py, About::Queue, queue)
     }
 
     fn why_node<'py>(&self, py: Python<'py>, node: &str) -> PyResult<Bound<'py, PyAny>> {
-        self.standing(py, About::Node, node)
+        self.explanation(py, About::Node, node)
     }
 
     #[allow(clippy::too_many_arguments, reason = "keywords in Python")]
@@ -313,7 +316,7 @@ impl Connection {
         let options = logs.then_some(lines);
         let happenings = self.ask_about(py, job, |connection, job| async move {
             let name = job.name.clone();
-            Ok(messages::of_attendance(Attendance::new(connection, job, options), name))
+            Ok(messages::of_attendance(RunMonitor::new(connection, job, options), name))
         })?;
         Ok(Stream::new(happenings, self.target.clone()))
     }
@@ -363,7 +366,7 @@ impl Connection {
             };
             let name = job.name.clone();
             Ok(if follow {
-                messages::lines_of_attendance(Attendance::new(connection, job, Some(options)), name)
+                messages::lines_of_attendance(RunMonitor::new(connection, job, Some(options)), name)
             } else {
                 messages::of_logs(JobLogs::new(connection, job, options), name)
             })

@@ -3,20 +3,20 @@
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use pumice_jobs::Error;
-use pumice_jobs::job::pod::{PodBrief, place_in};
-use pumice_jobs::job::{JobBrief, exit_of_end};
+use pumice_jobs::job::pod::{PodDocument, place_in};
+use pumice_jobs::job::{JobDocument, exit_of_end};
 use pumice_jobs::logs::{JobLogs, LogPiece};
-use pumice_jobs::monitor::{Attendance, Ending, Happening};
+use pumice_jobs::monitor::{RunEnd, RunEvent, RunMonitor};
 use pumice_jobs::platform::call::CallError;
-use pumice_jobs::platform::watch::News;
+use pumice_jobs::platform::watch::Update;
 use serde_json::{Value, json};
 
 /// Messages to come.
 pub type Messages = BoxStream<'static, Result<Value, Error>>;
 
 /// How a job ended: its last summary, in which end and exit code are never empty, and what failed.
-pub fn of_ending(ending: &Ending) -> Value {
-    let mut value = json!(JobBrief::of(&ending.job));
+pub fn of_ending(ending: &RunEnd) -> Value {
+    let mut value = json!(JobDocument::of(&ending.job));
     value["end"] = json!(ending.end.word());
     value["exit_code"] = json!(exit_of_end(&ending.job, ending.end).code());
     value["failures"] = json!(ending.failures);
@@ -30,32 +30,32 @@ fn of_line(job: &str, line: &LogPiece) -> Value {
     json!({"kind": "line", "pod": line.pod, "task": task, "index": index, "container": line.container, "text": text})
 }
 
-fn of_happening(job: &str, happening: &Happening) -> Value {
-    match happening {
-        Happening::State(state) => json!({"kind": "state", "job": JobBrief::of(state)}),
-        Happening::Log(line) => of_line(job, line),
-        Happening::Waits(why) => json!({"kind": "waits", "why": why}),
-        Happening::LogsLost(error) => json!({"kind": "logs_lost", "detail": error.to_string()}),
-        Happening::Lost(detail) => json!({"kind": "lost", "detail": detail}),
-        Happening::Back => json!({"kind": "back"}),
-        Happening::Ended(ending) => json!({"kind": "ended", "job": of_ending(ending)}),
+fn of_happening(job: &str, event: &RunEvent) -> Value {
+    match event {
+        RunEvent::State(state) => json!({"kind": "state", "job": JobDocument::of(state)}),
+        RunEvent::Log(line) => of_line(job, line),
+        RunEvent::Waits(why) => json!({"kind": "waits", "why": why}),
+        RunEvent::LogsLost(error) => json!({"kind": "logs_lost", "detail": error.to_string()}),
+        RunEvent::Lost(detail) => json!({"kind": "lost", "detail": detail}),
+        RunEvent::Back => json!({"kind": "back"}),
+        RunEvent::Ended(ending) => json!({"kind": "ended", "job": of_ending(ending)}),
     }
 }
 
 /// All that happens to a job, up to its end.
-pub fn of_attendance(attendance: Attendance, job: String) -> Messages {
+pub fn of_attendance(attendance: RunMonitor, job: String) -> Messages {
     stream::unfold(Some((attendance, job)), |open| async move {
         let (mut attendance, job) = open?;
-        let happening = attendance.next().await;
-        let goes_on = !matches!(happening, Ok(Happening::Ended(_)) | Err(_));
-        let message = happening.map(|happening| of_happening(&job, &happening));
+        let event = attendance.next().await;
+        let goes_on = !matches!(event, Ok(RunEvent::Ended(_)) | Err(_));
+        let message = event.map(|event| of_happening(&job, &event));
         Some((message, goes_on.then_some((attendance, job))))
     })
     .boxed()
 }
 
 /// Only the lines of that.
-pub fn lines_of_attendance(attendance: Attendance, job: String) -> Messages {
+pub fn lines_of_attendance(attendance: RunMonitor, job: String) -> Messages {
     let wanted = |message: &Result<Value, Error>| message.as_ref().map_or(true, |message| message["kind"] == "line");
     of_attendance(attendance, job).filter(move |message| std::future::ready(wanted(message))).boxed()
 }
@@ -70,15 +70,16 @@ pub fn of_logs(logs: JobLogs, job: String) -> Messages {
 }
 
 /// News of pods.
-pub fn of_pods(news: BoxStream<'static, Result<News<PodBrief>, CallError>>) -> Messages {
-    news.map(|news| {
-        Ok(match news? {
-            News::Snapshot(pods) => json!({"kind": "snapshot", "pods": pods}),
-            News::Changed(pod) => json!({"kind": "changed", "pod": pod}),
-            News::Gone(pod) => json!({"kind": "gone", "pod": pod}),
-            News::Lost(detail) => json!({"kind": "lost", "detail": detail}),
-            News::Back => json!({"kind": "back"}),
+pub fn of_pods(update: BoxStream<'static, Result<Update<PodDocument>, CallError>>) -> Messages {
+    update
+        .map(|update| {
+            Ok(match update? {
+                Update::Snapshot(pods) => json!({"kind": "snapshot", "pods": pods}),
+                Update::Changed(pod) => json!({"kind": "changed", "pod": pod}),
+                Update::Gone(pod) => json!({"kind": "gone", "pod": pod}),
+                Update::Lost(detail) => json!({"kind": "lost", "detail": detail}),
+                Update::Back => json!({"kind": "back"}),
+            })
         })
-    })
-    .boxed()
+        .boxed()
 }

@@ -81,7 +81,7 @@ pub struct Global {
 
 impl Global {
     /// The flags that name the platform, for another command that is to talk to it.
-    pub fn place(&self) -> Vec<&OsStr> {
+    pub fn platform_flags(&self) -> Vec<&OsStr> {
         let flags = [
             ("--kubeconfig", self.kubeconfig.as_ref().map(|path| path.as_os_str())),
             ("--context", self.context.as_ref().map(OsStr::new)),

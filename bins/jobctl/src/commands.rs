@@ -34,9 +34,9 @@ use std::future::Future;
 use std::path::Path;
 
 use anyhow::Context;
-use pumice_jobs::lifecycle::Wish;
+use pumice_jobs::lifecycle::DesiredState;
 use pumice_jobs::platform::target::{Flags, Target};
-use pumice_jobs::platform::{autostart, contexts as places};
+use pumice_jobs::platform::{autostart, contexts};
 use pumice_jobs::{Connection, Error, Exit};
 use tokio::runtime::Runtime;
 
@@ -80,7 +80,7 @@ impl Session {
             data_dir: self.global.data_dir.clone(),
             fleet: None,
         };
-        places::resolve(flags, &self.surroundings.target)
+        contexts::resolve(flags, &self.surroundings.target)
     }
 
     /// The namespace that commands work in. Nothing is sent.
@@ -204,7 +204,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Results(args) => results::run(&session, &args),
         Command::Wait(args) => wait::run(&session, &args),
         Command::Shard(args) => shard::run(&session, &args.command),
-        Command::Cancel(args) => act::run(&session, &args, Wish::Cancel),
+        Command::Cancel(args) => act::run(&session, &args, DesiredState::Cancel),
         Command::Delete(args) => delete::run(&session, &args),
         Command::Progress(args) => progress::run(&session, &args),
         Command::Retry(args) => retry::run(&session, &args),
@@ -219,7 +219,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Context(command) => context::run(&session, &command),
         Command::Completion { shell } => version::completion(shell),
         Command::Version(args) => version::version(&session, &args),
-        Command::Suspend(args) => act::run(&session, &args, Wish::Suspend),
-        Command::Resume(args) => act::run(&session, &args, Wish::Resume),
+        Command::Suspend(args) => act::run(&session, &args, DesiredState::Suspend),
+        Command::Resume(args) => act::run(&session, &args, DesiredState::Resume),
     }
 }

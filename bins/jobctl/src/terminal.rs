@@ -9,7 +9,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pumice_api::batch::Job;
 use pumice_jobs::job::{Counts, JobRef};
-use pumice_jobs::monitor::{MemoryNews, Progress};
+use pumice_jobs::monitor::{MemoryNotices, Progress};
 
 use crate::environment::Surroundings;
 use crate::failure::Failure;
@@ -32,7 +32,7 @@ pub struct Terminal {
     started: tokio::time::Instant,
     phase: String,
     waits: String,
-    memory: MemoryNews,
+    memory: MemoryNotices,
 }
 
 impl Terminal {
@@ -48,7 +48,7 @@ impl Terminal {
             started: tokio::time::Instant::now(),
             phase: String::new(),
             waits: String::new(),
-            memory: MemoryNews::default(),
+            memory: MemoryNotices::default(),
         }
     }
 

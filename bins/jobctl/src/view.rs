@@ -1,11 +1,11 @@
 //! What the live view shows and how keys change it.
 //!
-//! Invariant: pure: no terminal, no clock, no network. A key gives at most one [`Wish`] that the shell around it carries out; a
+//! Invariant: pure: no terminal, no clock, no network. A key gives at most one [`Request`] that the shell around it carries out; a
 //! job is cancelled only after a second key. Called by `commands::watch`.
 
 pub mod draw;
 
-use pumice_jobs::job::{JobRef, Summary};
+use pumice_jobs::job::{JobRef, JobRow};
 
 /// A key that means something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub enum Key {
 
 /// What a key asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish {
+pub enum Request {
     /// End the view.
     Quit,
     /// Learn more of this job.
@@ -73,7 +73,7 @@ pub struct Detail {
 pub struct View {
     /// The namespace of the jobs; `None` is all.
     namespace: Option<String>,
-    jobs: Vec<Summary>,
+    jobs: Vec<JobRow>,
     /// Uid of the chosen job, which stays chosen while others come and go.
     chosen: String,
     /// What the lower half shows.
@@ -95,7 +95,7 @@ impl View {
     }
 
     /// Takes the jobs as they are now. The chosen one stays chosen, or its neighbour is.
-    pub fn take(&mut self, jobs: Vec<Summary>) {
+    pub fn take(&mut self, jobs: Vec<JobRow>) {
         let place = self.index().unwrap_or(0);
         self.jobs = jobs;
         if self.index().is_none() {
@@ -115,7 +115,7 @@ impl View {
     }
 
     /// The chosen job.
-    pub fn chosen(&self) -> Option<&Summary> {
+    pub fn chosen(&self) -> Option<&JobRow> {
         self.jobs.get(self.index()?)
     }
 
@@ -124,41 +124,41 @@ impl View {
     }
 
     /// What keeps the lower half up to date.
-    pub fn refresh(&self) -> Option<Wish> {
+    pub fn refresh(&self) -> Option<Request> {
         let job = self.chosen()?.reference();
         Some(match self.pane {
-            Pane::Detail => Wish::Detail(job),
-            Pane::Log => Wish::Log(job),
+            Pane::Detail => Request::Detail(job),
+            Pane::Log => Request::Log(job),
         })
     }
 
-    fn choose(&mut self, index: usize) -> Option<Wish> {
+    fn choose(&mut self, index: usize) -> Option<Request> {
         let job = self.jobs.get(index.min(self.jobs.len().saturating_sub(1)))?;
         self.chosen = job.metadata.uid.clone();
         self.refresh()
     }
 
-    fn show(&mut self, pane: Pane) -> Option<Wish> {
+    fn show(&mut self, pane: Pane) -> Option<Request> {
         self.pane = pane;
         self.refresh()
     }
 
     /// Does what a key means.
-    pub fn press(&mut self, key: Key) -> Option<Wish> {
+    pub fn press(&mut self, key: Key) -> Option<Request> {
         let asked = self.asked.take();
         self.note.clear();
         if let (Key::Yes, Some(job)) = (key, asked.clone()) {
             self.note = format!("{} is being cancelled", job.name);
-            return Some(Wish::Cancel(job));
+            return Some(Request::Cancel(job));
         }
         if asked.is_some() {
             self.note = "nothing was cancelled".to_owned();
-            return (key == Key::Interrupt).then_some(Wish::Quit);
+            return (key == Key::Interrupt).then_some(Request::Quit);
         }
         let index = self.index().unwrap_or(0);
         match key {
-            Key::Interrupt => Some(Wish::Quit),
-            Key::Quit if self.pane == Pane::Detail => Some(Wish::Quit),
+            Key::Interrupt => Some(Request::Quit),
+            Key::Quit if self.pane == Pane::Detail => Some(Request::Quit),
             Key::Quit | Key::Enter => self.show(Pane::Detail),
             Key::Logs => self.show(Pane::Log),
             Key::Up => self.choose(index.saturating_sub(1)),
@@ -166,7 +166,7 @@ impl View {
             Key::Top => self.choose(0),
             Key::Bottom => self.choose(usize::MAX),
             Key::Cancel => {
-                if let Some(job) = self.chosen().map(Summary::reference) {
+                if let Some(job) = self.chosen().map(JobRow::reference) {
                     self.note = format!("cancel {}? y", job.name);
                     self.asked = Some(job);
                 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use futures::TryStreamExt;
-use pumice_jobs::bundle::{Bundle, BundleWriter, Folder, Place, Recorder, RunId, Slice, Status, collect};
+use pumice_jobs::bundle::{Bundle, BundleWriter, Folder, Recorder, RunId, Slice, Status, Store, collect};
 
 /// Records of one shard.
 const SHARD_RECORDS: u64 = 100;
@@ -23,10 +23,10 @@ async fn main() -> anyhow::Result<()> {
     let number = |at: usize, default: u64| arguments.get(at).map_or(Ok(default), |text| text.parse());
     let folder = arguments.get(1).context("usage: bundle FOLDER [MEGABYTES [RECORDS]]")?;
     let (megabytes, records) = (number(2, 100)?, number(3, 100_000)?);
-    let place: Arc<dyn Place> = Arc::new(Folder::make(Path::new(folder))?);
+    let store: Arc<dyn Store> = Arc::new(Folder::make(Path::new(folder))?);
 
     let start = Instant::now();
-    let mut writer = BundleWriter::new(Arc::clone(&place));
+    let mut writer = BundleWriter::new(Arc::clone(&store));
     let length = usize::try_from(megabytes * 1_000_000 / records)?;
     for record in 0..records {
         writer.record(&record.to_string(), parameters(record, length)).await?;
@@ -45,7 +45,7 @@ async fn main() -> anyhow::Result<()> {
     let start = Instant::now();
     for read in 0..READS {
         let record = read * 7919 % records;
-        let bundle = Bundle::open(Arc::clone(&place), packed.root).await?;
+        let bundle = Bundle::open(Arc::clone(&store), packed.root).await?;
         ensure!(bundle.record(record).await?.value == parameters(record, length), "record {record} is another");
     }
     println!("opened it and read one record: {:.2?}", start.elapsed() / u32::try_from(READS)?);
@@ -55,7 +55,7 @@ async fn main() -> anyhow::Result<()> {
     let slices = || (0..records).step_by(SHARD_RECORDS as usize).map(|first| first..records.min(first + SHARD_RECORDS));
     for (shard, records) in (0..).zip(slices()) {
         let slice = Slice { run: run.clone(), shard, records: records.clone() };
-        let mut recorder = Recorder::open(Arc::clone(&place), slice, 1).await?;
+        let mut recorder = Recorder::open(Arc::clone(&store), slice, 1).await?;
         for record in records {
             recorder.record(record, &record.to_string(), Status::Succeeded, Bytes::from_static(b"0.5")).await?;
         }
@@ -64,7 +64,7 @@ async fn main() -> anyhow::Result<()> {
     println!("recorded {} shards: {:.2?}", slices().count(), start.elapsed());
 
     let start = Instant::now();
-    let mut rows = std::pin::pin!(collect(place, run, slices()));
+    let mut rows = std::pin::pin!(collect(store, run, slices()));
     let mut count = 0;
     while let Some(row) = rows.try_next().await? {
         ensure!(row.outcome.is_some(), "record {} is missing", row.record);

@@ -14,11 +14,11 @@ pub mod state;
 pub mod table;
 
 pub use counts::Counts;
-pub use document::JobBrief;
+pub use document::JobDocument;
 pub use error::JobError;
 pub use outcome::{JobEnd, PodFailure, end_of, exit_of_end, exit_of_run, pod_failures};
 pub use reference::{JobRef, Selector, jobs_path};
-pub use row::Summary;
+pub use row::JobRow;
 
 /// The most pods of a Job, as the platform allows them.
 pub const REPLICAS_MAX: u32 = 100_000;

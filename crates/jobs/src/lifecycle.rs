@@ -21,7 +21,7 @@ use crate::json::text_at;
 use crate::lookup;
 use crate::platform::call;
 use crate::platform::connection::Connection;
-use crate::platform::watch::{Collection, JobFollower, JobNews, News, follow};
+use crate::platform::watch::{Collection, JobUpdate, JobWatch, Update, follow};
 
 use command::Reason;
 pub use delete::{Deleted, Removal, delete, delete_all};
@@ -33,7 +33,7 @@ const AT_ONCE: usize = 32;
 
 /// What is wanted of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum DesiredState {
     /// It ends for good.
     Cancel,
     /// Its pods end; it can be resumed.
@@ -44,7 +44,7 @@ pub enum Wish {
 
 /// What came of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Acted {
+pub enum StateChange {
     /// The job had ended before.
     AlreadyEnded(JobEnd),
     /// It was not suspended, so there is nothing to resume.
@@ -52,7 +52,7 @@ pub enum Acted {
     /// It was on its way to its end already, and nobody waited for that.
     AlreadyEnding,
     /// The Command was given; nobody waited.
-    Asked,
+    Requested,
     /// The job ended, or is suspended, in this way.
     Ended(JobEnd),
     /// The job goes on.
@@ -61,35 +61,35 @@ pub enum Acted {
 
 /// How a job stands to a wish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum Transition {
     /// It is so, or can't become so any more.
     Settled(JobEnd),
     /// It goes on.
     GoesOn,
     /// It is on its way to its end, which no Command changes.
-    Ending,
+    RunEnd,
     /// It is on its way to where it is wanted.
-    Coming,
+    Underway,
     /// A Command is needed, or on its way.
-    Open,
+    CommandNeeded,
 }
 
-impl Wish {
+impl DesiredState {
     /// The verb of the command line.
     pub fn verb(self) -> &'static str {
         match self {
-            Wish::Cancel => "cancel",
-            Wish::Suspend => "suspend",
-            Wish::Resume => "resume",
+            DesiredState::Cancel => "cancel",
+            DesiredState::Suspend => "suspend",
+            DesiredState::Resume => "resume",
         }
     }
 
     /// The Command that asks for it.
     pub fn command(self, job: &Job) -> Command {
         let (action, word) = match self {
-            Wish::Cancel => (Action::TerminateJob, "Cancelled"),
-            Wish::Suspend => (Action::AbortJob, "Suspended"),
-            Wish::Resume => (Action::ResumeJob, "Resumed"),
+            DesiredState::Cancel => (Action::TerminateJob, "Cancelled"),
+            DesiredState::Suspend => (Action::AbortJob, "Suspended"),
+            DesiredState::Resume => (Action::ResumeJob, "Resumed"),
         };
         let metadata = &job.metadata;
         let name = metadata.name.as_deref().unwrap_or_default();
@@ -99,89 +99,93 @@ impl Wish {
         command::command::<Job>((name, uid), namespace, action, reason)
     }
 
-    fn standing(self, job: &Job) -> Standing {
+    fn transition(self, job: &Job) -> Transition {
         match (self, end_of(job)) {
             // What is suspended can still be ended, and can go on.
-            (Wish::Cancel | Wish::Resume, Some(JobEnd::Aborted)) => return Standing::Open,
-            (_, Some(end)) => return Standing::Settled(end),
+            (DesiredState::Cancel | DesiredState::Resume, Some(JobEnd::Aborted)) => return Transition::CommandNeeded,
+            (_, Some(end)) => return Transition::Settled(end),
             (_, None) => {}
         }
         match (self, job.status.state.phase.as_ref()) {
-            (_, Some(JobPhase::Terminating | JobPhase::Completing)) => Standing::Ending,
-            (Wish::Suspend, Some(JobPhase::Aborting)) => Standing::Coming,
-            (Wish::Cancel | Wish::Resume, Some(JobPhase::Aborting)) | (Wish::Cancel | Wish::Suspend, _) => {
-                Standing::Open
-            }
-            (Wish::Resume, _) => Standing::GoesOn,
+            (_, Some(JobPhase::Terminating | JobPhase::Completing)) => Transition::RunEnd,
+            (DesiredState::Suspend, Some(JobPhase::Aborting)) => Transition::Underway,
+            (DesiredState::Cancel | DesiredState::Resume, Some(JobPhase::Aborting))
+            | (DesiredState::Cancel | DesiredState::Suspend, _) => Transition::CommandNeeded,
+            (DesiredState::Resume, _) => Transition::GoesOn,
         }
     }
 }
 
 /// Brings a job where it is wanted. With `wait`, returns when it is there; dropping the future leaves the Command given.
-pub async fn act(connection: &Connection, job: &JobRef, wish: Wish, wait: bool) -> Result<Acted, Error> {
+pub async fn set_desired_state(
+    connection: &Connection,
+    job: &JobRef,
+    desired: DesiredState,
+    wait: bool,
+) -> Result<StateChange, Error> {
     let object = lookup::get(connection, job).await?;
     let typed = lookup::typed(connection, &object)?;
-    let mut taken = TakenAway::None;
-    match wish.standing(&typed) {
-        Standing::Settled(end) => return Ok(Acted::AlreadyEnded(end)),
-        Standing::GoesOn => return Ok(Acted::AlreadyGoesOn),
-        Standing::Ending if !wait || wish == Wish::Resume => return Ok(Acted::AlreadyEnding),
-        Standing::Ending | Standing::Coming => {}
-        Standing::Open => {
-            if wish == Wish::Resume {
+    let mut removal = CommandRemoval::None;
+    match desired.transition(&typed) {
+        Transition::Settled(end) => return Ok(StateChange::AlreadyEnded(end)),
+        Transition::GoesOn => return Ok(StateChange::AlreadyGoesOn),
+        Transition::RunEnd if !wait || desired == DesiredState::Resume => return Ok(StateChange::AlreadyEnding),
+        Transition::RunEnd | Transition::Underway => {}
+        Transition::CommandNeeded => {
+            if desired == DesiredState::Resume {
                 take_suspend_back(connection, job, &typed).await?;
             }
-            let command = give(connection, job, wish, &typed).await?;
-            if wait && wish == Wish::Cancel && is_suspended(&typed) {
-                taken = TakenAway::Awaited(taken_away(connection.clone(), command));
+            let command = give(connection, job, desired, &typed).await?;
+            if wait && desired == DesiredState::Cancel && is_suspended(&typed) {
+                removal = CommandRemoval::Awaited(command_gone(connection.clone(), command));
             }
         }
     }
     if !wait {
-        return Ok(Acted::Asked);
+        return Ok(StateChange::Requested);
     }
-    let (mut commands, mut lost) = (1, loses_commands(wish, &typed));
-    let mut follower = JobFollower::new(connection.clone(), job.clone());
+    let (mut commands, mut lost) = (1, loses_commands(desired, &typed));
+    let mut follower = JobWatch::new(connection.clone(), job.clone());
     loop {
-        let news = tokio::select! {
+        let update = tokio::select! {
             biased;
-            news = follower.next() => news,
-            () = taken.happens() => {
+            update = follower.next() => update,
+            () = removal.happens() => {
                 // Whoever obeys has written that down before the Command went.
                 let now = lookup::typed(connection, &lookup::get(connection, job).await?)?;
                 if is_suspended(&now) {
-                    taken = TakenAway::Unheeded;
+                    removal = CommandRemoval::Unheeded;
                 }
-                Ok(JobNews::Now(Box::new(now)))
+                Ok(JobUpdate::Now(Box::new(now)))
             }
         };
-        let now = match news {
-            Ok(JobNews::Now(now)) => now,
-            Ok(JobNews::Gone) => return Ok(Acted::Ended(JobEnd::Deleted)),
-            Err(error) if JobError::is_no_job(&error) => return Ok(Acted::Ended(JobEnd::Deleted)),
-            Ok(JobNews::Lost(_) | JobNews::Back) => continue,
+        let now = match update {
+            Ok(JobUpdate::Now(now)) => now,
+            Ok(JobUpdate::Gone) => return Ok(StateChange::Ended(JobEnd::Deleted)),
+            Err(error) if JobError::is_no_job(&error) => return Ok(StateChange::Ended(JobEnd::Deleted)),
+            Ok(JobUpdate::Lost(_) | JobUpdate::Back) => continue,
             Err(error) => return Err(error),
         };
-        match wish.standing(&now) {
-            Standing::Settled(end) => return Ok(Acted::Ended(end)),
-            Standing::GoesOn => return Ok(Acted::GoesOn),
-            Standing::Ending | Standing::Coming | Standing::Open => {}
+        match desired.transition(&now) {
+            Transition::Settled(end) => return Ok(StateChange::Ended(end)),
+            Transition::GoesOn => return Ok(StateChange::GoesOn),
+            Transition::RunEnd | Transition::Underway | Transition::CommandNeeded => {}
         }
-        if matches!(taken, TakenAway::Unheeded) && end_of(&now) == Some(JobEnd::Aborted) {
+        if matches!(removal, CommandRemoval::Unheeded) && end_of(&now) == Some(JobEnd::Aborted) {
             return Err(JobError::StaysSuspended { name: job.name.clone(), flag: job.namespace_flag() }.into());
         }
-        let loses = loses_commands(wish, &now);
+        let loses = loses_commands(desired, &now);
         let came_back = lost && !loses && !is_ending(&now);
         if came_back && commands < COMMANDS_MAX {
             commands += 1;
-            give(connection, job, wish, &now).await?;
+            give(connection, job, desired, &now).await?;
         }
         lost = loses;
     }
 }
 
 /// Whether the controllers have taken a Command away.
-enum TakenAway {
+enum CommandRemoval {
     /// It does not matter.
     None,
     /// They have not yet.
@@ -190,28 +194,28 @@ enum TakenAway {
     Unheeded,
 }
 
-impl TakenAway {
+impl CommandRemoval {
     /// Waits until it happens, once. Cancellation safe.
     async fn happens(&mut self) {
         match self {
-            TakenAway::Awaited(gone) => gone.await,
-            TakenAway::None | TakenAway::Unheeded => std::future::pending().await,
+            CommandRemoval::Awaited(gone) => gone.await,
+            CommandRemoval::None | CommandRemoval::Unheeded => std::future::pending().await,
         }
-        *self = TakenAway::None;
+        *self = CommandRemoval::None;
     }
 }
 
 /// Waits until a Command is gone; for ever where that can't be seen.
-fn taken_away(connection: Connection, command: Value) -> BoxFuture<'static, ()> {
+fn command_gone(connection: Connection, command: Value) -> BoxFuture<'static, ()> {
     let [namespace, name] = ["/metadata/namespace", "/metadata/name"].map(|at| text_at(&command, at).to_owned());
     let path = format!("/apis/bus.volcano.sh/v1alpha1/namespaces/{namespace}/commands");
     let one = Collection { path, labels: String::new(), fields: format!("metadata.name={name}") };
     async move {
-        let mut news = follow::<Value>(connection, one);
+        let mut update = follow::<Value>(connection, one);
         loop {
-            match news.next().await {
-                Some(Ok(News::Gone(_))) => return,
-                Some(Ok(News::Snapshot(found))) if found.is_empty() => return,
+            match update.next().await {
+                Some(Ok(Update::Gone(_))) => return,
+                Some(Ok(Update::Snapshot(found))) if found.is_empty() => return,
                 Some(Ok(_)) => {}
                 Some(Err(_)) | None => std::future::pending().await,
             }
@@ -221,22 +225,23 @@ fn taken_away(connection: Connection, command: Value) -> BoxFuture<'static, ()> 
 }
 
 /// Does it to many jobs, some at the same time, and tells of each when it is done. One job's failure stops no other.
-pub async fn act_on_all(
+pub async fn set_desired_state_of_all(
     connection: &Connection,
     jobs: &[JobRef],
-    wish: Wish,
+    desired: DesiredState,
     wait: bool,
-    mut tell: impl FnMut(&JobRef, Result<Acted, Error>),
+    mut tell: impl FnMut(&JobRef, Result<StateChange, Error>),
 ) {
-    let mut acted =
-        stream::iter(jobs).map(|job| async move { (job, act(connection, job, wish, wait).await) }).buffered(AT_ONCE);
+    let mut acted = stream::iter(jobs)
+        .map(|job| async move { (job, set_desired_state(connection, job, desired, wait).await) })
+        .buffered(AT_ONCE);
     while let Some((job, outcome)) = acted.next().await {
         tell(job, outcome);
     }
 }
 
-async fn give(connection: &Connection, job: &JobRef, wish: Wish, typed: &Job) -> Result<Value, Error> {
-    Ok(command::give(connection, &wish.command(typed), &format!("{} job {}", wish.verb(), job.name)).await?)
+async fn give(connection: &Connection, job: &JobRef, desired: DesiredState, typed: &Job) -> Result<Value, Error> {
+    Ok(command::give(connection, &desired.command(typed), &format!("{} job {}", desired.verb(), job.name)).await?)
 }
 
 /// Takes back a `suspend` of the job itself: with it, the job would be suspended again at once.
@@ -257,11 +262,11 @@ fn is_suspended(job: &Job) -> bool {
 }
 
 /// Whether a Command given now would come to nothing.
-fn loses_commands(wish: Wish, job: &Job) -> bool {
+fn loses_commands(desired: DesiredState, job: &Job) -> bool {
     match job.status.state.phase {
         Some(JobPhase::Restarting) => true,
         // A job that is still being suspended does not hear that it shall go on.
-        Some(JobPhase::Aborting) => wish == Wish::Resume,
+        Some(JobPhase::Aborting) => desired == DesiredState::Resume,
         _ => false,
     }
 }

@@ -24,13 +24,13 @@ use crate::job::pod::place_in;
 use crate::lookup::pods::{pods, pods_of};
 use crate::platform::call::CallError;
 use crate::platform::connection::Connection;
-use crate::platform::watch::{News, follow};
+use crate::platform::watch::{Update, follow};
 
 use pod::Reading;
 
 pub use absence::{absence, may_have_written};
 pub use attempts::{Attempt, Retained, RetainedPod, retained};
-pub use pod::{ContainerRun, LINE_BYTES_MAX, LogPiece, LogPlace, LogStream, Pieces};
+pub use pod::{ContainerRun, LINE_BYTES_MAX, LogPiece, LogSource, LogStream, Pieces};
 
 /// Logs read at the same time.
 pub const STREAMS_MAX: usize = 32;
@@ -71,7 +71,7 @@ pub struct JobLogs {
     job: JobRef,
     options: LogOptions,
     /// News of the job's pods; `None` once no new pod matters.
-    pods: Option<BoxStream<'static, Result<News<Pod>, CallError>>>,
+    pods: Option<BoxStream<'static, Result<Update<Pod>, CallError>>>,
     /// The last look at the pods, before draining.
     last_look: Option<BoxFuture<'static, Result<Look, CallError>>>,
     open: SelectAll<BoxStream<'static, Result<LogPiece, CallError>>>,
@@ -154,7 +154,8 @@ impl JobLogs {
 
     /// The pods that are gone whose logs were read.
     pub fn gone_seen(&self) -> Vec<&RetainedPod> {
-        let read = |pod: &&RetainedPod| self.known.iter().any(|run| run.uid == pod.uid && run.place != LogPlace::Pod);
+        let read =
+            |pod: &&RetainedPod| self.known.iter().any(|run| run.uid == pod.uid && run.source != LogSource::Current);
         self.retained.iter().flat_map(|retained| &retained.pods).filter(read).collect()
     }
 
@@ -178,7 +179,7 @@ impl JobLogs {
                 continue;
             }
             let nothing_open = self.open.is_empty();
-            let news = match &mut self.pods {
+            let update = match &mut self.pods {
                 None if nothing_open => return None,
                 None => None,
                 Some(pods) => Some(pods),
@@ -190,10 +191,10 @@ impl JobLogs {
                     Some(Err(error)) => return Some(Err(error.into())),
                     None => {}
                 },
-                news = next_news(news) => match news {
-                    Some(Ok(News::Snapshot(pods))) => pods.iter().for_each(|pod| self.note(pod)),
-                    Some(Ok(News::Changed(pod))) => self.note(&pod),
-                    Some(Ok(News::Gone(_) | News::Lost(_) | News::Back)) => {}
+                update = next_update(update) => match update {
+                    Some(Ok(Update::Snapshot(pods))) => pods.iter().for_each(|pod| self.note(pod)),
+                    Some(Ok(Update::Changed(pod))) => self.note(&pod),
+                    Some(Ok(Update::Gone(_) | Update::Lost(_) | Update::Back)) => {}
                     Some(Err(error)) => {
                         self.pods = None;
                         return Some(Err(error.into()));
@@ -291,9 +292,9 @@ fn order_in(job: &str, pod: &str) -> Order {
 }
 
 /// Waits forever where there is nothing to follow, so that `select!` has one shape.
-async fn next_news(
-    pods: Option<&mut BoxStream<'static, Result<News<Pod>, CallError>>>,
-) -> Option<Result<News<Pod>, CallError>> {
+async fn next_update(
+    pods: Option<&mut BoxStream<'static, Result<Update<Pod>, CallError>>>,
+) -> Option<Result<Update<Pod>, CallError>> {
     match pods {
         Some(pods) => pods.next().await,
         None => std::future::pending().await,

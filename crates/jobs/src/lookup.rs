@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::history;
-use crate::job::{JobError, JobRef, Summary};
+use crate::job::{JobError, JobRef, JobRow};
 use crate::platform::call::{self, CallError, FailureClass};
 use crate::platform::connection::Connection;
 
@@ -49,8 +49,8 @@ async fn removed(connection: &Connection, job: &JobRef) -> Error {
 }
 
 /// What a list needs of a job.
-pub fn row(connection: &Connection, object: &Value) -> Result<Summary, CallError> {
-    Summary::deserialize(object).map_err(|error| CallError::unreadable("read a job", connection.url(), error))
+pub fn row(connection: &Connection, object: &Value) -> Result<JobRow, CallError> {
+    JobRow::deserialize(object).map_err(|error| CallError::unreadable("read a job", connection.url(), error))
 }
 
 /// The typed view of a job.

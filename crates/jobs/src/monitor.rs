@@ -1,7 +1,7 @@
 //! Being there while a job runs: its states, its lines, why it waits, and its end.
 //!
 //! Invariant: states and lines come from watches, the end comes last, after the lines written before
-//! it. [`Attendance::next`] is cancellation safe, so it can stand in a `select!` beside Ctrl-C.
+//! it. [`RunMonitor::next`] is cancellation safe, so it can stand in a `select!` beside Ctrl-C.
 //! Called by `jobctl`'s `run`, `wait` and `logs -f`.
 
 mod memory_notices;
@@ -20,9 +20,9 @@ use crate::logs::{JobLogs, LogOptions, LogPiece, PODS_FOLLOWED_MAX, Pieces};
 use crate::lookup::pods;
 use crate::platform::call::CallError;
 use crate::platform::connection::Connection;
-use crate::platform::watch::{JobFollower, JobNews};
+use crate::platform::watch::{JobUpdate, JobWatch};
 
-pub use memory_notices::MemoryNews;
+pub use memory_notices::MemoryNotices;
 pub use progress::*;
 
 /// A job that waits longer than this is asked why.
@@ -34,7 +34,7 @@ const DRAIN_IDLE: Duration = Duration::from_secs(2);
 
 /// What happened.
 #[derive(Debug)]
-pub enum Happening {
+pub enum RunEvent {
     /// The job's state now.
     State(Box<Job>),
     /// A pod wrote something.
@@ -48,12 +48,12 @@ pub enum Happening {
     /// It answers again.
     Back,
     /// The job ended. Nothing comes after this.
-    Ended(Box<Ending>),
+    Ended(Box<RunEnd>),
 }
 
 /// A job's end.
 #[derive(Debug)]
-pub struct Ending {
+pub struct RunEnd {
     /// Its last state.
     pub job: Job,
     /// How it ended.
@@ -62,48 +62,48 @@ pub struct Ending {
     pub failures: Vec<PodFailure>,
 }
 
-type Asking = BoxFuture<'static, Result<Why, Error>>;
-type Judging = BoxFuture<'static, Result<Vec<PodFailure>, CallError>>;
+type WhyRequest = BoxFuture<'static, Result<Why, Error>>;
+type FailuresRequest = BoxFuture<'static, Result<Vec<PodFailure>, CallError>>;
 
 /// Attends one job.
-pub struct Attendance {
+pub struct RunMonitor {
     connection: Connection,
     job: JobRef,
-    follower: JobFollower,
+    follower: JobWatch,
     logs: Option<JobLogs>,
     last: Option<Box<Job>>,
     ended: Option<JobEnd>,
-    judging: Option<Judging>,
-    ask_at: Option<Instant>,
-    asking: Option<Asking>,
-    told: String,
+    failures_request: Option<FailuresRequest>,
+    why_at: Option<Instant>,
+    why_request: Option<WhyRequest>,
+    last_why: String,
     /// Whether the logs are those of one pod.
     one_pod: bool,
     too_many: bool,
 }
 
 /// What `select!` found.
-enum Found {
-    News(Result<JobNews, Error>),
+enum Wakeup {
+    Update(Result<JobUpdate, Error>),
     Log(Option<Result<LogPiece, Error>>),
     AskNow,
     Why(Result<Why, Error>),
 }
 
-impl Attendance {
+impl RunMonitor {
     /// Attends a job, with its lines if `logs` says which. Nothing is sent before the first `next`.
     pub fn new(connection: Connection, job: JobRef, logs: Option<LogOptions>) -> Self {
         let one_pod = logs.as_ref().is_some_and(|options| options.pod.is_some());
         let logs = logs.map(|options| JobLogs::new(connection.clone(), job.clone(), options));
-        Attendance {
-            follower: JobFollower::new(connection.clone(), job.clone()),
+        RunMonitor {
+            follower: JobWatch::new(connection.clone(), job.clone()),
             logs,
             last: None,
             ended: None,
-            judging: None,
-            ask_at: None,
-            asking: None,
-            told: String::new(),
+            failures_request: None,
+            why_at: None,
+            why_request: None,
+            last_why: String::new(),
             one_pod,
             too_many: false,
             connection,
@@ -121,46 +121,46 @@ impl Attendance {
         self.logs.as_ref().map_or(0, |logs| logs.held_back_max)
     }
 
-    /// The next happening. After [`Happening::Ended`] or an error it must not be called again.
-    pub async fn next(&mut self) -> Result<Happening, Error> {
+    /// The next happening. After [`RunEvent::Ended`] or an error it must not be called again.
+    pub async fn next(&mut self) -> Result<RunEvent, Error> {
         loop {
             if let Some(end) = self.ended {
                 return self.finish(end).await;
             }
-            let found = tokio::select! {
+            let wakeup = tokio::select! {
                 biased;
-                news = self.follower.next() => Found::News(news),
+                update = self.follower.next() => Wakeup::Update(update),
                 // Not before it is known how many pods there are.
-                piece = next_piece(self.logs.as_mut()), if self.last.is_some() => Found::Log(piece),
-                why = answer(self.asking.as_mut()) => Found::Why(why),
-                () = until(self.ask_at) => Found::AskNow,
+                piece = next_piece(self.logs.as_mut()), if self.last.is_some() => Wakeup::Log(piece),
+                why = answer(self.why_request.as_mut()) => Wakeup::Why(why),
+                () = until(self.why_at) => Wakeup::AskNow,
             };
-            match found {
-                Found::News(news) => {
-                    if let Some(happening) = self.take_news(news?) {
-                        return Ok(happening);
+            match wakeup {
+                Wakeup::Update(update) => {
+                    if let Some(event) = self.take_update(update?) {
+                        return Ok(event);
                     }
                 }
-                Found::Log(Some(Ok(piece))) => return Ok(Happening::Log(piece)),
-                Found::Log(Some(Err(error))) => return Ok(Happening::LogsLost(error)),
-                Found::Log(None) => self.logs = None,
-                Found::AskNow => {
+                Wakeup::Log(Some(Ok(piece))) => return Ok(RunEvent::Log(piece)),
+                Wakeup::Log(Some(Err(error))) => return Ok(RunEvent::LogsLost(error)),
+                Wakeup::Log(None) => self.logs = None,
+                Wakeup::AskNow => {
                     let (connection, job) = (self.connection.clone(), self.job.clone());
-                    self.ask_at = None;
-                    self.asking = Some(async move { why::fetch(&connection, &job).await }.boxed());
+                    self.why_at = None;
+                    self.why_request = Some(async move { why::fetch(&connection, &job).await }.boxed());
                 }
-                Found::Why(answer) => {
-                    self.asking = None;
+                Wakeup::Why(answer) => {
+                    self.why_request = None;
                     if !self.waits() {
                         continue;
                     }
-                    self.ask_at = Some(Instant::now() + WHY_AGAIN);
+                    self.why_at = Some(Instant::now() + WHY_AGAIN);
                     // A failed question is no news: the job's own watch tells of outages.
                     if let Ok(why) = answer
-                        && why.one_line() != self.told
+                        && why.one_line() != self.last_why
                     {
-                        self.told = why.one_line();
-                        return Ok(Happening::Waits(why));
+                        self.last_why = why.one_line();
+                        return Ok(RunEvent::Waits(why));
                     }
                 }
             }
@@ -168,20 +168,20 @@ impl Attendance {
     }
 
     /// Waits for the end and tells nothing of what happens before it.
-    pub async fn end(mut self) -> Result<Ending, Error> {
+    pub async fn end(mut self) -> Result<RunEnd, Error> {
         loop {
-            if let Happening::Ended(ending) = self.next().await? {
+            if let RunEvent::Ended(ending) = self.next().await? {
                 return Ok(*ending);
             }
         }
     }
 
-    fn take_news(&mut self, news: JobNews) -> Option<Happening> {
-        match news {
-            JobNews::Lost(detail) => return Some(Happening::Lost(detail)),
-            JobNews::Back => return Some(Happening::Back),
-            JobNews::Gone => self.ended = Some(JobEnd::Deleted),
-            JobNews::Now(job) => {
+    fn take_update(&mut self, update: JobUpdate) -> Option<RunEvent> {
+        match update {
+            JobUpdate::Lost(detail) => return Some(RunEvent::Lost(detail)),
+            JobUpdate::Back => return Some(RunEvent::Back),
+            JobUpdate::Gone => self.ended = Some(JobEnd::Deleted),
+            JobUpdate::Now(job) => {
                 // A job of any size may come; only now is known how many pods it has.
                 let total = Counts::of(&job).total;
                 if total > PODS_FOLLOWED_MAX && !self.one_pod {
@@ -192,10 +192,10 @@ impl Attendance {
                 }
                 self.ended = end_of(&job);
                 self.last = Some(job);
-                match (self.waits(), self.ask_at.is_some() || self.asking.is_some()) {
-                    (true, false) => self.ask_at = Some(Instant::now() + WHY_AFTER),
+                match (self.waits(), self.why_at.is_some() || self.why_request.is_some()) {
+                    (true, false) => self.why_at = Some(Instant::now() + WHY_AFTER),
                     (true, true) => {}
-                    (false, _) => (self.ask_at, self.asking) = (None, None),
+                    (false, _) => (self.why_at, self.why_request) = (None, None),
                 }
             }
         }
@@ -205,15 +205,15 @@ impl Attendance {
         {
             logs.job_ended();
         }
-        self.last.clone().filter(|_| self.ended != Some(JobEnd::Deleted)).map(Happening::State)
+        self.last.clone().filter(|_| self.ended != Some(JobEnd::Deleted)).map(RunEvent::State)
     }
 
     /// The rest of the lines, then the verdict.
-    async fn finish(&mut self, end: JobEnd) -> Result<Happening, Error> {
+    async fn finish(&mut self, end: JobEnd) -> Result<RunEvent, Error> {
         while self.logs.is_some() {
             match tokio::time::timeout(DRAIN_IDLE, next_piece(self.logs.as_mut())).await {
-                Ok(Some(Ok(piece))) => return Ok(Happening::Log(piece)),
-                Ok(Some(Err(error))) => return Ok(Happening::LogsLost(error)),
+                Ok(Some(Ok(piece))) => return Ok(RunEvent::Log(piece)),
+                Ok(Some(Err(error))) => return Ok(RunEvent::LogsLost(error)),
                 Ok(None) | Err(_) => self.logs = None,
             }
         }
@@ -221,16 +221,16 @@ impl Attendance {
             JobEnd::Completed | JobEnd::Deleted => Vec::new(),
             JobEnd::Failed | JobEnd::Terminated | JobEnd::Aborted => {
                 let (connection, job) = (self.connection.clone(), self.job.clone());
-                let judging = self.judging.get_or_insert_with(|| {
+                let failures_request = self.failures_request.get_or_insert_with(|| {
                     async move { pods::failed_pods(&connection, &job).await.map(|pods| pod_failures(&pods)) }.boxed()
                 });
-                let failures = judging.await;
-                self.judging = None;
+                let failures = failures_request.await;
+                self.failures_request = None;
                 failures?
             }
         };
         let job = self.last.as_deref().cloned().unwrap_or_default();
-        Ok(Happening::Ended(Box::new(Ending { job, end, failures })))
+        Ok(RunEvent::Ended(Box::new(RunEnd { job, end, failures })))
     }
 
     /// Whether nothing of the job runs yet.
@@ -250,9 +250,9 @@ async fn next_piece(logs: Option<&mut JobLogs>) -> Option<Result<LogPiece, Error
     }
 }
 
-async fn answer(asking: Option<&mut Asking>) -> Result<Why, Error> {
-    match asking {
-        Some(asking) => asking.await,
+async fn answer(why_request: Option<&mut WhyRequest>) -> Result<Why, Error> {
+    match why_request {
+        Some(why_request) => why_request.await,
         None => std::future::pending().await,
     }
 }

@@ -13,8 +13,8 @@ use k8s_openapi::api::core::v1::Container;
 use pumice_api::batch::Job;
 
 use crate::Connection;
-use crate::bundle::place::FOLDER_FLAG;
-use crate::bundle::{Bundle, ChunkId, Location, Place, RunId, Status, collect_if, location, statuses};
+use crate::bundle::store::FOLDER_FLAG;
+use crate::bundle::{Bundle, ChunkId, Location, RunId, Status, Store, collect_if, location, statuses};
 use crate::error::{Error, Failure, Remedy};
 use crate::exit_code::Exit;
 use crate::render::RULE_VARIABLE;
@@ -67,7 +67,7 @@ impl Failure for ResultsError {
 #[derive(Debug)]
 pub struct Results {
     plan: Plan,
-    place: Arc<dyn Place>,
+    store: Arc<dyn Store>,
     run: RunId,
     /// What has the keys, where they can't be computed.
     bundle: Option<Bundle>,
@@ -153,7 +153,7 @@ pub struct Named {
 
 /// The records of a job in numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct ResultCounts {
     /// All.
     pub records: u64,
     /// Those that succeeded.
@@ -164,7 +164,7 @@ pub struct Tally {
     pub missing: Named,
 }
 
-impl Tally {
+impl ResultCounts {
     /// Whether nothing was told of any record.
     pub fn is_blank(&self) -> bool {
         self.missing.count == self.records
@@ -176,7 +176,7 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for ResultCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} records succeeded", self.succeeded, self.records)?;
         for (what, Named { count, keys }) in [("failed", &self.failed), ("missing", &self.missing)] {
@@ -193,7 +193,7 @@ impl fmt::Display for Tally {
 }
 
 /// The rule and the place that a job's pods are told, of the first task that records results.
-fn told(job: &Job) -> Option<(&str, Location, RunId)> {
+fn recorded_run(job: &Job) -> Option<(&str, Location, RunId)> {
     let containers =
         job.spec.tasks.iter().filter_map(|task| task.template.spec.as_ref()).flat_map(|pod| &pod.containers);
     containers.into_iter().find_map(|container| {
@@ -210,28 +210,28 @@ fn variable<'c>(container: &'c Container, name: &str) -> Option<&'c str> {
 impl Results {
     /// Whether a job's pods record results.
     pub fn are_of(job: &Job) -> bool {
-        told(job).is_some()
+        recorded_run(job).is_some()
     }
 
     /// Opens the results of a job.
     pub async fn open(connection: &Connection, job: &Job) -> Result<Self, Error> {
         let name = || job.metadata.name.clone().unwrap_or_default();
-        let (rule, location, run) = told(job).ok_or_else(|| ResultsError::NoRun { job: name() })?;
+        let (rule, location, run) = recorded_run(job).ok_or_else(|| ResultsError::NoRun { job: name() })?;
         let plan = Plan::parse(rule).map_err(|error| ResultsError::Rule { job: name(), problem: error.to_string() })?;
-        let place = location.spot.open(Some(connection), plan.pods()).await?;
-        Self::at(place, plan, location.root, run).await
+        let store = location.address.open(Some(connection), plan.pods()).await?;
+        Self::at(store, plan, location.root, run).await
     }
 
     /// The results of a run at a place. The root is that of the bundle with the records, where they can't be computed.
-    pub async fn at(place: Arc<dyn Place>, plan: Plan, root: ChunkId, run: RunId) -> Result<Self, Error> {
+    pub async fn at(store: Arc<dyn Store>, plan: Plan, root: ChunkId, run: RunId) -> Result<Self, Error> {
         let bundle = match plan.bundle() {
-            Some(_) => Some(Bundle::open(Arc::clone(&place), root).await?),
+            Some(_) => Some(Bundle::open(Arc::clone(&store), root).await?),
             None => None,
         };
-        Ok(Results { plan, place, run, bundle, window: Mutex::default(), counted: Arc::default() })
+        Ok(Results { plan, store, run, bundle, window: Mutex::default(), counted: Arc::default() })
     }
 
-    /// The records whose status is wanted, in order. When all were read, [`Results::tally`] knows the numbers.
+    /// The records whose status is wanted, in order. When all were read, [`Results::counts`] knows the numbers.
     pub fn rows<W>(&self, wanted: W) -> impl Stream<Item = Result<Row, Error>> + '_
     where
         W: Fn(Option<Status>) -> bool + Send + 'static,
@@ -245,7 +245,7 @@ impl Results {
         let all_read = stream::once(async move {
             *locked(&self.counted) = Some(locked(&counted).clone());
         });
-        let rows = collect_if(Arc::clone(&self.place), self.run.clone(), slices(&self.plan), wanted);
+        let rows = collect_if(Arc::clone(&self.store), self.run.clone(), slices(&self.plan), wanted);
         let rows = rows.chain(all_read.filter_map(|()| ready(None)));
         rows.map_err(Error::from).and_then(move |row| async move {
             let Some(outcome) = row.outcome else {
@@ -259,19 +259,19 @@ impl Results {
 
     /// The records in numbers: those of the rows that were read last if they were read to their end, else read anew without
     /// what they gave.
-    pub async fn tally(&self) -> Result<Tally, Error> {
+    pub async fn counts(&self) -> Result<ResultCounts, Error> {
         let before = locked(&self.counted).take();
         let counted = match before {
             Some(counted) => counted,
             None => self.count().await?,
         };
         let Counted { records, succeeded, failed, missing } = counted;
-        Ok(Tally { records, succeeded, failed: self.named(failed).await?, missing: self.named(missing).await? })
+        Ok(ResultCounts { records, succeeded, failed: self.named(failed).await?, missing: self.named(missing).await? })
     }
 
     async fn count(&self) -> Result<Counted, Error> {
         let mut counted = Counted::default();
-        let mut rows = std::pin::pin!(statuses(Arc::clone(&self.place), self.run.clone(), slices(&self.plan)));
+        let mut rows = std::pin::pin!(statuses(Arc::clone(&self.store), self.run.clone(), slices(&self.plan)));
         while let Some(row) = rows.next().await {
             counted.note(row?.status());
         }

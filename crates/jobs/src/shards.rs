@@ -185,8 +185,8 @@ impl Shards {
                 Self::Numbers(Numbers::from_ascending(&numbers))
             }
             Self::Days(days) => {
-                let kept: Vec<u32> = missing.filter_map(|index| days.kept().nth(index)).collect();
-                Self::Days(days.clone().keep(Numbers::from_ascending(&kept)))
+                let selected: Vec<u32> = missing.filter_map(|index| days.selected().nth(index)).collect();
+                Self::Days(days.clone().keep(Numbers::from_ascending(&selected)))
             }
         };
         if left.is_empty() { Err(SkipError::AllDone(self.len())) } else { Ok(left) }

@@ -346,7 +346,7 @@ async fn submit_one(
         })?;
         kinds.insert(key.clone(), found);
     }
-    let (path, body) = place(connection, &kinds[&key], &api_version, body);
+    let (path, body) = addressed(connection, &kinds[&key], &api_version, body);
     let lower = kind.to_ascii_lowercase();
     match call::create(connection, &path, &body, &format!("create {lower} {name}")).await {
         Ok(object) => Ok(Submitted { kind, effect: Effect::Created, object }),
@@ -416,7 +416,7 @@ pub fn known_queues(known: &[String]) -> String {
 }
 
 /// The collection's path, and the object with its namespace filled in.
-fn place(connection: &Connection, served: &Served, api_version: &str, body: &Value) -> (String, Value) {
+fn addressed(connection: &Connection, served: &Served, api_version: &str, body: &Value) -> (String, Value) {
     let mut body = body.clone();
     let root = call::root_path(api_version);
     if !served.namespaced {

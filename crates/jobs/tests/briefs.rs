@@ -8,8 +8,8 @@ use http::{Request, Response};
 use k8s_openapi::api::core::v1::Pod;
 use kube::client::Body;
 use pumice_api::batch::Job;
-use pumice_jobs::job::pod::{PodBrief, place_in};
-use pumice_jobs::job::{JobBrief, JobRef};
+use pumice_jobs::job::pod::{PodDocument, place_in};
+use pumice_jobs::job::{JobDocument, JobRef};
 use pumice_jobs::lookup::events;
 use pumice_jobs::lookup::pods::{self, Selection, name_of};
 use pumice_jobs::platform::next_command;
@@ -48,7 +48,7 @@ fn job(tasks: Value) -> Job {
 #[test]
 fn a_pod_in_short() {
     let running = json!({"running": {"startedAt": "2026-01-01T00:00:01Z"}});
-    let found: Vec<PodBrief> = [
+    let found: Vec<PodDocument> = [
         pod("0", json!({})),
         pod("1", json!({"phase": "Running", "containerStatuses": [container("c", running)]})),
         pod("2", json!({"phase": "Succeeded", "containerStatuses": [container("c", ended(0, "Completed"))]})),
@@ -63,15 +63,15 @@ fn a_pod_in_short() {
         json!({"metadata": {"name": "other"}}),
     ]
     .into_iter()
-    .map(|pod| PodBrief::of(&serde_json::from_value::<Pod>(pod).unwrap()))
+    .map(|pod| PodDocument::of(&serde_json::from_value::<Pod>(pod).unwrap()))
     .collect();
     insta::assert_json_snapshot!(found);
 }
 
 #[test]
 fn a_job_in_short() {
-    insta::assert_json_snapshot!(JobBrief::of(&job(json!([{"name": "main", "replicas": 5}]))));
-    let fresh = JobBrief::of(&Job::default());
+    insta::assert_json_snapshot!(JobDocument::of(&job(json!([{"name": "main", "replicas": 5}]))));
+    let fresh = JobDocument::of(&Job::default());
     assert_eq!((fresh.phase.as_str(), fresh.end, fresh.exit_code), ("New", None, None));
 }
 

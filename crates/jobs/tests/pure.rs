@@ -7,8 +7,8 @@ use pumice_api::batch::Job;
 use pumice_jobs::exit_code::Exit;
 use pumice_jobs::explain::why;
 use pumice_jobs::job::table::{self, Column};
-use pumice_jobs::job::{JobEnd, Summary, end_of, exit_of_end, exit_of_run, pod_failures};
-use pumice_jobs::lifecycle::Wish;
+use pumice_jobs::job::{JobEnd, JobRow, end_of, exit_of_end, exit_of_run, pod_failures};
+use pumice_jobs::lifecycle::DesiredState;
 use pumice_jobs::render::links::Link;
 use pumice_jobs::render::{JobFlags, render};
 use serde_json::{Value, json};
@@ -267,7 +267,7 @@ fn tables() {
                "spec": spec, "status": status})
     };
     let entered = |phase: &str, at: &str| json!({"status": phase, "lastTransitionTime": at});
-    let mut jobs: Vec<Summary> = serde_json::from_value(json!([
+    let mut jobs: Vec<JobRow> = serde_json::from_value(json!([
         summary("fresh", "2026-01-01T00:05:00Z", json!({"tasks": [{"replicas": 4}]}), json!({})),
         summary(
             "sweep",
@@ -336,7 +336,8 @@ fn reasons_from_objects() {
 
 #[test]
 fn the_commands_that_are_given() {
-    let commands = [Wish::Cancel, Wish::Suspend, Wish::Resume].map(|wish| wish.command(&job(json!({}), json!({}))));
+    let commands = [DesiredState::Cancel, DesiredState::Suspend, DesiredState::Resume]
+        .map(|wish| wish.command(&job(json!({}), json!({}))));
     insta::assert_yaml_snapshot!(commands);
 }
 

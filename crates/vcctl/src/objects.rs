@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::kinds::Kind;
 use crate::list::{ListWriter, print_one};
 use crate::session::{Form, Scope, Session};
-use crate::table::{Column, Shown, Table};
+use crate::table::{Column, Table, Visibility};
 
 /// What Volcano prints in place of an empty table.
 pub const NOTHING: &str = "No resources found";
@@ -96,12 +96,12 @@ pub async fn describe(
 
 /// The columns that are shown.
 pub fn columns_of(columns: &[Column], form: Form, all_namespaces: bool) -> Vec<Column> {
-    let shown = |column: &&Column| match column.shown {
-        Shown::Always => true,
-        Shown::Wide => form == Form::Wide,
-        Shown::AllNamespaces => all_namespaces,
+    let visibility = |column: &&Column| match column.visibility {
+        Visibility::Always => true,
+        Visibility::Wide => form == Form::Wide,
+        Visibility::AllNamespaces => all_namespaces,
     };
-    columns.iter().filter(shown).copied().collect()
+    columns.iter().filter(visibility).copied().collect()
 }
 
 /// Prints a table in the order of its first `sorted_by` cells, or what stands in place of an empty one.

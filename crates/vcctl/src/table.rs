@@ -22,7 +22,7 @@ pub enum Width {
 
 /// When a column is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub enum Visibility {
     /// In every table.
     Always,
     /// In the wide form.
@@ -39,7 +39,7 @@ pub struct Column {
     /// Its width.
     pub width: Width,
     /// When it is shown.
-    pub shown: Shown,
+    pub visibility: Visibility,
     /// An object's cell.
     pub cell: fn(&Value, Timestamp) -> String,
 }
@@ -47,12 +47,12 @@ pub struct Column {
 impl Column {
     /// A column of every table.
     pub const fn new(head: &'static str, width: Width, cell: fn(&Value, Timestamp) -> String) -> Self {
-        Column { head, width, shown: Shown::Always, cell }
+        Column { head, width, visibility: Visibility::Always, cell }
     }
 
     /// A column of the wide form.
     pub const fn wide(head: &'static str, cell: fn(&Value, Timestamp) -> String) -> Self {
-        Column { head, width: Width::Longest(3), shown: Shown::Wide, cell }
+        Column { head, width: Width::Longest(3), visibility: Visibility::Wide, cell }
     }
 
     /// The namespace, in tables of all of them.
@@ -60,7 +60,7 @@ impl Column {
         Column {
             head: "Namespace",
             width,
-            shown: Shown::AllNamespaces,
+            visibility: Visibility::AllNamespaces,
             cell: |object, _| text(object, "/metadata/namespace"),
         }
     }

@@ -3,7 +3,7 @@
 use clap::Args;
 use pumice_jobs::job::Selector;
 use pumice_jobs::job::state::State;
-use pumice_jobs::lookup::Filter;
+use pumice_jobs::lookup::JobFilter;
 
 use super::Form;
 use crate::completion;
@@ -31,8 +31,8 @@ pub struct JobsArgs {
 
 impl JobsArgs {
     /// The same as a filter.
-    pub fn filter(&self) -> Filter {
-        Filter {
+    pub fn filter(&self) -> JobFilter {
+        JobFilter {
             selectors: self.jobs.clone(),
             states: self.state.clone(),
             queue: self.queue.clone(),

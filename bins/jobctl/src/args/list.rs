@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use pumice_jobs::job::Selector;
 use pumice_jobs::job::state::State;
 use pumice_jobs::job::table::{Column, Order};
-use pumice_jobs::lookup::Filter;
+use pumice_jobs::lookup::JobFilter;
 
 use super::duration;
 use crate::completion;
@@ -56,8 +56,8 @@ pub struct ListArgs {
 
 impl ListArgs {
     /// Which jobs.
-    pub fn filter(&self) -> Filter {
-        Filter {
+    pub fn filter(&self) -> JobFilter {
+        JobFilter {
             selectors: self.jobs.clone(),
             states: self.state.clone(),
             queue: self.queue.clone(),

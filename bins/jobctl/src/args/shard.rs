@@ -35,6 +35,6 @@ pub struct ExecArgs {
 #[derive(Debug, Args)]
 pub struct OneRecord {
     /// Place of the record among this pod's, from 0
-    #[arg(default_value_t = 0)]
-    pub place: u32,
+    #[arg(value_name = "PLACE", default_value_t = 0)]
+    pub position: u32,
 }

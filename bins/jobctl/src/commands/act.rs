@@ -1,7 +1,7 @@
 //! `jobctl cancel`, `suspend` and `resume`: bring jobs to where they are wanted.
 
 use pumice_jobs::job::{JobEnd, JobRef};
-use pumice_jobs::lifecycle::{Acted, Wish, act_on_all};
+use pumice_jobs::lifecycle::{DesiredState, StateChange, set_desired_state_of_all};
 use pumice_jobs::{Exit, lookup};
 
 use super::Session;
@@ -11,9 +11,9 @@ use crate::failure::Failure;
 use crate::terminal;
 
 /// Does it to each job and says what came of it; the first failure decides the exit code.
-pub fn run(session: &Session, args: &ActArgs, wish: Wish) -> Result<Exit, Failure> {
+pub fn run(session: &Session, args: &ActArgs, wish: DesiredState) -> Result<Exit, Failure> {
     session.attend(|connection| async move {
-        let jobs = lookup::pick(&connection, &args.jobs.filter(), terminal::now()).await?;
+        let jobs = lookup::find(&connection, &args.jobs.filter(), terminal::now()).await?;
         if ask(wish.verb(), &jobs, &args.careful)? == Verdict::Leave {
             return Ok(Exit::Success);
         }
@@ -21,7 +21,7 @@ pub fn run(session: &Session, args: &ActArgs, wish: Wish) -> Result<Exit, Failur
             careful::print(&jobs, form)?;
         }
         let mut outcomes = Outcomes::default();
-        let acting = act_on_all(&connection, &jobs, wish, !args.no_wait, |job, outcome| {
+        let acting = set_desired_state_of_all(&connection, &jobs, wish, !args.no_wait, |job, outcome| {
             outcomes.take(job, outcome.map(|acted| sentence(job, wish, acted)));
         });
         if unless_interrupted(acting, &jobs).await { outcomes.exit() } else { Ok(Exit::Interrupted) }
@@ -29,33 +29,35 @@ pub fn run(session: &Session, args: &ActArgs, wish: Wish) -> Result<Exit, Failur
 }
 
 /// What came of it, for people.
-pub fn sentence(job: &JobRef, wish: Wish, acted: Acted) -> String {
+pub fn sentence(job: &JobRef, wish: DesiredState, acted: StateChange) -> String {
     let name = &job.name;
     match (wish, acted) {
-        (Wish::Resume, Acted::AlreadyEnded(end)) => {
+        (DesiredState::Resume, StateChange::AlreadyEnded(end)) => {
             format!(
                 "job {name} has {}: there is nothing to resume; jobctl retry {name} submits it anew",
                 past(end.word())
             )
         }
-        (_, Acted::AlreadyEnded(end)) => format!("job {name} had already {}", past(end.word())),
-        (_, Acted::AlreadyGoesOn) => format!("job {name} is not suspended"),
-        (Wish::Resume, Acted::AlreadyEnding) => format!("job {name} is ending: there is nothing to resume"),
-        (_, Acted::AlreadyEnding) => format!("job {name} is ending already"),
-        (Wish::Cancel, Acted::Asked) => format!("job {name} is being cancelled"),
-        (Wish::Suspend, Acted::Asked) => format!("job {name} is being suspended"),
-        (Wish::Resume, Acted::Asked) => format!("job {name} is being resumed"),
-        (Wish::Cancel, Acted::Ended(end @ JobEnd::Terminated))
-        | (Wish::Suspend, Acted::Ended(end @ JobEnd::Aborted)) => {
+        (_, StateChange::AlreadyEnded(end)) => format!("job {name} had already {}", past(end.word())),
+        (_, StateChange::AlreadyGoesOn) => format!("job {name} is not suspended"),
+        (DesiredState::Resume, StateChange::AlreadyEnding) => {
+            format!("job {name} is ending: there is nothing to resume")
+        }
+        (_, StateChange::AlreadyEnding) => format!("job {name} is ending already"),
+        (DesiredState::Cancel, StateChange::Requested) => format!("job {name} is being cancelled"),
+        (DesiredState::Suspend, StateChange::Requested) => format!("job {name} is being suspended"),
+        (DesiredState::Resume, StateChange::Requested) => format!("job {name} is being resumed"),
+        (DesiredState::Cancel, StateChange::Ended(end @ JobEnd::Terminated))
+        | (DesiredState::Suspend, StateChange::Ended(end @ JobEnd::Aborted)) => {
             format!("job {name} {}", end.word())
         }
-        (_, Acted::Ended(JobEnd::Deleted)) => format!("job {name} was deleted meanwhile"),
-        (Wish::Cancel | Wish::Suspend, Acted::Ended(end)) => {
-            let wished = if wish == Wish::Cancel { "cancelled" } else { "suspended" };
+        (_, StateChange::Ended(JobEnd::Deleted)) => format!("job {name} was deleted meanwhile"),
+        (DesiredState::Cancel | DesiredState::Suspend, StateChange::Ended(end)) => {
+            let wished = if wish == DesiredState::Cancel { "cancelled" } else { "suspended" };
             format!("job {name} has {} before it could be {wished}", past(end.word()))
         }
-        (Wish::Resume, Acted::Ended(end)) => format!("job {name} has {}", past(end.word())),
-        (_, Acted::GoesOn) => format!("job {name} goes on"),
+        (DesiredState::Resume, StateChange::Ended(end)) => format!("job {name} has {}", past(end.word())),
+        (_, StateChange::GoesOn) => format!("job {name} goes on"),
     }
 }
 
@@ -75,20 +77,28 @@ mod tests {
     fn people_are_told_what_happened() {
         let job = JobRef { namespace: "default".into(), name: "x".into() };
         for (wish, acted, text) in [
-            (Wish::Cancel, Acted::Ended(JobEnd::Terminated), "job x terminated"),
-            (Wish::Cancel, Acted::AlreadyEnded(JobEnd::Completed), "job x had already completed"),
-            (Wish::Suspend, Acted::AlreadyEnded(JobEnd::Aborted), "job x had already been suspended"),
-            (Wish::Suspend, Acted::Ended(JobEnd::Aborted), "job x suspended"),
-            (Wish::Cancel, Acted::Ended(JobEnd::Completed), "job x has completed before it could be cancelled"),
-            (Wish::Suspend, Acted::Ended(JobEnd::Terminated), "job x has been terminated before it could be suspended"),
-            (Wish::Cancel, Acted::Ended(JobEnd::Deleted), "job x was deleted meanwhile"),
-            (Wish::Cancel, Acted::AlreadyEnding, "job x is ending already"),
-            (Wish::Resume, Acted::AlreadyEnding, "job x is ending: there is nothing to resume"),
-            (Wish::Resume, Acted::GoesOn, "job x goes on"),
-            (Wish::Resume, Acted::AlreadyGoesOn, "job x is not suspended"),
+            (DesiredState::Cancel, StateChange::Ended(JobEnd::Terminated), "job x terminated"),
+            (DesiredState::Cancel, StateChange::AlreadyEnded(JobEnd::Completed), "job x had already completed"),
+            (DesiredState::Suspend, StateChange::AlreadyEnded(JobEnd::Aborted), "job x had already been suspended"),
+            (DesiredState::Suspend, StateChange::Ended(JobEnd::Aborted), "job x suspended"),
             (
-                Wish::Resume,
-                Acted::AlreadyEnded(JobEnd::Failed),
+                DesiredState::Cancel,
+                StateChange::Ended(JobEnd::Completed),
+                "job x has completed before it could be cancelled",
+            ),
+            (
+                DesiredState::Suspend,
+                StateChange::Ended(JobEnd::Terminated),
+                "job x has been terminated before it could be suspended",
+            ),
+            (DesiredState::Cancel, StateChange::Ended(JobEnd::Deleted), "job x was deleted meanwhile"),
+            (DesiredState::Cancel, StateChange::AlreadyEnding, "job x is ending already"),
+            (DesiredState::Resume, StateChange::AlreadyEnding, "job x is ending: there is nothing to resume"),
+            (DesiredState::Resume, StateChange::GoesOn, "job x goes on"),
+            (DesiredState::Resume, StateChange::AlreadyGoesOn, "job x is not suspended"),
+            (
+                DesiredState::Resume,
+                StateChange::AlreadyEnded(JobEnd::Failed),
                 "job x has failed: there is nothing to resume; jobctl retry x submits it anew",
             ),
         ] {

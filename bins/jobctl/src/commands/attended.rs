@@ -6,7 +6,7 @@ use anyhow::Context;
 use pumice_jobs::Connection;
 use pumice_jobs::job::JobRef;
 use pumice_jobs::logs::LogOptions;
-use pumice_jobs::monitor::{Attendance, Happening};
+use pumice_jobs::monitor::{RunEvent, RunMonitor};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Session;
@@ -16,7 +16,7 @@ use crate::terminal::{self, Terminal};
 /// A job, and the terminal that tells of it.
 pub struct Attended {
     /// What happens to the job.
-    pub attendance: Attendance,
+    pub attendance: RunMonitor,
     /// Standard error.
     pub terminal: Terminal,
     interrupt: Signal,
@@ -35,7 +35,7 @@ impl Attended {
     ) -> Result<Self, Failure> {
         let quiet = session.global.no_progress || plain;
         Ok(Attended {
-            attendance: Attendance::new(connection.clone(), job.clone(), logs),
+            attendance: RunMonitor::new(connection.clone(), job.clone(), logs),
             terminal: Terminal::new(&job.name, quiet, session.surroundings.plain),
             interrupt: signal(SignalKind::interrupt()).context("cannot hear signals").map_err(Failure::Machine)?,
             job: job.clone(),
@@ -44,25 +44,25 @@ impl Attended {
 
     /// The next happening, which is shown already but for logs; `None` after Ctrl-C. The progress line is gone after the
     /// last one.
-    pub async fn next(&mut self) -> Result<Option<Happening>, Failure> {
-        let happening = tokio::select! {
+    pub async fn next(&mut self) -> Result<Option<RunEvent>, Failure> {
+        let event = tokio::select! {
             biased;
             _ = self.interrupt.recv() => {
                 self.terminal.finish();
                 terminal::say_interrupted(&self.job);
                 return Ok(None);
             }
-            happening = self.attendance.next() => happening?,
+            event = self.attendance.next() => event?,
         };
-        match &happening {
-            Happening::State(state) => self.terminal.state(state),
-            Happening::Waits(why) => self.terminal.waits(&why.one_line()),
-            Happening::Lost(detail) => self.terminal.note(&format!("no answer, trying again: {detail}")),
-            Happening::Back => self.terminal.note("the server answers again"),
-            Happening::LogsLost(error) => self.terminal.note(&format!("a log can't be read on: {error}")),
-            Happening::Log(_) => {}
-            Happening::Ended(_) => self.terminal.finish(),
+        match &event {
+            RunEvent::State(state) => self.terminal.state(state),
+            RunEvent::Waits(why) => self.terminal.waits(&why.one_line()),
+            RunEvent::Lost(detail) => self.terminal.note(&format!("no answer, trying again: {detail}")),
+            RunEvent::Back => self.terminal.note("the server answers again"),
+            RunEvent::LogsLost(error) => self.terminal.note(&format!("a log can't be read on: {error}")),
+            RunEvent::Log(_) => {}
+            RunEvent::Ended(_) => self.terminal.finish(),
         }
-        Ok(Some(happening))
+        Ok(Some(event))
     }
 }

@@ -31,13 +31,13 @@ pub fn run(session: &Session, command: &ContextCommand) -> Result<Exit, Failure>
             };
             let namespace = found.namespace.as_deref().unwrap_or("default");
             let front = if name.is_empty() { "no context in use".to_owned() } else { name };
-            output::text(&format!("{front}: {}, namespace {namespace}\n", found.place()))?;
+            output::text(&format!("{front}: {}, namespace {namespace}\n", found.address()))?;
             return Ok(Exit::Success);
         }
         ContextCommand::Use { name: Some(name) } => {
             contexts.choose(name)?;
             contexts::write(&path, &contexts)?;
-            terminal::say(&format!("commands go to {name}: {}", contexts.contexts[name].place()));
+            terminal::say(&format!("commands go to {name}: {}", contexts.contexts[name].address()));
         }
         ContextCommand::Use { name: None } => {
             contexts.current = None;
@@ -48,7 +48,7 @@ pub fn run(session: &Session, command: &ContextCommand) -> Result<Exit, Failure>
             let name = &args.name;
             contexts.contexts.insert(name.clone(), added(session, args)?);
             contexts::write(&path, &contexts)?;
-            terminal::say(&format!("{name} is {}", contexts.contexts[name].place()));
+            terminal::say(&format!("{name} is {}", contexts.contexts[name].address()));
             terminal::say(&format!("next:  jobctl context use {name}"));
         }
         ContextCommand::Remove { name } => {
@@ -115,7 +115,7 @@ fn list(contexts: &Contexts, shown: &Shown) -> Result<Exit, Failure> {
             for (name, context) in &contexts.contexts {
                 let current = if contexts.current.as_ref() == Some(name) { "*" } else { "" };
                 let namespace = context.namespace.clone().unwrap_or_default();
-                table.push([current.to_owned(), name.clone(), context.place(), namespace]);
+                table.push([current.to_owned(), name.clone(), context.address(), namespace]);
             }
             output::text(&table.render(false))?;
         }

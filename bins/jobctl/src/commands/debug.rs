@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
-use pumice_jobs::bundle::{Location, Spot, location};
+use pumice_jobs::bundle::{Location, StoreAddress, location};
 use pumice_jobs::explain::debug::{self, Case};
 use pumice_jobs::job::{JobError, JobRef};
 use pumice_jobs::logs::{JobLogs, LogOptions};
@@ -25,7 +25,7 @@ pub fn run(session: &Session, args: &DebugArgs) -> Result<Exit, Failure> {
     session.talk(|connection| {
         let found = &mut found;
         async move {
-            let job = lookup::pick_one(&connection, &args.job).await?;
+            let job = lookup::find_one(&connection, &args.job).await?;
             lookup::get(&connection, &job).await?;
             let case = debug::case(&failed_pods(&connection, &job).await?, args.shard).ok_or_else(|| {
                 JobError::NoFailure { job: job.name.clone(), index: args.shard, flag: job.namespace_flag() }
@@ -119,8 +119,8 @@ fn run_here(session: &Session, job: &JobRef, case: &Case) -> Result<Exit, Failur
     let mut command = Command::new(program);
     let told = case.environment.get(location::VARIABLE).and_then(|text| text.parse::<Location>().ok());
     // Only `jobctl shard` reads ConfigMaps; here it has no token, and reads them as who asks.
-    if told.as_ref().is_some_and(|told| matches!(told.spot, Spot::Objects { .. })) {
-        command.args(session.global.place());
+    if told.as_ref().is_some_and(|told| matches!(told.address, StoreAddress::ConfigMaps { .. })) {
+        command.args(session.global.platform_flags());
     }
     command.args(arguments).envs(&case.environment);
     // What is tried here is no result of the job.

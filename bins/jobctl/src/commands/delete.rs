@@ -13,7 +13,7 @@ use crate::terminal;
 /// Removes each job and says so; the first failure decides the exit code.
 pub fn run(session: &Session, args: &DeleteArgs) -> Result<Exit, Failure> {
     session.attend(|connection| async move {
-        let jobs = lookup::pick(&connection, &args.jobs.filter(), terminal::now()).await?;
+        let jobs = lookup::find(&connection, &args.jobs.filter(), terminal::now()).await?;
         if ask("delete", &jobs, &args.careful)? == Verdict::Leave {
             return Ok(Exit::Success);
         }
@@ -32,6 +32,6 @@ pub fn run(session: &Session, args: &DeleteArgs) -> Result<Exit, Failure> {
 fn sentence(job: &JobRef, deleted: Deleted) -> String {
     match deleted {
         Deleted::Gone => format!("job {} deleted", job.name),
-        Deleted::Asked => format!("job {} is being deleted", job.name),
+        Deleted::Requested => format!("job {} is being deleted", job.name),
     }
 }

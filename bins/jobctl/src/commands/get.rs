@@ -1,7 +1,7 @@
 //! `jobctl get`: jobs, why they ended, and what went wrong in their pods.
 
 use pumice_jobs::explain::job_end;
-use pumice_jobs::job::Summary;
+use pumice_jobs::job::JobRow;
 use pumice_jobs::job::table::{self, Column};
 use pumice_jobs::{Exit, lookup};
 
@@ -18,7 +18,7 @@ const FAILURES_SHOWN: usize = 10;
 pub fn run(session: &Session, args: &SeveralJobs) -> Result<Exit, Failure> {
     session.talk(|connection| async move {
         let now = terminal::now();
-        let jobs = lookup::pick(&connection, &args.jobs.filter(), now).await?;
+        let jobs = lookup::find(&connection, &args.jobs.filter(), now).await?;
         let mut objects = Vec::new();
         for job in &jobs {
             objects.push(lookup::get(&connection, job).await?);
@@ -37,7 +37,7 @@ pub fn run(session: &Session, args: &SeveralJobs) -> Result<Exit, Failure> {
                 if args.output == Form::Wide {
                     columns.extend(Column::WIDE);
                 }
-                let summaries: Vec<Summary> =
+                let summaries: Vec<JobRow> =
                     objects.iter().map(|object| lookup::row(&connection, object)).collect::<Result<_, _>>()?;
                 let mut text = table::table(&summaries, &columns, now).render(terminal::colours(&session.surroundings));
                 for (job, object) in jobs.iter().zip(&objects) {

@@ -1,10 +1,10 @@
 //! A new job of one pod that a person works in: what `shell` and `notebook` share.
 
 use pumice_jobs::interactive::InteractiveError;
-use pumice_jobs::interactive::choice::{self, Seat, Wish};
+use pumice_jobs::interactive::container_choice::{self, ContainerChoice, RunningContainer};
 use pumice_jobs::interactive::program::TIME_MAX;
 use pumice_jobs::job::JobRef;
-use pumice_jobs::monitor::Happening;
+use pumice_jobs::monitor::RunEvent;
 use pumice_jobs::submit::Submitted;
 use pumice_jobs::{Connection, Exit};
 
@@ -58,12 +58,16 @@ pub async fn submit(session: &Session, connection: &Connection, submission: &Sub
 }
 
 /// Waits until its pod runs, and says meanwhile why it doesn't; the code to end with if it never will, or nobody waits any more.
-pub async fn running(session: &Session, connection: &Connection, job: &JobRef) -> Result<Result<Seat, Exit>, Failure> {
+pub async fn running(
+    session: &Session,
+    connection: &Connection,
+    job: &JobRef,
+) -> Result<Result<RunningContainer, Exit>, Failure> {
     let mut attended = Attended::new(session, connection, job, None, false)?;
-    while let Some(happening) = attended.next().await? {
-        match happening {
-            Happening::State(state) if state.status.running > 0 => {
-                match choice::find(connection, job, &Wish::default()).await {
+    while let Some(event) = attended.next().await? {
+        match event {
+            RunEvent::State(state) if state.status.running > 0 => {
+                match container_choice::find(connection, job, &ContainerChoice::default()).await {
                     // It has ended meanwhile; what comes next says how.
                     Err(error) if matches!(error.downcast_ref(), Some(InteractiveError::NotRunning { .. })) => {}
                     found => {
@@ -72,7 +76,7 @@ pub async fn running(session: &Session, connection: &Connection, job: &JobRef) -
                     }
                 }
             }
-            Happening::Ended(ending) => return Ok(Err(run::conclude(connection, job, &ending, true).await?)),
+            RunEvent::Ended(ending) => return Ok(Err(run::conclude(connection, job, &ending, true).await?)),
             _ => {}
         }
     }

@@ -1,8 +1,8 @@
 //! `jobctl list`: jobs as a table, as CSV or as objects.
 
-use pumice_jobs::job::Summary;
+use pumice_jobs::job::JobRow;
 use pumice_jobs::job::table::{self, Column, Order};
-use pumice_jobs::lookup::{self, Filter, Place};
+use pumice_jobs::lookup::{self, JobFilter, Scope};
 use pumice_jobs::platform::user;
 use pumice_jobs::{Connection, Exit};
 
@@ -20,8 +20,8 @@ pub fn run(session: &Session, args: &ListArgs) -> Result<Exit, Failure> {
             filter.user = Some(user::of(&connection).await?);
         }
         let whole = matches!(args.output, ListForm::Json | ListForm::Yaml);
-        let place = Place { all_namespaces: args.all_namespaces, labels: filter.labels.as_deref() };
-        let mut jobs = filter.hits(lookup::summaries(&connection, place, whole).await?, now);
+        let scope = Scope { all_namespaces: args.all_namespaces, labels: filter.labels.as_deref() };
+        let mut jobs = filter.matches(lookup::list(&connection, scope, whole).await?, now);
         if args.sort != Order::Age {
             table::sort(&mut jobs, args.sort, now);
         }
@@ -47,7 +47,7 @@ pub fn run(session: &Session, args: &ListArgs) -> Result<Exit, Failure> {
 }
 
 /// Keeps the newest where the newest come last, else the first ones.
-fn shorten(jobs: &mut Vec<Summary>, args: &ListArgs) {
+fn shorten(jobs: &mut Vec<JobRow>, args: &ListArgs) {
     let limit = args.limit.unwrap_or(usize::MAX);
     if args.sort == Order::Age {
         jobs.drain(..jobs.len().saturating_sub(limit));
@@ -73,8 +73,8 @@ fn columns(args: &ListArgs) -> Vec<Column> {
     columns
 }
 
-fn nothing(connection: &Connection, args: &ListArgs, filter: &Filter) -> String {
-    let place = if args.all_namespaces { "any namespace".to_owned() } else { connection.namespace().to_owned() };
-    let which = if *filter == Filter::default() { "no jobs" } else { "no such jobs" };
-    format!("{which} in {place}")
+fn nothing(connection: &Connection, args: &ListArgs, filter: &JobFilter) -> String {
+    let scope = if args.all_namespaces { "any namespace".to_owned() } else { connection.namespace().to_owned() };
+    let which = if *filter == JobFilter::default() { "no jobs" } else { "no such jobs" };
+    format!("{which} in {scope}")
 }

@@ -3,7 +3,7 @@
 use pumice_api::batch::Job;
 use pumice_jobs::job::{Counts, JobError, JobRef};
 use pumice_jobs::logs::{Attempt, JobLogs, LogOptions, PODS_FOLLOWED_MAX, STREAMS_MAX, absence, may_have_written};
-use pumice_jobs::monitor::{Attendance, Happening};
+use pumice_jobs::monitor::{RunEvent, RunMonitor};
 use pumice_jobs::{Connection, Exit, lookup};
 
 use super::Session;
@@ -28,7 +28,7 @@ struct LogRequest {
 /// Prints what was written, with the pod's name in front where there are several pods.
 pub fn run(session: &Session, args: &LogsArgs) -> Result<Exit, Failure> {
     let verb = |connection: Connection| async move {
-        let job = lookup::pick_one(&connection, &args.job).await?;
+        let job = lookup::find_one(&connection, &args.job).await?;
         let state = lookup::typed(&connection, &lookup::get(&connection, &job).await?)?;
         let total = Counts::of(&state).total;
         let several = total > 1 && args.pod.is_none();
@@ -100,33 +100,33 @@ fn say_gone(logs: &JobLogs) {
 
 async fn follow(mut request: LogRequest) -> Result<Exit, Failure> {
     let (job, options) = (request.job.clone(), request.options.clone());
-    let mut attendance = Attendance::new(request.connection.clone(), job.clone(), Some(options));
+    let mut attendance = RunMonitor::new(request.connection.clone(), job.clone(), Some(options));
     let (mut told_held_back, mut printed) = (false, false);
     let interrupt = tokio::signal::ctrl_c();
     tokio::pin!(interrupt);
     loop {
-        let happening = tokio::select! {
+        let event = tokio::select! {
             biased;
             _ = &mut interrupt => return Ok(Exit::Interrupted),
-            happening = attendance.next() => happening?,
+            event = attendance.next() => event?,
         };
-        match happening {
-            Happening::Log(piece) => {
+        match event {
+            RunEvent::Log(piece) => {
                 printed = true;
                 output::bytes(&request.printer.text(&piece))?;
             }
-            Happening::Ended(ending) if !printed => {
+            RunEvent::Ended(ending) if !printed => {
                 // Its pods may have gone before they could be read.
                 request.state = ending.job;
                 request.options.follow = false;
                 request.options.pods_total = Counts::of(&request.state).total;
                 return now(request).await;
             }
-            Happening::Ended(_) => return Ok(Exit::Success),
-            Happening::LogsLost(error) => terminal::say(&format!("a log can't be read on: {error}")),
-            Happening::Lost(detail) => terminal::say(&format!("no answer, trying again: {detail}")),
-            Happening::Waits(why) => terminal::say(&format!("{} waits: {}", job.name, why.one_line())),
-            Happening::State(_) | Happening::Back => {}
+            RunEvent::Ended(_) => return Ok(Exit::Success),
+            RunEvent::LogsLost(error) => terminal::say(&format!("a log can't be read on: {error}")),
+            RunEvent::Lost(detail) => terminal::say(&format!("no answer, trying again: {detail}")),
+            RunEvent::Waits(why) => terminal::say(&format!("{} waits: {}", job.name, why.one_line())),
+            RunEvent::State(_) | RunEvent::Back => {}
         }
         if attendance.logs_left_out() {
             let message = format!("job {} has more than {PODS_FOLLOWED_MAX} pods", job.name);

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use pumice_jobs::interactive::choice::{self, Seat};
+use pumice_jobs::interactive::container_choice::{self, RunningContainer};
 use pumice_jobs::interactive::notebook::{self, Address};
-use pumice_jobs::interactive::route::{self, Door, News, Route};
+use pumice_jobs::interactive::port_forward::{self, ForwardEvent, LocalPort, PortForward};
 use pumice_jobs::job::{JobRef, Selector};
-use pumice_jobs::monitor::{Attendance, Happening};
+use pumice_jobs::monitor::{RunEvent, RunMonitor};
 use pumice_jobs::{Connection, Exit, error, lookup};
 
 use super::{Session, interactive, run as runs, shell};
@@ -33,11 +33,11 @@ pub fn run(session: &Session, args: &NotebookArgs) -> Result<Exit, Failure> {
 }
 
 async fn come_back(connection: Connection, job: &Selector, args: &NotebookArgs) -> Result<Exit, Failure> {
-    let door = route::listen(args.port).await?;
-    let job = lookup::pick_one(&connection, job).await?;
-    let seat = choice::find(&connection, &job, &shell::wish(&job, &args.pod)).await?;
-    let found = async { Ok(notebook::find(&connection, &seat, FIND_MAX).await?) };
-    serve(&connection, &seat, door, found).await
+    let local_port = port_forward::listen(args.port).await?;
+    let job = lookup::find_one(&connection, job).await?;
+    let running = container_choice::find(&connection, &job, &shell::wanted(&job, &args.pod)).await?;
+    let found = async { Ok(notebook::find(&connection, &running, FIND_MAX).await?) };
+    serve(&connection, &running, local_port, found).await
 }
 
 fn start(session: &Session, args: &NotebookArgs) -> Result<Exit, Failure> {
@@ -48,14 +48,14 @@ fn start(session: &Session, args: &NotebookArgs) -> Result<Exit, Failure> {
     session.bring_up()?;
     session.attend(|connection| async move {
         // Before there is a job that nobody could reach.
-        let door = route::listen(args.port).await?;
+        let local_port = port_forward::listen(args.port).await?;
         let job = interactive::submit(session, &connection, &submission).await?;
-        let seat = match interactive::running(session, &connection, &job).await? {
-            Ok(seat) => seat,
+        let running = match interactive::running(session, &connection, &job).await? {
+            Ok(running) => running,
             Err(exit) => return Ok(exit),
         };
         let found = async {
-            match notebook::find(&connection, &seat, START_MAX).await {
+            match notebook::find(&connection, &running, START_MAX).await {
                 Ok(address) => Ok(address),
                 Err(error) => {
                     // If its pod has ended, what the job says of that is the better answer.
@@ -64,59 +64,59 @@ fn start(session: &Session, args: &NotebookArgs) -> Result<Exit, Failure> {
                 }
             }
         };
-        serve(&connection, &seat, door, found).await
+        serve(&connection, &running, local_port, found).await
     })
 }
 
 /// Prints the URL once the server is found, and carries connections until Ctrl-C or the job's end.
 async fn serve(
     connection: &Connection,
-    seat: &Seat,
-    door: Door,
+    running: &RunningContainer,
+    local_port: LocalPort,
     found: impl Future<Output = Result<Address, Failure>>,
 ) -> Result<Exit, Failure> {
-    let mut attendance = Box::new(Attendance::new(connection.clone(), seat.job.clone(), None));
+    let mut attendance = Box::new(RunMonitor::new(connection.clone(), running.job.clone(), None));
     let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
     let mut found = std::pin::pin!(found);
-    let (mut door, mut route) = (Some(door), None);
+    let (mut local_port, mut port_forward) = (Some(local_port), None);
     loop {
-        let happening = tokio::select! {
+        let event = tokio::select! {
             biased;
             _ = &mut interrupt => {
-                say_how_to_come_back(&seat.job);
+                say_how_to_come_back(&running.job);
                 return Ok(Exit::Interrupted);
             }
-            happening = attendance.next() => happening?,
-            address = &mut found, if route.is_none() => {
+            event = attendance.next() => event?,
+            address = &mut found, if port_forward.is_none() => {
                 let address = address?;
-                if let Some(door) = door.take() {
-                    output::text(&format!("{}\n", address.url(door.port)))?;
+                if let Some(local_port) = local_port.take() {
+                    output::text(&format!("{}\n", address.url(local_port.port)))?;
                     terminal::say("Ctrl-C ends the way to the notebook and not the notebook");
-                    route = Some(Route::new(connection.clone(), seat.clone(), address.port, door));
+                    port_forward = Some(PortForward::new(connection.clone(), running.clone(), address.port, local_port));
                 }
                 continue;
             }
-            news = next(route.as_mut()) => {
+            news = next(port_forward.as_mut()) => {
                 terminal::say(&match news {
-                    News::Lost(trouble) => format!("the notebook can't be reached: {}", error::sentence(&trouble)),
-                    News::Back => "the notebook can be reached again".to_owned(),
+                    ForwardEvent::Lost(trouble) => format!("the notebook can't be reached: {}", error::sentence(&trouble)),
+                    ForwardEvent::Back => "the notebook can be reached again".to_owned(),
                 });
                 continue;
             }
         };
-        match happening {
-            Happening::Ended(ending) => return runs::conclude(connection, &seat.job, &ending, true).await,
-            Happening::Lost(detail) => terminal::say(&format!("no answer, trying again: {detail}")),
-            Happening::Back => terminal::say("the server answers again"),
+        match event {
+            RunEvent::Ended(ending) => return runs::conclude(connection, &running.job, &ending, true).await,
+            RunEvent::Lost(detail) => terminal::say(&format!("no answer, trying again: {detail}")),
+            RunEvent::Back => terminal::say("the server answers again"),
             _ => {}
         }
     }
 }
 
 /// Waits forever where there is no way yet, so that `select!` has one shape.
-async fn next(route: Option<&mut Route>) -> News {
-    match route {
-        Some(route) => route.next().await,
+async fn next(port_forward: Option<&mut PortForward>) -> ForwardEvent {
+    match port_forward {
+        Some(port_forward) => port_forward.next().await,
         None => std::future::pending().await,
     }
 }

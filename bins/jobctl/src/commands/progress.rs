@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pumice_api::batch::Job;
 use pumice_jobs::job::{Counts, JobRef, state};
-use pumice_jobs::monitor::{Happening, Progress};
+use pumice_jobs::monitor::{Progress, RunEvent};
 use pumice_jobs::{Connection, Exit, lookup};
 use serde_json::json;
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ const LINE_EVERY: Duration = Duration::from_millis(250);
 /// Prints a line for each job, or the lines of one as it goes.
 pub fn run(session: &Session, args: &ProgressArgs) -> Result<Exit, Failure> {
     let verb = |connection: Connection| async move {
-        let jobs = lookup::pick(&connection, &args.jobs.filter(), terminal::now()).await?;
+        let jobs = lookup::find(&connection, &args.jobs.filter(), terminal::now()).await?;
         match jobs.as_slice() {
             [job] if args.follow => follow(session, args, &connection, job).await,
             [_, _, ..] if args.follow => Err(Failure::Usage {
@@ -57,7 +57,7 @@ async fn follow(
     let (mut unprinted, mut next_line): (Option<Job>, Instant) = (None, Instant::now());
     let mut printed = None;
     loop {
-        let happening = tokio::select! {
+        let event = tokio::select! {
             biased;
             () = tokio::time::sleep_until(next_line), if unprinted.is_some() => {
                 next_line = Instant::now() + LINE_EVERY;
@@ -67,14 +67,14 @@ async fn follow(
                 }
                 continue;
             }
-            happening = attended.next() => happening?,
+            event = attended.next() => event?,
         };
-        match happening {
-            Some(Happening::State(state)) => {
+        match event {
+            Some(RunEvent::State(state)) => {
                 progress.observe(Counts::of(&state), i64::try_from(started.elapsed().as_millis()).unwrap_or(i64::MAX));
                 unprinted = lines.then_some(*state);
             }
-            Some(Happening::Ended(ending)) => {
+            Some(RunEvent::Ended(ending)) => {
                 // On a terminal the last line stays. Elsewhere it is there already if nothing has changed since.
                 if printed.as_ref() != Some(&standing(&ending.job)) {
                     print(session, args, &ending.job, &progress)?;

@@ -21,7 +21,7 @@ use crate::terminal;
 /// Prints a row for each record that is meant, or saves its result. How many fell short is said on standard error.
 pub fn run(session: &Session, args: &ResultsArgs) -> Result<Exit, Failure> {
     session.talk(|connection| async move {
-        let job = lookup::pick_one(&connection, &args.job).await?;
+        let job = lookup::find_one(&connection, &args.job).await?;
         let job = lookup::typed(&connection, &lookup::get(&connection, &job).await?)?;
         let results = Results::open(&connection, &job).await?;
         let mut rows = pin!(results.rows(args.wanted()));
@@ -39,9 +39,9 @@ pub fn run(session: &Session, args: &ResultsArgs) -> Result<Exit, Failure> {
         }
         sheet.end()?;
         if args.output == ResultsForm::Table {
-            let tally = results.tally().await?;
-            if !tally.is_whole() {
-                terminal::say(&tally.to_string());
+            let counts = results.counts().await?;
+            if !counts.is_whole() {
+                terminal::say(&counts.to_string());
             }
         }
         Ok(Exit::Success)
@@ -54,11 +54,11 @@ pub async fn shortfall(connection: &Connection, job: &Job) -> Option<String> {
     if end_of(job).is_none() || counts.succeeded >= counts.total || !Results::are_of(job) {
         return None;
     }
-    let tally = async { Results::open(connection, job).await?.tally().await };
-    match tally.await {
+    let recorded = async { Results::open(connection, job).await?.counts().await };
+    match recorded.await {
         // Pods that are simulated succeed without a word.
-        Ok(tally) if tally.is_whole() || (tally.is_blank() && counts.succeeded > 0) => None,
-        Ok(tally) => Some(tally.to_string()),
+        Ok(recorded) if recorded.is_whole() || (recorded.is_blank() && counts.succeeded > 0) => None,
+        Ok(recorded) => Some(recorded.to_string()),
         Err(error) => Some(format!("which records are missing can't be told here: {}", sentence(&error))),
     }
 }

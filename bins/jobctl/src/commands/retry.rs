@@ -17,7 +17,7 @@ pub fn run(session: &Session, args: &RetryArgs) -> Result<Exit, Failure> {
         if args.failed {
             filter.states.push(State::Phase(JobPhase::Failed));
         }
-        let jobs = lookup::pick(&connection, &filter, terminal::now()).await?;
+        let jobs = lookup::find(&connection, &filter, terminal::now()).await?;
         if ask("retry", &jobs, &args.careful)? == Verdict::Leave {
             return Ok(Exit::Success);
         }

@@ -1,11 +1,11 @@
 //! `jobctl run`: submit, attend, end with the job's own code.
 
 use pumice_api::batch::Job;
-use pumice_jobs::explain::job_end::{self, Account};
+use pumice_jobs::explain::job_end::{self, EndReport};
 use pumice_jobs::job::{Counts, JobEnd, JobRef, exit_of_run};
 use pumice_jobs::logs::{JobLogs, LogOptions, PODS_FOLLOWED_MAX, STREAMS_MAX};
 use pumice_jobs::lookup::pods;
-use pumice_jobs::monitor::{Ending, Happening};
+use pumice_jobs::monitor::{RunEnd, RunEvent};
 use pumice_jobs::submit::Submitted;
 use pumice_jobs::{Connection, Exit};
 
@@ -57,14 +57,14 @@ async fn attend(session: &Session, args: &RunArgs, connection: &Connection, job:
     let options = (!args.no_logs).then(|| LogOptions { follow: true, ..LogOptions::default() });
     let mut attended = Attended::new(session, connection, job, options, false)?;
     let (mut several, mut told_part, mut printer) = (false, false, None);
-    while let Some(happening) = attended.next().await? {
-        match happening {
-            Happening::State(state) => several = Counts::of(&state).total > 1,
-            Happening::Log(piece) => {
+    while let Some(event) = attended.next().await? {
+        match event {
+            RunEvent::State(state) => several = Counts::of(&state).total > 1,
+            RunEvent::Log(piece) => {
                 let printer = printer.get_or_insert_with(|| LogPrinter::new(job, several, several));
                 attended.terminal.data(&printer.text(&piece))?;
             }
-            Happening::Ended(ending) => return conclude(connection, job, &ending, args.no_logs || several).await,
+            RunEvent::Ended(ending) => return conclude(connection, job, &ending, args.no_logs || several).await,
             _ => {}
         }
         let left_out = attended.attendance.logs_left_out();
@@ -79,8 +79,8 @@ async fn attend(session: &Session, args: &RunArgs, connection: &Connection, job:
 }
 
 /// Says what went wrong, and gives the code.
-pub async fn conclude(connection: &Connection, job: &JobRef, ending: &Ending, show_log: bool) -> Result<Exit, Failure> {
-    let Ending { job: state, end, failures } = ending;
+pub async fn conclude(connection: &Connection, job: &JobRef, ending: &RunEnd, show_log: bool) -> Result<Exit, Failure> {
+    let RunEnd { job: state, end, failures } = ending;
     let exit = exit_of_run(state, *end, failures);
     let whole = *end == JobEnd::Completed && state.status.failed == 0;
     if !whole {
@@ -98,12 +98,12 @@ pub async fn conclude(connection: &Connection, job: &JobRef, ending: &Ending, sh
     if *end == JobEnd::Completed {
         return Ok(exit);
     }
-    let account = Account {
+    let report = EndReport {
         because: job_end::because(state),
         failures: job_end::failures(state, failures.clone()),
         evictions: job_end::evictions(connection, job, state).await,
     };
-    for line in account.lines(&job.name, FAILURES_SHOWN) {
+    for line in report.lines(&job.name, FAILURES_SHOWN) {
         terminal::say(&line);
     }
     if let Some(first) = failures.first().filter(|_| show_log) {

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 
 use anyhow::Context;
 use futures::SinkExt;
-use pumice_jobs::interactive::choice::Seat;
+use pumice_jobs::interactive::container_choice::RunningContainer;
 use pumice_jobs::interactive::exec::{self, AttachedProcess, Streams, TerminalSize};
 use pumice_jobs::interactive::program;
 use pumice_jobs::{Connection, Exit};
@@ -29,7 +29,7 @@ pub struct Program<'a> {
 
 /// Runs it in a container with this process's streams; its exit code is the answer. Ctrl-C goes to the program on a terminal, and
 /// ends the session between pipes.
-pub async fn run(connection: &Connection, seat: &Seat, wanted: &Program<'_>) -> Result<Exit, Failure> {
+pub async fn run(connection: &Connection, running: &RunningContainer, wanted: &Program<'_>) -> Result<Exit, Failure> {
     // With the output in a file a terminal would only spoil it.
     let on_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let streams = if on_terminal { Streams::Terminal } else { Streams::Apart };
@@ -38,7 +38,7 @@ pub async fn run(connection: &Connection, seat: &Seat, wanted: &Program<'_>) -> 
     let handler = |kind| signal(kind).context("cannot hear signals").map_err(Failure::Machine);
     let mut interrupt = handler(SignalKind::interrupt())?;
     let (mut term, mut hangup) = (handler(SignalKind::terminate())?, handler(SignalKind::hangup())?);
-    let mut process = exec::open(connection, seat, &argv, streams).await?;
+    let mut process = exec::open(connection, running, &argv, streams).await?;
     let raw = if on_terminal { Some(Raw::take()?) } else { None };
     let sizes = resize(&mut process);
     let input = feed(process.stdin());
@@ -48,7 +48,7 @@ pub async fn run(connection: &Connection, seat: &Seat, wanted: &Program<'_>) -> 
         Ok(())
     };
     let name = argv.first().map_or("", String::as_str);
-    let attended = exec::end(process, seat, name, wanted.back, reading);
+    let attended = exec::end(process, running, name, wanted.back, reading);
     let ended = tokio::select! {
         biased;
         _ = interrupt.recv() => Ok(Exit::Interrupted),

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pumice_jobs::Exit;
-use pumice_jobs::bundle::{Bundle, Folder, Location, Place, Spot, location, parameters};
+use pumice_jobs::bundle::{Bundle, Folder, Location, Store, StoreAddress, location, parameters};
 use pumice_jobs::render::{RULE_VARIABLE, slurm};
 use pumice_jobs::shards::{Kind, Plan, Record};
 use tokio::runtime::Runtime;
@@ -31,13 +31,13 @@ pub fn run(session: &Session, command: &ShardCommand) -> Result<Exit, Failure> {
         ShardCommand::Exec(args) => return exec::run(session, &args.argv),
         ShardCommand::Env(args) => {
             let slice = Slice::of_this_pod(session, Purpose::Telling)?;
-            let lines = slice.variables(&slice.nth(args.place)?);
+            let lines = slice.variables(&slice.nth(args.position)?);
             let line = |(name, value): (String, String)| format!("export {name}={}\n", quoted(&value));
             output::text(&lines.into_iter().map(line).collect::<String>())?;
         }
         ShardCommand::Key(args) => {
             let slice = Slice::of_this_pod(session, Purpose::Telling)?;
-            output::text(&format!("{}\n", slice.nth(args.place)?.key))?;
+            output::text(&format!("{}\n", slice.nth(args.position)?.key))?;
         }
         ShardCommand::List => {
             let slice = Slice::of_this_pod(session, Purpose::Telling)?;
@@ -68,7 +68,7 @@ struct Slice {
     index: u32,
     records: Range<u32>,
     /// The bundle, where it is needed.
-    store: Option<Rc<Store>>,
+    store: Option<Rc<OpenStore>>,
     /// Where those are that can't be computed.
     bundled: Option<Bundled>,
 }
@@ -91,7 +91,7 @@ impl Slice {
         }
         let records_results = |told: &Location| purpose == Purpose::Running && told.run.is_some();
         let told = told.filter(|told| packed || records_results(told));
-        let store = told.map(|told| Store::open(session, told, plan.pods())).transpose()?.map(Rc::new);
+        let store = told.map(|told| OpenStore::open(session, told, plan.pods())).transpose()?.map(Rc::new);
         let bundled = store.as_ref().filter(|_| packed).map(Bundled::open).transpose()?;
         Ok(Slice { plan, index, records, store, bundled })
     }
@@ -105,10 +105,10 @@ impl Slice {
     }
 
     /// The record at a place of this pod, from 0.
-    fn nth(&self, place: u32) -> Result<Record, Failure> {
-        let index = self.records.start.checked_add(place).filter(|index| self.records.contains(index));
+    fn nth(&self, position: u32) -> Result<Record, Failure> {
+        let index = self.records.start.checked_add(position).filter(|index| self.records.contains(index));
         self.record(index.ok_or_else(|| {
-            outside(format!("there is no place {place} in this pod: it has {} records, from 0", self.records.len()))
+            outside(format!("there is no place {position} in this pod: it has {} records, from 0", self.records.len()))
         })?)
     }
 
@@ -125,41 +125,41 @@ impl Slice {
     }
 }
 
-/// The place of the bundle that this pod was told of, open, and what waits for it.
-struct Store {
+/// The store of the bundle that this pod has the address of, open, and what waits for it.
+struct OpenStore {
     location: Location,
-    place: Arc<dyn Place>,
+    chunks: Arc<dyn Store>,
     /// The same, if it is a folder.
     folder: Option<Folder>,
     runtime: Runtime,
 }
 
-impl Store {
-    fn open(session: &Session, location: Location, pods: u32) -> Result<Store, Failure> {
+impl OpenStore {
+    fn open(session: &Session, location: Location, pods: u32) -> Result<OpenStore, Failure> {
         let runtime = runtime()?;
-        if let Spot::Folder(path) = &location.spot {
+        if let StoreAddress::Folder(path) = &location.address {
             let folder = Folder::open(path)?;
-            return Ok(Store { location, place: Arc::new(folder.clone()), folder: Some(folder), runtime });
+            return Ok(OpenStore { location, chunks: Arc::new(folder.clone()), folder: Some(folder), runtime });
         }
-        let place = runtime.block_on(async {
+        let chunks = runtime.block_on(async {
             let connection = session.of_this_pod().await?;
-            Ok::<_, Failure>(location.spot.open(Some(&connection), pods).await?)
+            Ok::<_, Failure>(location.address.open(Some(&connection), pods).await?)
         })?;
-        Ok(Store { location, place, folder: None, runtime })
+        Ok(OpenStore { location, chunks, folder: None, runtime })
     }
 }
 
 /// Records of a bundle, read some at a time: they are taken in order, and lie side by side.
 struct Bundled {
     bundle: Bundle,
-    store: Rc<Store>,
+    store: Rc<OpenStore>,
     /// Those that were read last.
     window: RefCell<Vec<Record>>,
 }
 
 impl Bundled {
-    fn open(store: &Rc<Store>) -> Result<Bundled, Failure> {
-        let bundle = store.runtime.block_on(Bundle::open(Arc::clone(&store.place), store.location.root))?;
+    fn open(store: &Rc<OpenStore>) -> Result<Bundled, Failure> {
+        let bundle = store.runtime.block_on(Bundle::open(Arc::clone(&store.chunks), store.location.root))?;
         Ok(Bundled { bundle, store: Rc::clone(store), window: RefCell::default() })
     }
 

@@ -1,13 +1,13 @@
 //! `jobctl shell`: a terminal in a new job, or in a running pod of one.
 
-use pumice_jobs::interactive::choice::{self, Seat, Wish};
+use pumice_jobs::interactive::container_choice::{self, ContainerChoice, RunningContainer};
 use pumice_jobs::interactive::{InteractiveError, program};
 use pumice_jobs::job::{JobRef, Selector};
-use pumice_jobs::lifecycle::{Wish as End, act};
+use pumice_jobs::lifecycle::{DesiredState, set_desired_state};
 use pumice_jobs::{Connection, Exit, lookup};
 
 use super::session::{self, Program};
-use super::{Session, act as acts, interactive, logs};
+use super::{Session, act, interactive, logs};
 use crate::args::{Form, ShellArgs, WhichPod};
 use crate::failure::Failure;
 use crate::terminal;
@@ -21,17 +21,17 @@ pub fn run(session: &Session, args: &ShellArgs) -> Result<Exit, Failure> {
 }
 
 async fn go_into(connection: &Connection, job: &Selector, args: &ShellArgs) -> Result<Exit, Failure> {
-    let job = lookup::pick_one(connection, job).await?;
-    let seat = choice::find(connection, &job, &wish(&job, &args.pod)).await?;
-    if seat.others > 0 {
-        terminal::say(&format!("in pod {}; {} more run, --index or --pod names another", seat.pod, seat.others));
+    let job = lookup::find_one(connection, job).await?;
+    let running = container_choice::find(connection, &job, &wanted(&job, &args.pod)).await?;
+    if running.others > 0 {
+        terminal::say(&format!("in pod {}; {} more run, --index or --pod names another", running.pod, running.others));
     }
-    open(connection, &seat, args).await
+    open(connection, &running, args).await
 }
 
 /// What was said of the pod; it may be named by what stands after the job's name.
-pub fn wish(job: &JobRef, which: &WhichPod) -> Wish {
-    Wish {
+pub fn wanted(job: &JobRef, which: &WhichPod) -> ContainerChoice {
+    ContainerChoice {
         task: which.task.clone(),
         index: which.index,
         pod: which.pod.as_deref().map(|pod| logs::full_name(job, pod)),
@@ -39,9 +39,9 @@ pub fn wish(job: &JobRef, which: &WhichPod) -> Wish {
     }
 }
 
-async fn open(connection: &Connection, seat: &Seat, args: &ShellArgs) -> Result<Exit, Failure> {
-    let back = format!("jobctl shell {}{}", seat.job.name, seat.job.namespace_flag());
-    session::run(connection, seat, &Program { argv: &args.argv, back: &back }).await
+async fn open(connection: &Connection, running: &RunningContainer, args: &ShellArgs) -> Result<Exit, Failure> {
+    let back = format!("jobctl shell {}{}", running.job.name, running.job.namespace_flag());
+    session::run(connection, running, &Program { argv: &args.argv, back: &back }).await
 }
 
 fn start(session: &Session, args: &ShellArgs) -> Result<Exit, Failure> {
@@ -52,11 +52,11 @@ fn start(session: &Session, args: &ShellArgs) -> Result<Exit, Failure> {
     session.bring_up()?;
     session.attend(|connection| async move {
         let job = interactive::submit(session, &connection, &submission).await?;
-        let seat = match interactive::running(session, &connection, &job).await? {
-            Ok(seat) => seat,
+        let running = match interactive::running(session, &connection, &job).await? {
+            Ok(running) => running,
             Err(exit) => return Ok(exit),
         };
-        let ended = open(&connection, &seat, args).await;
+        let ended = open(&connection, &running, args).await;
         match &ended {
             // Who comes back finds what was left there.
             Err(failure) if is_lost(failure) => {}
@@ -66,8 +66,8 @@ fn start(session: &Session, args: &ShellArgs) -> Result<Exit, Failure> {
                 terminal::say(&format!("next:  jobctl cancel {name}{flag}, if it shall end"));
             }
             _ => {
-                let acted = act(&connection, &job, End::Cancel, true).await?;
-                terminal::say(&acts::sentence(&job, End::Cancel, acted));
+                let change = set_desired_state(&connection, &job, DesiredState::Cancel, true).await?;
+                terminal::say(&act::sentence(&job, DesiredState::Cancel, change));
             }
         }
         ended

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use pumice_jobs::cluster::nodes;
-use pumice_jobs::cluster::resource_usage::{self, By, Load};
+use pumice_jobs::cluster::resource_usage::{self, By, ResourceUsage};
 use pumice_jobs::job::Selector;
 use pumice_jobs::lookup::pods::pods_of;
 use pumice_jobs::{Connection, Exit, lookup};
@@ -25,20 +25,20 @@ pub fn top(session: &Session, args: &TopArgs) -> Result<Exit, Failure> {
             Some("node" | "nodes") => (By::Node, None, String::new()),
             Some(job) => {
                 let selector = job.parse::<Selector>().map_err(pumice_jobs::Error::from)?;
-                let job = lookup::pick_one(&connection, &selector).await?;
+                let job = lookup::find_one(&connection, &selector).await?;
                 pumice_jobs::lookup::get(&connection, &job).await?;
                 (By::Pod, Some(own.as_str()), pods_of(&job).labels)
             }
         };
         let pods = resource_usage::pods(&connection, namespace, &labels).await?;
         let usage = resource_usage::usage(&connection, namespace).await?;
-        let mut loads = resource_usage::loads(&pods, usage.as_ref(), by);
+        let mut usage_by = resource_usage::usage_by(&pods, usage.as_ref(), by);
         if by == By::Node {
-            add_capacity(&connection, &mut loads).await?;
+            add_capacity(&connection, &mut usage_by).await?;
         }
-        let left_out = loads.len().saturating_sub(args.limit);
-        loads.truncate(args.limit);
-        show(&loads, by, args.output)?;
+        let left_out = usage_by.len().saturating_sub(args.limit);
+        usage_by.truncate(args.limit);
+        show(&usage_by, by, args.output)?;
         if left_out > 0 {
             terminal::say(&format!("and {left_out} more; --limit shows more"));
         }
@@ -46,7 +46,7 @@ pub fn top(session: &Session, args: &TopArgs) -> Result<Exit, Failure> {
             terminal::say(
                 "this platform does not measure what pods use (no metrics.k8s.io): shown is what they ask for",
             );
-        } else if !loads.is_empty() && loads.iter().all(|load| load.used.is_none()) {
+        } else if !usage_by.is_empty() && usage_by.iter().all(|usage| usage.used.is_none()) {
             terminal::say("what these pods use is not measured, or not yet: shown is what they ask for");
         }
         Ok(Exit::Success)
@@ -62,31 +62,32 @@ pub fn usage(session: &Session, args: &UsageArgs) -> Result<Exit, Failure> {
             UsageBy::Job => (By::Job, Some(connection.namespace())),
         };
         let pods = resource_usage::pods(&connection, namespace, "").await?;
-        show(&resource_usage::loads(&pods, None, by), by, args.output)?;
+        show(&resource_usage::usage_by(&pods, None, by), by, args.output)?;
         Ok(Exit::Success)
     })
 }
 
 /// Nodes without pods are there, too.
-async fn add_capacity(connection: &Connection, loads: &mut Vec<Load>) -> Result<(), Failure> {
+async fn add_capacity(connection: &Connection, usage_by: &mut Vec<ResourceUsage>) -> Result<(), Failure> {
     let nodes = nodes::list(connection).await?;
-    let mut known: HashMap<String, Load> = loads.drain(..).map(|load| (load.name.clone(), load)).collect();
-    loads.extend(nodes.iter().map(|node| {
-        let fresh = || Load { name: node.name().to_owned(), ..Load::default() };
-        Load { capacity: Some(node.capacity()), ..known.remove(node.name()).unwrap_or_else(fresh) }
+    let mut known: HashMap<String, ResourceUsage> =
+        usage_by.drain(..).map(|usage| (usage.name.clone(), usage)).collect();
+    usage_by.extend(nodes.iter().map(|node| {
+        let fresh = || ResourceUsage { name: node.name().to_owned(), ..ResourceUsage::default() };
+        ResourceUsage { capacity: Some(node.capacity()), ..known.remove(node.name()).unwrap_or_else(fresh) }
     }));
-    loads.sort_by_key(|load| std::cmp::Reverse((load.requested.cpu_milli, load.requested.memory_bytes)));
+    usage_by.sort_by_key(|usage| std::cmp::Reverse((usage.requested.cpu_milli, usage.requested.memory_bytes)));
     Ok(())
 }
 
-fn show(loads: &[Load], by: By, form: Form) -> Result<(), Failure> {
+fn show(usage_by: &[ResourceUsage], by: By, form: Form) -> Result<(), Failure> {
     match form {
-        Form::Json | Form::Yaml => output::object(&json!(loads), form),
-        Form::Name => output::text(&loads.iter().map(|load| format!("{}\n", load.name)).collect::<String>()),
-        Form::Table | Form::Wide if loads.is_empty() => {
+        Form::Json | Form::Yaml => output::object(&json!(usage_by), form),
+        Form::Name => output::text(&usage_by.iter().map(|usage| format!("{}\n", usage.name)).collect::<String>()),
+        Form::Table | Form::Wide if usage_by.is_empty() => {
             terminal::say("nothing runs");
             Ok(())
         }
-        Form::Table | Form::Wide => output::text(&resource_usage::table(loads, by).render(false)),
+        Form::Table | Form::Wide => output::text(&resource_usage::table(usage_by, by).render(false)),
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pumice_jobs::job::{JobRef, exit_of_end};
-use pumice_jobs::monitor::Happening;
+use pumice_jobs::monitor::RunEvent;
 use pumice_jobs::{Connection, Exit, lookup};
 
 use super::attended::Attended;
@@ -17,7 +17,7 @@ pub fn run(session: &Session, args: &WaitArgs) -> Result<Exit, Failure> {
     session.attend(|connection| async move {
         let deadline = args.timeout.map(|timeout| tokio::time::Instant::now() + timeout);
         let mut exit = Exit::Success;
-        for job in lookup::pick(&connection, &args.jobs.filter(), terminal::now()).await? {
+        for job in lookup::find(&connection, &args.jobs.filter(), terminal::now()).await? {
             let waiting = wait(session, &connection, &job);
             let own = match deadline {
                 Some(deadline) => match tokio::time::timeout_at(deadline, waiting).await {
@@ -45,8 +45,8 @@ fn timed_out(job: &JobRef, timeout: Duration) -> Exit {
 
 async fn wait(session: &Session, connection: &Connection, job: &JobRef) -> Result<Exit, Failure> {
     let mut attended = Attended::new(session, connection, job, None, false)?;
-    while let Some(happening) = attended.next().await? {
-        let Happening::Ended(ending) = happening else { continue };
+    while let Some(event) = attended.next().await? {
+        let RunEvent::Ended(ending) = event else { continue };
         let exit = exit_of_end(&ending.job, ending.end);
         if exit != Exit::Success {
             terminal::say(&format!("job {} {}", job.name, ending.end.word()));

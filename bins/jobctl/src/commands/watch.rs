@@ -8,11 +8,11 @@ use std::time::Duration;
 use anyhow::Context;
 use pumice_jobs::explain::{job_end, why};
 use pumice_jobs::job::{JobRef, pod_failures};
-use pumice_jobs::lifecycle::{self, act};
+use pumice_jobs::lifecycle::{self, set_desired_state};
 use pumice_jobs::logs::{JobLogs, LogOptions, PODS_FOLLOWED_MAX};
 use pumice_jobs::lookup::events::{self, JobEvent};
 use pumice_jobs::lookup::pods::failed_pods;
-use pumice_jobs::lookup::{Change, Live};
+use pumice_jobs::lookup::{Change, JobList};
 use pumice_jobs::{Connection, Exit};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -26,7 +26,7 @@ use crate::args::WatchArgs;
 use crate::failure::Failure;
 use crate::log_printer;
 use crate::terminal;
-use crate::view::{Detail, Key, View, Wish, draw::draw};
+use crate::view::{Detail, Key, Request, View, draw::draw};
 
 /// Redraws are at least so far apart.
 const REDRAW_EVERY: Duration = Duration::from_millis(250);
@@ -73,7 +73,7 @@ async fn show(
 ) -> Result<Exit, Failure> {
     let namespace = (!args.all_namespaces).then(|| connection.namespace().to_owned());
     let mut view = View::new(namespace.as_deref());
-    let mut live = Live::new(connection.clone(), namespace.as_deref());
+    let mut list = JobList::new(connection.clone(), namespace.as_deref());
     let mut keys = read_keys();
     let handler = |kind| signal(kind).context("cannot hear signals").map_err(Failure::Machine);
     let mut interrupt = handler(SignalKind::interrupt())?;
@@ -110,7 +110,7 @@ async fn show(
             }
             _ = ticks.tick() => {
                 if std::mem::take(&mut changed) {
-                    view.take(live.jobs());
+                    view.take(list.jobs());
                 }
                 paint(session, &view, screen)?;
                 redraws = redraws.wrapping_add(1);
@@ -119,7 +119,7 @@ async fn show(
                 let ask = ask && questions.is_empty();
                 if ask { view.refresh() } else { None }
             }
-            change = live.next() => {
+            change = list.next() => {
                 match change? {
                     Change::Jobs => (view.lost, changed) = (false, true),
                     Change::Lost => view.lost = true,
@@ -130,12 +130,12 @@ async fn show(
         };
         match wish {
             None => {}
-            Some(Wish::Quit) => {
+            Some(Request::Quit) => {
                 // What was said yes to is sent, if the server answers at all.
                 let _ = tokio::time::timeout(CANCELS_GRACE, cancels.join_all()).await;
                 return Ok(Exit::Success);
             }
-            Some(wish @ Wish::Cancel(_)) => {
+            Some(wish @ Request::Cancel(_)) => {
                 cancels.spawn(carry_out(wish, connection.clone()));
             }
             Some(wish) => {
@@ -202,12 +202,12 @@ fn key_of(event: &Event) -> Option<Key> {
 }
 
 /// Asks beside the view, so that keys are never waited for.
-async fn carry_out(wish: Wish, connection: Connection) -> Answer {
+async fn carry_out(wish: Request, connection: Connection) -> Answer {
     let answer = match wish {
-        Wish::Quit => return Answer::Note(String::new()),
-        Wish::Detail(job) => detail(&connection, &job).await.map(|detail| Answer::Detail(job, detail)),
-        Wish::Log(job) => log(&connection, &job).await.map(|lines| Answer::Log(job, lines)),
-        Wish::Cancel(job) => act(&connection, &job, lifecycle::Wish::Cancel, false)
+        Request::Quit => return Answer::Note(String::new()),
+        Request::Detail(job) => detail(&connection, &job).await.map(|detail| Answer::Detail(job, detail)),
+        Request::Log(job) => log(&connection, &job).await.map(|lines| Answer::Log(job, lines)),
+        Request::Cancel(job) => set_desired_state(&connection, &job, lifecycle::DesiredState::Cancel, false)
             .await
             .map(|_| Answer::Note(format!("{} is being cancelled", job.name))),
     };

@@ -12,7 +12,7 @@ use crate::terminal;
 /// Prints the scheduler's answer.
 pub fn run(session: &Session, args: &OneJob) -> Result<Exit, Failure> {
     session.talk(|connection| async move {
-        let job = lookup::pick_one(&connection, &args.job).await?;
+        let job = lookup::find_one(&connection, &args.job).await?;
         let why = why::fetch_first_word(&connection, &job).await?;
         match args.output {
             Form::Json | Form::Yaml => {

@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 use pumice_jobs::job::table::tint_of_state;
-use pumice_jobs::job::{Counts, Summary};
+use pumice_jobs::job::{Counts, JobRow};
 use pumice_jobs::monitor::Progress;
 use pumice_jobs::output::age;
 use pumice_jobs::output::table::Tint;
@@ -71,7 +71,7 @@ fn jobs(view: &View, frame: &mut Frame, area: Rect, now: Timestamp, colours: boo
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-fn row(view: &View, job: &Summary, now: Timestamp, colours: bool) -> Row<'static> {
+fn row(view: &View, job: &JobRow, now: Timestamp, colours: bool) -> Row<'static> {
     let Counts { succeeded, failed, running, waiting, .. } = job.counts();
     let name = match &view.namespace {
         Some(_) => job.metadata.name.clone(),

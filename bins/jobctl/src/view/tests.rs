@@ -6,7 +6,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::json;
 
-fn jobs(names: &[(&str, &str, i32)]) -> Vec<Summary> {
+fn jobs(names: &[(&str, &str, i32)]) -> Vec<JobRow> {
     let job = |(name, phase, ok): &(&str, &str, i32)| {
         json!({"metadata": {"name": name, "namespace": "team", "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
                "spec": {"queue": "night", "tasks": [{"replicas": 100}]},
@@ -32,12 +32,12 @@ fn screens() {
     let mut view = View::new(Some("team"));
     let mut screens = vec![screen(&view, (60, 8))];
     view.take(jobs(&[("sweep", "Running", 71), ("other", "Failed", 2), ("third", "Pending", 0)]));
-    assert_eq!(view.press(Key::Down), Some(Wish::Detail(reference("other"))));
+    assert_eq!(view.press(Key::Down), Some(Request::Detail(reference("other"))));
     let failures = vec!["pod other-t-1 ended with exit code 7".to_owned()];
     let events = vec!["2m  MemoryRaised  task t\u{1b}[2J, pod 0".to_owned()];
     view.learn(reference("other"), Detail { why: "no room".into(), failures, events });
     screens.push(screen(&view, (80, 16)));
-    assert_eq!(view.press(Key::Logs), Some(Wish::Log(reference("other"))));
+    assert_eq!(view.press(Key::Logs), Some(Request::Log(reference("other"))));
     view.read(reference("other"), (0..50).map(|line| format!("line {line}")).collect());
     screens.push(screen(&view, (80, 12)));
     view.lost = true;
@@ -88,10 +88,10 @@ fn only_a_second_key_cancels() {
     assert_eq!(view.press(Key::Other), None);
     assert_eq!(view.press(Key::Yes), None, "the question is over");
     view.press(Key::Cancel);
-    assert_eq!(view.press(Key::Yes), Some(Wish::Cancel(reference("a"))));
+    assert_eq!(view.press(Key::Yes), Some(Request::Cancel(reference("a"))));
     view.press(Key::Cancel);
-    assert_eq!(view.press(Key::Interrupt), Some(Wish::Quit));
+    assert_eq!(view.press(Key::Interrupt), Some(Request::Quit));
     view.press(Key::Logs);
-    assert_eq!(view.press(Key::Quit), Some(Wish::Detail(reference("a"))), "back first");
-    assert_eq!(view.press(Key::Quit), Some(Wish::Quit));
+    assert_eq!(view.press(Key::Quit), Some(Request::Detail(reference("a"))), "back first");
+    assert_eq!(view.press(Key::Quit), Some(Request::Quit));
 }

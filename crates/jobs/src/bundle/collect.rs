@@ -15,9 +15,9 @@ use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use super::entry::{Outcome, Status};
 use super::error::BundleError;
 use super::mark::{Mark, RunKey};
-use super::place::{Place, RunId};
 use super::read::{Bundle, read_value};
 use super::record::{Slice, read_entry};
+use super::store::{RunId, Store};
 use super::tree::Value;
 
 /// Shards whose logs are read at a time.
@@ -64,7 +64,7 @@ pub struct Missing {
 /// The rows of all records. `slices` are the shards' records, from shard 0 on, as the rule of the run gives them; it is
 /// read as the stream is.
 pub fn collect<I>(
-    place: Arc<dyn Place>,
+    store: Arc<dyn Store>,
     run: RunId,
     slices: I,
 ) -> impl Stream<Item = Result<Row, BundleError>> + Send + use<I>
@@ -72,12 +72,12 @@ where
     I: IntoIterator<Item = Range<u64>>,
     I::IntoIter: Send,
 {
-    collect_if(place, run, slices, |_| true)
+    collect_if(store, run, slices, |_| true)
 }
 
 /// The rows of those records whose status (`None`: nothing was told) is wanted; what others gave is not read.
 pub fn collect_if<I, W>(
-    place: Arc<dyn Place>,
+    store: Arc<dyn Store>,
     run: RunId,
     slices: I,
     wanted: W,
@@ -88,33 +88,33 @@ where
     W: Fn(Option<Status>) -> bool + Send,
 {
     let wanted = move |row: &Row<Value>| ready(wanted(row.status()));
-    with_values(Arc::clone(&place), rows(place, run, slices).try_filter(wanted))
+    with_values(Arc::clone(&store), rows(store, run, slices).try_filter(wanted))
 }
 
 /// The rows of one shard. With a key, an outcome whose mark is not right stands only where there is no other, and its
 /// [`Origin`] says so: it may be anybody's.
 pub fn collect_shard(
-    place: Arc<dyn Place>,
+    store: Arc<dyn Store>,
     slice: Slice,
     key: Option<RunKey>,
 ) -> impl Stream<Item = Result<Row, BundleError>> + Send {
-    let log = Arc::clone(&place);
+    let log = Arc::clone(&store);
     let rows = stream::once(async move { shard_rows(&*log, &slice, key.as_ref()).await });
-    with_values(place, rows.map_ok(|rows| stream::iter(rows.into_iter().map(Ok))).try_flatten())
+    with_values(store, rows.map_ok(|rows| stream::iter(rows.into_iter().map(Ok))).try_flatten())
 }
 
 /// Values are read in order, one at a time: a large one does not wait in memory behind others.
-fn with_values<S>(place: Arc<dyn Place>, rows: S) -> impl Stream<Item = Result<Row, BundleError>> + Send + use<S>
+fn with_values<S>(store: Arc<dyn Store>, rows: S) -> impl Stream<Item = Result<Row, BundleError>> + Send + use<S>
 where
     S: Stream<Item = Result<Row<Value>, BundleError>> + Send,
 {
     rows.and_then(move |row| {
-        let place = Arc::clone(&place);
+        let store = Arc::clone(&store);
         async move {
             let Row { shard, record, outcome, origin } = row;
             let outcome = match outcome {
                 Some(outcome) => Some({
-                    let value = read_value(&*place, &outcome.value).await?;
+                    let value = read_value(&*store, &outcome.value).await?;
                     outcome.with(value)
                 }),
                 None => None,
@@ -126,7 +126,7 @@ where
 
 /// The rows of all records without what they gave, of which nothing is read.
 pub fn statuses<I>(
-    place: Arc<dyn Place>,
+    store: Arc<dyn Store>,
     run: RunId,
     slices: I,
 ) -> impl Stream<Item = Result<Row<()>, BundleError>> + Send + use<I>
@@ -134,7 +134,7 @@ where
     I: IntoIterator<Item = Range<u64>>,
     I::IntoIter: Send,
 {
-    rows(place, run, slices).map_ok(|Row { shard, record, outcome, origin }| Row {
+    rows(store, run, slices).map_ok(|Row { shard, record, outcome, origin }| Row {
         shard,
         record,
         outcome: outcome.map(|outcome| outcome.with(())),
@@ -150,7 +150,7 @@ where
 {
     let mut count = 0;
     let mut first = Vec::new();
-    let mut rows = std::pin::pin!(rows(Arc::clone(bundle.place()), run, slices));
+    let mut rows = std::pin::pin!(rows(Arc::clone(bundle.store()), run, slices));
     while let Some(row) = rows.try_next().await? {
         if row.outcome.is_none() {
             count += 1;
@@ -163,10 +163,10 @@ where
 }
 
 /// All that was ever told of a shard, in the order of its log: the failures of every attempt, too. Values are not read.
-pub async fn history(place: &dyn Place, slice: &Slice) -> Result<Vec<Outcome<()>>, BundleError> {
+pub async fn history(store: &dyn Store, slice: &Slice) -> Result<Vec<Outcome<()>>, BundleError> {
     let mut all = Vec::new();
     let mut number = 0;
-    while let Some(entry) = read_entry(place, slice, number, None).await? {
+    while let Some(entry) = read_entry(store, slice, number, None).await? {
         all.extend(entry.outcomes.into_iter().map(|outcome| outcome.with(())));
         number += 1;
     }
@@ -174,7 +174,7 @@ pub async fn history(place: &dyn Place, slice: &Slice) -> Result<Vec<Outcome<()>
 }
 
 fn rows<I>(
-    place: Arc<dyn Place>,
+    store: Arc<dyn Store>,
     run: RunId,
     slices: I,
 ) -> impl Stream<Item = Result<Row<Value>, BundleError>> + Send + use<I>
@@ -183,20 +183,20 @@ where
     I::IntoIter: Send,
 {
     let shards = (0_u32..).zip(slices).map(move |(shard, records)| {
-        let (place, slice) = (Arc::clone(&place), Slice { run: run.clone(), shard, records });
-        async move { shard_rows(&*place, &slice, None).await }
+        let (store, slice) = (Arc::clone(&store), Slice { run: run.clone(), shard, records });
+        async move { shard_rows(&*store, &slice, None).await }
     });
     stream::iter(shards).buffered(SHARDS_AT_ONCE).map_ok(|rows| stream::iter(rows.into_iter().map(Ok))).try_flatten()
 }
 
-async fn shard_rows(place: &dyn Place, slice: &Slice, key: Option<&RunKey>) -> Result<Vec<Row<Value>>, BundleError> {
+async fn shard_rows(store: &dyn Store, slice: &Slice, key: Option<&RunKey>) -> Result<Vec<Row<Value>>, BundleError> {
     let mut standing: BTreeMap<u64, (Outcome<Value>, Origin)> = BTreeMap::new();
     let mut left = slice.records.end.saturating_sub(slice.records.start);
     let mut number = 0;
     let mut damaged = None;
     // Once all are done nothing later counts, so the end of the log need not be looked for.
     while left > 0 {
-        let read = match read_entry(place, slice, number, key).await {
+        let read = match read_entry(store, slice, number, key).await {
             // Others may have written that. It matters only if something is missing.
             Err(error @ BundleError::Damaged { .. }) if key.is_some() => {
                 damaged.get_or_insert(error);

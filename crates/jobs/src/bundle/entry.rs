@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::chunk::ChunkId;
 use super::error::FormatError;
 use super::mark::{MARK_BYTES, Mark, RunKey};
-use super::place::EntryName;
+use super::store::EntryName;
 use super::tree::{INLINE_BYTES_MAX, KEY_BYTES_MAX, RECORDS_MAX, Value};
 use super::wire::{Cursor, FIRST_VERSION, Kind, MARKED_VERSION, begin_in, check, put_bytes, put_number};
 

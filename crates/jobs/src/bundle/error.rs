@@ -3,7 +3,7 @@
 //! Invariant: an error of stored bytes names the object and the place; one of the caller's input names the bound.
 
 use super::chunk::ChunkId;
-use super::place::{Name, PlaceError};
+use super::store::{Name, StoreError};
 use crate::error::{Failure, Remedy};
 use crate::exit_code::Exit;
 
@@ -85,33 +85,33 @@ pub enum BundleError {
     },
     /// The place failed.
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Store(#[from] StoreError),
     /// Something that must be there is not.
-    #[error("{name} is missing in {place}; was it deleted? submit the job again")]
+    #[error("{name} is missing in {store}; was it deleted? submit the job again")]
     Missing {
         /// Its name.
         name: Name,
         /// Where it was looked for.
-        place: String,
+        store: String,
     },
     /// Something is there and is not what was stored.
-    #[error("{name} in {place} is damaged; delete it and submit the job again")]
+    #[error("{name} in {store} is damaged; delete it and submit the job again")]
     Damaged {
         /// Its name.
         name: Name,
         /// Where it is.
-        place: String,
+        store: String,
         /// What is wrong with it.
         #[source]
         source: FormatError,
     },
     /// Written by a later version.
-    #[error("{name} in {place} can't be read")]
+    #[error("{name} in {store} can't be read")]
     Newer {
         /// Its name.
         name: Name,
         /// Where it is.
-        place: String,
+        store: String,
         /// Which version.
         #[source]
         source: FormatError,
@@ -170,7 +170,7 @@ pub enum BundleError {
 impl Failure for BundleError {
     fn exit(&self) -> Exit {
         match self {
-            BundleError::Place(PlaceError::Call(error)) => error.exit(),
+            BundleError::Store(StoreError::Call(error)) => error.exit(),
             BundleError::Missing { .. } => Exit::NotFound,
             _ => Exit::Usage,
         }
@@ -178,7 +178,7 @@ impl Failure for BundleError {
 
     fn remedy(&self) -> Remedy {
         match self {
-            BundleError::Place(error) => error.remedy(),
+            BundleError::Store(error) => error.remedy(),
             _ => Remedy::Unknown,
         }
     }
@@ -186,11 +186,11 @@ impl Failure for BundleError {
 
 impl BundleError {
     /// An object that was read and is not as it should be.
-    pub(super) fn unreadable(name: &Name, place: &dyn super::Place, source: FormatError) -> Self {
-        let (name, place) = (name.clone(), place.to_string());
+    pub(super) fn unreadable(name: &Name, store: &dyn super::Store, source: FormatError) -> Self {
+        let (name, store) = (name.clone(), store.to_string());
         match source {
-            FormatError::Newer { .. } => BundleError::Newer { name, place, source },
-            _ => BundleError::Damaged { name, place, source },
+            FormatError::Newer { .. } => BundleError::Newer { name, store, source },
+            _ => BundleError::Damaged { name, store, source },
         }
     }
 }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
 
 use super::chunk::STORED_BYTES_MAX;
-use super::place::{EntryName, Made, Name, Place, PlaceError, RunId, random_name};
+use super::store::{EntryName, Made, Name, RunId, Store, StoreError, random_name};
 
 /// What the file [`FORMAT_FILE`] says.
 const FORMAT: &str = "pumice bundles, format 1\n";
@@ -41,7 +41,7 @@ pub struct Folder {
 impl Folder {
     /// Makes the folder one for bundles, if it is none yet. Who may read it is up to the umask: pods that run as other
     /// users must be able to write there. Blocks.
-    pub fn make(root: &Path) -> Result<Self, PlaceError> {
+    pub fn make(root: &Path) -> Result<Self, StoreError> {
         let folder = Folder { root: root.to_owned(), on_caller: false };
         folder.ensure_folder(&root.join(TEMPORARY))?;
         folder.create_file(&root.join(FORMAT_FILE), FORMAT.as_bytes())?;
@@ -50,16 +50,16 @@ impl Folder {
     }
 
     /// A folder that was made one for bundles. Blocks.
-    pub fn open(root: &Path) -> Result<Self, PlaceError> {
+    pub fn open(root: &Path) -> Result<Self, StoreError> {
         let folder = Folder { root: root.to_owned(), on_caller: false };
         match folder.read_file(&root.join(FORMAT_FILE))? {
             Some(format) if format == FORMAT.as_bytes() => Ok(folder),
-            Some(found) => Err(PlaceError::OtherFormat {
+            Some(found) => Err(StoreError::OtherFormat {
                 folder: folder.root,
                 found: String::from_utf8_lossy(&found).chars().take(80).collect(),
                 known: FORMAT,
             }),
-            None => Err(PlaceError::NoFolder { folder: folder.root }),
+            None => Err(StoreError::NoFolder { folder: folder.root }),
         }
     }
 
@@ -86,7 +86,7 @@ impl Folder {
 
     /// Makes the folder in which a record keeps, over its attempts, what lets it go on where it stopped. It may be there
     /// already. Blocks.
-    pub fn make_checkpoint(&self, run: &RunId, record: u64) -> Result<PathBuf, PlaceError> {
+    pub fn make_checkpoint(&self, run: &RunId, record: u64) -> Result<PathBuf, StoreError> {
         let path = self.checkpoint(run, record);
         // Not synced: whether it lasts is up to the program that writes into it.
         fs::create_dir_all(&path).map_err(|error| self.failed("make folder", &path, error))?;
@@ -99,7 +99,7 @@ impl Folder {
     }
 
     /// Removes all that a run has left, its checkpoints too; chunks stay. Blocks.
-    pub fn remove_run(&self, run: &RunId) -> Result<(), PlaceError> {
+    pub fn remove_run(&self, run: &RunId) -> Result<(), StoreError> {
         let path = self.run(run);
         match fs::remove_dir_all(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(self.failed("remove folder", &path, error)),
@@ -108,7 +108,7 @@ impl Folder {
     }
 
     /// Removes the folder of a record that is done, if nothing is in it. Blocks.
-    pub fn remove_empty_checkpoint(&self, run: &RunId, record: u64) -> Result<(), PlaceError> {
+    pub fn remove_empty_checkpoint(&self, run: &RunId, record: u64) -> Result<(), StoreError> {
         let path = self.checkpoint(run, record);
         match fs::remove_dir(&path) {
             Err(error) if !matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::NotFound) => {
@@ -126,7 +126,7 @@ impl Folder {
         self.root.join("runs").join(run.as_str())
     }
 
-    fn read_file(&self, path: &Path) -> Result<Option<Vec<u8>>, PlaceError> {
+    fn read_file(&self, path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
         let read = || -> io::Result<Vec<u8>> {
             let mut bytes = Vec::new();
             let most = STORED_BYTES_MAX as u64;
@@ -143,7 +143,7 @@ impl Folder {
         }
     }
 
-    fn create_file(&self, path: &Path, bytes: &[u8]) -> Result<Made, PlaceError> {
+    fn create_file(&self, path: &Path, bytes: &[u8]) -> Result<Made, StoreError> {
         let parent = path.parent().unwrap_or(&self.root);
         let made = if path.exists() {
             Made::Existing
@@ -160,7 +160,7 @@ impl Folder {
         Ok(made)
     }
 
-    fn write_and_link(&self, temporary: &Path, path: &Path, bytes: &[u8]) -> Result<Made, PlaceError> {
+    fn write_and_link(&self, temporary: &Path, path: &Path, bytes: &[u8]) -> Result<Made, StoreError> {
         let write = || -> io::Result<()> {
             let mut file = File::options().write(true).create_new(true).open(temporary)?;
             file.write_all(bytes)?;
@@ -171,13 +171,13 @@ impl Folder {
             Ok(()) => Ok(Made::New),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Made::Existing),
             Err(source) if source.kind() == ErrorKind::Unsupported || source.raw_os_error() == Some(EPERM) => {
-                Err(PlaceError::NoLinks { folder: self.root.clone(), source })
+                Err(StoreError::NoLinks { folder: self.root.clone(), source })
             }
             Err(error) => Err(self.failed("link", path, error)),
         }
     }
 
-    fn ensure_folder(&self, folder: &Path) -> Result<(), PlaceError> {
+    fn ensure_folder(&self, folder: &Path) -> Result<(), StoreError> {
         if folder.is_dir() {
             return Ok(());
         }
@@ -185,12 +185,12 @@ impl Folder {
         folder.ancestors().take_while(|one| one.starts_with(&self.root)).try_for_each(|one| self.sync_folder(one))
     }
 
-    fn sync_folder(&self, folder: &Path) -> Result<(), PlaceError> {
+    fn sync_folder(&self, folder: &Path) -> Result<(), StoreError> {
         File::open(folder).and_then(|file| file.sync_all()).map_err(|error| self.failed("sync", folder, error))
     }
 
     /// Removes what killed writers left long ago, by the clock that stamps the files.
-    fn sweep(&self) -> Result<(), PlaceError> {
+    fn sweep(&self) -> Result<(), StoreError> {
         let folder = self.root.join(TEMPORARY);
         let failed = |error| self.failed("sweep", &folder, error);
         let modified = |path: &Path| fs::metadata(path).and_then(|found| found.modified());
@@ -209,10 +209,10 @@ impl Folder {
         Ok(())
     }
 
-    fn failed(&self, doing: &'static str, path: &Path, source: io::Error) -> PlaceError {
+    fn failed(&self, doing: &'static str, path: &Path, source: io::Error) -> StoreError {
         match source.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => PlaceError::Full { folder: self.root.clone(), source },
-            _ => PlaceError::File { doing, path: path.to_owned(), source },
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { folder: self.root.clone(), source },
+            _ => StoreError::File { doing, path: path.to_owned(), source },
         }
     }
 
@@ -220,13 +220,13 @@ impl Folder {
     /// for it any more.
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(Folder) -> Result<T, PlaceError> + Send + 'static,
-    ) -> Result<T, PlaceError> {
+        work: impl FnOnce(Folder) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let folder = self.clone();
         if self.on_caller {
             return work(folder);
         }
-        tokio::task::spawn_blocking(move || work(folder)).await.map_err(|_| PlaceError::Stopped)?
+        tokio::task::spawn_blocking(move || work(folder)).await.map_err(|_| StoreError::Stopped)?
     }
 }
 
@@ -236,13 +236,13 @@ impl fmt::Display for Folder {
     }
 }
 
-impl Place for Folder {
-    fn get(&self, name: Name) -> BoxFuture<'_, Result<Option<Bytes>, PlaceError>> {
+impl Store for Folder {
+    fn get(&self, name: Name) -> BoxFuture<'_, Result<Option<Bytes>, StoreError>> {
         let path = self.path_of(&name);
         self.blocking(move |folder| Ok(folder.read_file(&path)?.map(Bytes::from))).boxed()
     }
 
-    fn create(&self, name: Name, bytes: Bytes) -> BoxFuture<'_, Result<Made, PlaceError>> {
+    fn create(&self, name: Name, bytes: Bytes) -> BoxFuture<'_, Result<Made, StoreError>> {
         let path = self.path_of(&name);
         self.blocking(move |folder| folder.create_file(&path, &bytes)).boxed()
     }

@@ -9,9 +9,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::chunk::{ChunkId, ChunkIdError};
+use super::config_maps::{ConfigMaps, shard_bytes_max};
 use super::folder::Folder;
-use super::objects::{Objects, shard_bytes_max};
-use super::place::{Place, PlaceError, RunId};
+use super::store::{RunId, Store, StoreError};
 use crate::Connection;
 use crate::error::{CORRECT, Failure, Remedy};
 use crate::exit_code::Exit;
@@ -24,11 +24,11 @@ pub const TEXT_BYTES_MAX: usize = 8 << 10;
 
 /// A place that can be named from another machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Spot {
+pub enum StoreAddress {
     /// An absolute path.
     Folder(PathBuf),
     /// ConfigMaps.
-    Objects {
+    ConfigMaps {
         /// Their namespace.
         namespace: String,
         /// The name of their anchor.
@@ -40,7 +40,7 @@ pub enum Spot {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
     /// Where it is.
-    pub spot: Spot,
+    pub address: StoreAddress,
     /// Its root.
     pub root: ChunkId,
     /// The run whose results belong to it.
@@ -86,13 +86,13 @@ impl Failure for LocationError {
     }
 }
 
-impl Spot {
+impl StoreAddress {
     /// A folder, if its path means the same everywhere.
     pub fn folder(path: &Path) -> Result<Self, LocationError> {
         let plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
         let text = path.to_str().is_some_and(|text| !text.contains('\0'));
         if path.is_absolute() && plain && text {
-            return Ok(Spot::Folder(path.to_owned()));
+            return Ok(StoreAddress::Folder(path.to_owned()));
         }
         Err(LocationError::Path { path: path.to_owned() })
     }
@@ -101,33 +101,33 @@ impl Spot {
     pub fn objects(namespace: &str, name: &str) -> Result<Self, LocationError> {
         names::check_label("namespace", namespace)?;
         names::check_label("bundle", name)?;
-        Ok(Spot::Objects { namespace: namespace.to_owned(), name: name.to_owned() })
+        Ok(StoreAddress::ConfigMaps { namespace: namespace.to_owned(), name: name.to_owned() })
     }
 
-    /// The place itself, to read a bundle and to record the results of one shard of so many. Objects need a connection.
-    pub async fn open(&self, connection: Option<&Connection>, shards: u32) -> Result<Arc<dyn Place>, PlaceError> {
+    /// The place itself, to read a bundle and to record the results of one shard of so many. ConfigMaps need a connection.
+    pub async fn open(&self, connection: Option<&Connection>, shards: u32) -> Result<Arc<dyn Store>, StoreError> {
         match (self, connection) {
-            (Spot::Folder(path), _) => Ok(Arc::new(Folder::open(path)?)),
-            (Spot::Objects { namespace, name }, Some(connection)) => {
-                Ok(Arc::new(Objects::open(connection, namespace, name, shard_bytes_max(shards)?).await?))
+            (StoreAddress::Folder(path), _) => Ok(Arc::new(Folder::open(path)?)),
+            (StoreAddress::ConfigMaps { namespace, name }, Some(connection)) => {
+                Ok(Arc::new(ConfigMaps::open(connection, namespace, name, shard_bytes_max(shards)?).await?))
             }
-            (Spot::Objects { .. }, None) => Err(PlaceError::NoConnection { spot: self.to_string() }),
+            (StoreAddress::ConfigMaps { .. }, None) => Err(StoreError::NoConnection { address: self.to_string() }),
         }
     }
 }
 
-impl fmt::Display for Spot {
+impl fmt::Display for StoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Spot::Folder(path) => write!(f, "folder:{}", path.display()),
-            Spot::Objects { namespace, name } => write!(f, "objects:{namespace}/{name}"),
+            StoreAddress::Folder(path) => write!(f, "folder:{}", path.display()),
+            StoreAddress::ConfigMaps { namespace, name } => write!(f, "objects:{namespace}/{name}"),
         }
     }
 }
 
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}#{}", self.spot, self.root)?;
+        write!(f, "{}#{}", self.address, self.root)?;
         self.run.iter().try_for_each(|run| write!(f, "/{run}"))
     }
 }
@@ -141,17 +141,17 @@ impl FromStr for Location {
         }
         let form = || LocationError::Form { text: text.chars().take(200).collect() };
         // A path may have a '#'; a root and a run have none.
-        let (spot, rest) = text.rsplit_once('#').ok_or_else(form)?;
+        let (address, rest) = text.rsplit_once('#').ok_or_else(form)?;
         let (root, run) = rest.split_once('/').map_or((rest, None), |(root, run)| (root, Some(run)));
-        let spot = match spot.split_once(':').ok_or_else(form)? {
-            ("folder", path) => Spot::folder(Path::new(path))?,
+        let address = match address.split_once(':').ok_or_else(form)? {
+            ("folder", path) => StoreAddress::folder(Path::new(path))?,
             ("objects", named) => {
                 let (namespace, name) = named.split_once('/').ok_or_else(form)?;
-                Spot::objects(namespace, name)?
+                StoreAddress::objects(namespace, name)?
             }
             _ => return Err(form()),
         };
-        Ok(Location { spot, root: root.parse()?, run: run.map(RunId::new).transpose()? })
+        Ok(Location { address, root: root.parse()?, run: run.map(RunId::new).transpose()? })
     }
 }
 

@@ -12,7 +12,7 @@ use std::str::FromStr;
 use ring::hmac;
 
 use super::chunk::ChunkId;
-use super::place::EntryName;
+use super::store::EntryName;
 use super::wire::{put_bytes, put_number};
 
 /// Bytes of a mark, an HMAC-SHA256.

@@ -11,13 +11,13 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 
 use crate::Error;
-use crate::bundle::{Bundle, BundleWriter, ChunkId, Place};
+use crate::bundle::{Bundle, BundleWriter, ChunkId, Store};
 use crate::shards::{Params, Record, Shards};
 
 /// Packs rows of parameters as they are read; memory does not grow with their values.
-pub async fn pack_rows<R: BufRead>(place: Arc<dyn Place>, rows: Params<R>) -> Result<(Shards, ChunkId), Error> {
+pub async fn pack_rows<R: BufRead>(store: Arc<dyn Store>, rows: Params<R>) -> Result<(Shards, ChunkId), Error> {
     let columns = rows.columns().to_vec();
-    let mut writer = BundleWriter::new(place);
+    let mut writer = BundleWriter::new(store);
     let mut count = 0;
     for row in rows {
         let row = row?;
@@ -28,8 +28,8 @@ pub async fn pack_rows<R: BufRead>(place: Arc<dyn Place>, rows: Params<R>) -> Re
 }
 
 /// Packs records that could be computed.
-pub async fn pack(place: Arc<dyn Place>, shards: &Shards) -> Result<ChunkId, Error> {
-    let mut writer = BundleWriter::new(place);
+pub async fn pack(store: Arc<dyn Store>, shards: &Shards) -> Result<ChunkId, Error> {
+    let mut writer = BundleWriter::new(store);
     for record in (0..shards.len()).map_while(|index| shards.record(index)) {
         writer.record(&record.key, Bytes::from(record.to_json())).await?;
     }

@@ -13,7 +13,7 @@ use futures::stream::try_unfold;
 
 use super::chunk::ChunkId;
 use super::error::{BundleError, FormatError};
-use super::place::{Name, Place};
+use super::store::{Name, Store};
 use super::tree::{Blob, Child, Root, Value, read_index, read_leaf, read_piece, read_pieces};
 
 /// A record.
@@ -30,16 +30,16 @@ pub struct Record {
 /// A bundle that is there.
 #[derive(Debug, Clone)]
 pub struct Bundle {
-    place: Arc<dyn Place>,
+    store: Arc<dyn Store>,
     id: ChunkId,
     root: Arc<Root>,
 }
 
 impl Bundle {
     /// Reads the root.
-    pub async fn open(place: Arc<dyn Place>, id: ChunkId) -> Result<Self, BundleError> {
-        let root = fetch(&*place, id, Root::read).await?;
-        Ok(Bundle { place, id, root: Arc::new(root) })
+    pub async fn open(store: Arc<dyn Store>, id: ChunkId) -> Result<Self, BundleError> {
+        let root = fetch(&*store, id, Root::read).await?;
+        Ok(Bundle { store, id, root: Arc::new(root) })
     }
 
     /// Its id.
@@ -48,8 +48,8 @@ impl Bundle {
     }
 
     /// Where it is.
-    pub(super) fn place(&self) -> &Arc<dyn Place> {
-        &self.place
+    pub(super) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
     }
 
     /// How many records it has.
@@ -93,8 +93,8 @@ impl Bundle {
             .attachments
             .get(name)
             .ok_or_else(|| BundleError::NoAttachment { name: name.to_owned(), root: self.id })?;
-        for (id, length) in piece_list(&*self.place, blob).await? {
-            let content = fetch(&*self.place, id, |bytes| read_piece(bytes, length)).await?;
+        for (id, length) in piece_list(&*self.store, blob).await? {
+            let content = fetch(&*self.store, id, |bytes| read_piece(bytes, length)).await?;
             into.write_all(&content).map_err(|source| BundleError::Copy { name: name.to_owned(), source })?;
         }
         Ok(blob.length)
@@ -111,7 +111,7 @@ impl Bundle {
         let (mut here, levels) = self.root.tree.filter(|(top, _)| number < top.records).ok_or_else(no_record)?;
         let mut first = 0;
         for level in (1..=levels).rev() {
-            let children = walk.index(&*self.place, here, level).await?;
+            let children = walk.index(&*self.store, here, level).await?;
             // The children's records add up to the node's, so one of them has it.
             for child in children {
                 here = *child;
@@ -121,7 +121,7 @@ impl Bundle {
                 first += child.records;
             }
         }
-        let leaf = walk.leaf(&*self.place, here).await?;
+        let leaf = walk.leaf(&*self.store, here).await?;
         let at = usize::try_from(number - first).map_err(|_| no_record())?;
         leaf.get(at).cloned().ok_or_else(no_record)
     }
@@ -138,7 +138,7 @@ impl Reader {
     /// One record.
     pub async fn record(&mut self, number: u64) -> Result<Record, BundleError> {
         let (key, value) = self.bundle.raw(&mut self.walk, number).await?;
-        let value = read_value(&*self.bundle.place, &value).await?;
+        let value = read_value(&*self.bundle.store, &value).await?;
         Ok(Record { number, key, value })
     }
 }
@@ -152,7 +152,7 @@ struct Walk {
 }
 
 impl Walk {
-    async fn index(&mut self, place: &dyn Place, node: Child, level: u8) -> Result<&[Child], BundleError> {
+    async fn index(&mut self, store: &dyn Store, node: Child, level: u8) -> Result<&[Child], BundleError> {
         let at = usize::from(level);
         if self.nodes.len() <= at {
             self.nodes.resize_with(at + 1, || None);
@@ -160,16 +160,16 @@ impl Walk {
         let kept = self.nodes[at].take().filter(|(id, _)| *id == node.id);
         let kept = match kept {
             Some(kept) => kept,
-            None => (node.id, fetch(place, node.id, |bytes| read_index(bytes, level, node.records)).await?),
+            None => (node.id, fetch(store, node.id, |bytes| read_index(bytes, level, node.records)).await?),
         };
         Ok(&self.nodes[at].insert(kept).1)
     }
 
-    async fn leaf(&mut self, place: &dyn Place, leaf: Child) -> Result<&[(String, Value)], BundleError> {
+    async fn leaf(&mut self, store: &dyn Store, leaf: Child) -> Result<&[(String, Value)], BundleError> {
         let kept = match self.leaf.take().filter(|(id, _)| *id == leaf.id) {
             Some(kept) => kept,
             None => {
-                let records = fetch(place, leaf.id, |bytes| match read_leaf(bytes)? {
+                let records = fetch(store, leaf.id, |bytes| match read_leaf(bytes)? {
                     records if records.len() as u64 == leaf.records => Ok(records),
                     _ => Err(FormatError::Sum { what: "the records of a leaf" }),
                 });
@@ -182,34 +182,34 @@ impl Walk {
 
 /// A chunk, checked against its id and read.
 async fn fetch<T>(
-    place: &dyn Place,
+    store: &dyn Store,
     id: ChunkId,
     read: impl FnOnce(&Bytes) -> Result<T, FormatError>,
 ) -> Result<T, BundleError> {
     let name = Name::Chunk(id);
-    let Some(bytes) = place.get(name.clone()).await? else {
-        return Err(BundleError::Missing { name, place: place.to_string() });
+    let Some(bytes) = store.get(name.clone()).await? else {
+        return Err(BundleError::Missing { name, store: store.to_string() });
     };
     let checked = if ChunkId::of(&bytes) == id { read(&bytes) } else { Err(FormatError::Hash) };
-    checked.map_err(|source| BundleError::unreadable(&name, place, source))
+    checked.map_err(|source| BundleError::unreadable(&name, store, source))
 }
 
-async fn piece_list(place: &dyn Place, blob: Blob) -> Result<Vec<(ChunkId, u64)>, BundleError> {
+async fn piece_list(store: &dyn Store, blob: Blob) -> Result<Vec<(ChunkId, u64)>, BundleError> {
     if blob.is_piece() {
         return Ok(vec![(blob.id, blob.length)]);
     }
-    fetch(place, blob.id, |bytes| read_pieces(bytes, blob.length)).await
+    fetch(store, blob.id, |bytes| read_pieces(bytes, blob.length)).await
 }
 
 /// The bytes of a value, wherever they are.
-pub(super) async fn read_value(place: &dyn Place, value: &Value) -> Result<Bytes, BundleError> {
+pub(super) async fn read_value(store: &dyn Store, value: &Value) -> Result<Bytes, BundleError> {
     let blob = match value {
         Value::Inline(bytes) => return Ok(bytes.clone()),
         Value::Blob(blob) => *blob,
     };
     let mut whole = BytesMut::new();
-    for (id, length) in piece_list(place, blob).await? {
-        whole.extend_from_slice(&fetch(place, id, |bytes| read_piece(bytes, length)).await?);
+    for (id, length) in piece_list(store, blob).await? {
+        whole.extend_from_slice(&fetch(store, id, |bytes| read_piece(bytes, length)).await?);
     }
     Ok(whole.freeze())
 }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use super::entry::{self, ENTRIES_MAX, ENTRY_BYTES_FULL, Entry, OUTCOMES_MAX, Outcome, Status};
 use super::error::{BundleError, FormatError};
 use super::mark::{Mark, RunKey};
-use super::place::{EntryName, Made, Name, Place, RunId};
+use super::store::{EntryName, Made, Name, RunId, Store};
 use super::tree::Value;
 use super::write::Saver;
 
@@ -49,7 +49,7 @@ pub struct Recorder {
     /// The number of the next entry.
     next: u32,
     /// By record, what stands in the log.
-    standing: BTreeMap<u64, Outcome<()>>,
+    logged: BTreeMap<u64, Outcome<()>>,
     /// What is not in the log yet.
     open: Vec<Outcome<Value>>,
     open_weight: usize,
@@ -59,13 +59,13 @@ pub struct Recorder {
 
 impl Recorder {
     /// Reads what stands in the log of this shard already. `attempt` counts from 1.
-    pub async fn open(place: Arc<dyn Place>, slice: Slice, attempt: u32) -> Result<Self, BundleError> {
-        Self::with_key(place, slice, attempt, None).await
+    pub async fn open(store: Arc<dyn Store>, slice: Slice, attempt: u32) -> Result<Self, BundleError> {
+        Self::with_key(store, slice, attempt, None).await
     }
 
     /// The same for a run whose results are marked.
     pub async fn with_key(
-        place: Arc<dyn Place>,
+        store: Arc<dyn Store>,
         slice: Slice,
         attempt: u32,
         key: Option<RunKey>,
@@ -74,9 +74,9 @@ impl Recorder {
             slice,
             attempt,
             key,
-            saver: Saver::new(place),
+            saver: Saver::new(store),
             next: 0,
-            standing: BTreeMap::new(),
+            logged: BTreeMap::new(),
             open: Vec::new(),
             open_weight: 0,
             flushed: Flushed::default(),
@@ -92,7 +92,7 @@ impl Recorder {
     /// one before it: there its pods begin with attempt 1 again.
     #[must_use]
     pub fn counting_on(mut self) -> Self {
-        let told = self.standing.values().map(|outcome| outcome.attempt).max();
+        let told = self.logged.values().map(|outcome| outcome.attempt).max();
         self.attempt = told.map_or(self.attempt, |told| self.attempt.max(told.saturating_add(1)));
         self
     }
@@ -103,13 +103,13 @@ impl Recorder {
     }
 
     /// What stands in the log of a record: its success, else its last failure.
-    pub fn standing(&self, record: u64) -> Option<&Outcome<()>> {
-        self.standing.get(&record)
+    pub fn logged(&self, record: u64) -> Option<&Outcome<()>> {
+        self.logged.get(&record)
     }
 
     /// The records that nobody has done yet, in order.
     pub fn left(&self) -> impl Iterator<Item = u64> {
-        self.slice.records.clone().filter(|record| self.standing(*record).is_none_or(Outcome::is_open))
+        self.slice.records.clone().filter(|record| self.logged(*record).is_none_or(Outcome::is_open))
     }
 
     /// Takes what came of a record. It is in the log after the next [`Recorder::flush`], or before where much was taken.
@@ -159,11 +159,11 @@ impl Recorder {
             }
             let name = self.slice.entry(self.next);
             let bytes = entry::write(&name, self.open.iter(), self.key.as_ref());
-            let place = Arc::clone(self.saver.place());
-            let made = place.create(Name::Entry(name), bytes).await?;
+            let store = Arc::clone(self.saver.store());
+            let made = store.create(Name::Entry(name), bytes).await?;
             let there = match made {
                 Made::New => Entry { outcomes: std::mem::take(&mut self.open), mark: Mark::Right },
-                Made::Existing => self.read_next().await?.ok_or_else(|| self.slice.vanished(self.next, &*place))?,
+                Made::Existing => self.read_next().await?.ok_or_else(|| self.slice.vanished(self.next, &*store))?,
             };
             // One that is just ours is ours: the answer to an earlier try was lost.
             let mine = made == Made::New || (there.mark.counts() && there.outcomes == self.open);
@@ -181,7 +181,7 @@ impl Recorder {
     fn drop_what_is_done(&mut self) {
         let mut last: BTreeMap<u64, Outcome<Value>> = BTreeMap::new();
         for outcome in self.open.drain(..) {
-            if self.standing.get(&outcome.record).is_some_and(|standing| !standing.is_open()) {
+            if self.logged.get(&outcome.record).is_some_and(|logged| !logged.is_open()) {
                 self.flushed.done_before.push(outcome.record);
             } else if last.get(&outcome.record).is_none_or(Outcome::is_open) {
                 last.insert(outcome.record, outcome);
@@ -192,7 +192,7 @@ impl Recorder {
     }
 
     async fn read_next(&mut self) -> Result<Option<Entry>, BundleError> {
-        match read_entry(&**self.saver.place(), &self.slice, self.next, self.key.as_ref()).await {
+        match read_entry(&**self.saver.store(), &self.slice, self.next, self.key.as_ref()).await {
             // What nobody can read is not marked either: it counts for nothing, and is passed by.
             Err(BundleError::Damaged { .. }) if self.key.is_some() => {
                 Ok(Some(Entry { outcomes: Vec::new(), mark: Mark::Wrong }))
@@ -206,8 +206,8 @@ impl Recorder {
             return;
         }
         for outcome in &entry.outcomes {
-            if self.standing(outcome.record).is_none_or(Outcome::is_open) {
-                self.standing.insert(outcome.record, outcome.clone().with(()));
+            if self.logged(outcome.record).is_none_or(Outcome::is_open) {
+                self.logged.insert(outcome.record, outcome.clone().with(()));
             }
         }
     }
@@ -219,14 +219,14 @@ impl Slice {
         EntryName { run: self.run.clone(), shard: self.shard, number }
     }
 
-    fn vanished(&self, number: u32, place: &dyn Place) -> BundleError {
-        BundleError::Missing { name: Name::Entry(self.entry(number)), place: place.to_string() }
+    fn vanished(&self, number: u32, store: &dyn Store) -> BundleError {
+        BundleError::Missing { name: Name::Entry(self.entry(number)), store: store.to_string() }
     }
 }
 
 /// An entry; `None` where the log ends.
 pub(super) async fn read_entry(
-    place: &dyn Place,
+    store: &dyn Store,
     slice: &Slice,
     number: u32,
     key: Option<&RunKey>,
@@ -235,10 +235,10 @@ pub(super) async fn read_entry(
         return Ok(None);
     }
     let name = slice.entry(number);
-    let Some(bytes) = place.get(Name::Entry(name.clone())).await? else { return Ok(None) };
+    let Some(bytes) = store.get(Name::Entry(name.clone())).await? else { return Ok(None) };
     let entry = entry::read(&bytes, &name, key).and_then(|entry| {
         let foreign = entry.outcomes.iter().any(|outcome| !slice.records.contains(&outcome.record));
         if foreign { Err(FormatError::Sum { what: "the records of an entry and of its shard" }) } else { Ok(entry) }
     });
-    entry.map(Some).map_err(|source| BundleError::unreadable(&Name::Entry(name), place, source))
+    entry.map(Some).map_err(|source| BundleError::unreadable(&Name::Entry(name), store, source))
 }

@@ -13,7 +13,7 @@ use futures::stream::FuturesUnordered;
 use super::chunk::{Chunk, ChunkId};
 use super::error::{BundleError, FormatError};
 use super::pack::{BlobPacker, Packer};
-use super::place::{Made, Name, Place};
+use super::store::{Made, Name, Store};
 use super::tree::{INLINE_BYTES_MAX, PIECE_BYTES_MAX, VALUE_BYTES_MAX, Value};
 use super::wire::check;
 
@@ -44,8 +44,8 @@ pub struct BundleWriter {
 
 impl BundleWriter {
     /// Begins a bundle in this place.
-    pub fn new(place: Arc<dyn Place>) -> Self {
-        BundleWriter { packer: Packer::default(), saver: Saver::new(place) }
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        BundleWriter { packer: Packer::default(), saver: Saver::new(store) }
     }
 
     /// Appends a record; the first has number 0. `value` has at most 64 MiB.
@@ -110,7 +110,7 @@ fn named(error: BundleError, what: String) -> BundleError {
 
 /// Stores chunks, several at a time.
 pub(super) struct Saver {
-    place: Arc<dyn Place>,
+    store: Arc<dyn Store>,
     under_way: FuturesUnordered<BoxFuture<'static, Result<Stored, NotStored>>>,
     /// What could not be stored and is tried again when all must be there.
     again: Vec<Chunk>,
@@ -133,17 +133,17 @@ struct NotStored {
 
 impl std::fmt::Debug for Saver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Saver").field("place", &self.place).field("chunks", &self.chunks).finish_non_exhaustive()
+        f.debug_struct("Saver").field("place", &self.store).field("chunks", &self.chunks).finish_non_exhaustive()
     }
 }
 
 impl Saver {
-    pub(super) fn new(place: Arc<dyn Place>) -> Self {
-        Saver { place, under_way: FuturesUnordered::new(), again: Vec::new(), chunks: 0, bytes: 0, reused_bytes: 0 }
+    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+        Saver { store, under_way: FuturesUnordered::new(), again: Vec::new(), chunks: 0, bytes: 0, reused_bytes: 0 }
     }
 
-    pub(super) fn place(&self) -> &Arc<dyn Place> {
-        &self.place
+    pub(super) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
     }
 
     /// The bytes as they stand in a leaf or an entry: there if they are small, else in chunks of their own.
@@ -193,8 +193,8 @@ impl Saver {
     }
 
     fn begin(&mut self, chunk: Chunk) {
-        let place = Arc::clone(&self.place);
-        let stored = async move { store(&*place, &chunk).await.map_err(|error| NotStored { chunk, error }) };
+        let store = Arc::clone(&self.store);
+        let stored = async move { put(&*store, &chunk).await.map_err(|error| NotStored { chunk, error }) };
         self.under_way.push(stored.boxed());
     }
 
@@ -213,15 +213,15 @@ impl Saver {
 }
 
 /// Stores one chunk. What is there under its name already must be just that.
-async fn store(place: &dyn Place, chunk: &Chunk) -> Result<Stored, BundleError> {
+async fn put(store: &dyn Store, chunk: &Chunk) -> Result<Stored, BundleError> {
     let name = Name::Chunk(chunk.id());
-    let made = place.create(name.clone(), chunk.bytes().clone()).await?;
+    let made = store.create(name.clone(), chunk.bytes().clone()).await?;
     if made == Made::Existing {
-        let there = place.get(name.clone()).await?;
+        let there = store.get(name.clone()).await?;
         // Not there any more: somebody cleans up just now, and a second try would race with that.
-        let there = there.ok_or_else(|| BundleError::Missing { name: name.clone(), place: place.to_string() })?;
+        let there = there.ok_or_else(|| BundleError::Missing { name: name.clone(), store: store.to_string() })?;
         if there != chunk.bytes() {
-            return Err(BundleError::unreadable(&name, place, FormatError::Hash));
+            return Err(BundleError::unreadable(&name, store, FormatError::Hash));
         }
     }
     Ok(Stored { made, bytes: chunk.bytes().len() as u64 })

@@ -39,7 +39,7 @@ impl Amounts {
 /// What of a pod says how much it asks for.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub struct PodAsk {
+pub struct PodRequests {
     metadata: PodIdentity,
     spec: PodNeeds,
 }
@@ -87,7 +87,7 @@ pub enum By {
 }
 
 impl By {
-    fn key(self, pod: &PodAsk) -> String {
+    fn key(self, pod: &PodRequests) -> String {
         let label = |key: &str| pod.metadata.labels.get(key).cloned().unwrap_or_else(|| "-".to_owned());
         match self {
             By::Pod => pod.metadata.name.clone(),
@@ -112,7 +112,7 @@ impl By {
 /// Pods under one heading.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Load {
+pub struct ResourceUsage {
     /// Of what.
     pub name: String,
     /// Running pods.
@@ -127,36 +127,37 @@ pub struct Load {
 }
 
 /// What pods use, by namespace and name.
-pub type Usage = HashMap<(String, String), Amounts>;
+pub type MeasuredUsage = HashMap<(String, String), Amounts>;
 
 /// Sums up pods that have a node, largest first.
-pub fn loads(pods: &[PodAsk], usage: Option<&Usage>, by: By) -> Vec<Load> {
-    let mut loads: BTreeMap<String, Load> = BTreeMap::new();
+pub fn usage_by(pods: &[PodRequests], measured: Option<&MeasuredUsage>, by: By) -> Vec<ResourceUsage> {
+    let mut sums: BTreeMap<String, ResourceUsage> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| !pod.spec.node_name.is_empty()) {
         let name = by.key(pod);
-        let fresh = || Load { name: name.clone(), pods: 0, requested: Amounts::default(), used: None, capacity: None };
-        let load = loads.entry(name.clone()).or_insert_with(fresh);
-        let before = if load.pods == 0 { Some(Amounts::default()) } else { load.used };
-        load.pods += 1;
+        let fresh =
+            || ResourceUsage { name: name.clone(), pods: 0, requested: Amounts::default(), used: None, capacity: None };
+        let usage = sums.entry(name.clone()).or_insert_with(fresh);
+        let before = if usage.pods == 0 { Some(Amounts::default()) } else { usage.used };
+        usage.pods += 1;
         for container in &pod.spec.containers {
-            load.requested.add(Amounts::of(&container.resources.requests));
+            usage.requested.add(Amounts::of(&container.resources.requests));
         }
         let identity = (pod.metadata.namespace.clone(), pod.metadata.name.clone());
         // One pod without a measurement makes the sum a guess.
-        load.used = before.zip(usage.and_then(|usage| usage.get(&identity))).map(|(mut sum, used)| {
+        usage.used = before.zip(measured.and_then(|measured| measured.get(&identity))).map(|(mut sum, used)| {
             sum.add(*used);
             sum
         });
     }
-    let mut loads: Vec<Load> = loads.into_values().collect();
-    loads.sort_by_key(|load| std::cmp::Reverse((load.requested.cpu_milli, load.requested.memory_bytes)));
-    loads
+    let mut sums: Vec<ResourceUsage> = sums.into_values().collect();
+    sums.sort_by_key(|usage| std::cmp::Reverse((usage.requested.cpu_milli, usage.requested.memory_bytes)));
+    sums
 }
 
-/// The table of loads; usage and waste only where something is measured.
-pub fn table(loads: &[Load], by: By) -> Table {
-    let measured = loads.iter().any(|load| load.used.is_some());
-    let capacity = loads.iter().any(|load| load.capacity.is_some());
+/// The table of usage; usage and waste only where something is measured.
+pub fn table(rows: &[ResourceUsage], by: By) -> Table {
+    let measured = rows.iter().any(|usage| usage.used.is_some());
+    let capacity = rows.iter().any(|usage| usage.capacity.is_some());
     let mut head = vec![by.head(), "PODS", "CPU", "MEMORY"];
     if capacity {
         head.extend(["OF CPU", "OF MEMORY"]);
@@ -169,16 +170,16 @@ pub fn table(loads: &[Load], by: By) -> Table {
         Some(amount) => [cores(amount.cpu_milli), bytes(amount.memory_bytes)],
         None => ["-".to_owned(), "-".to_owned()],
     };
-    for load in loads {
-        let mut row = vec![load.name.clone(), load.pods.to_string()];
-        row.extend(either(Some(load.requested)));
+    for usage in rows {
+        let mut row = vec![usage.name.clone(), usage.pods.to_string()];
+        row.extend(either(Some(usage.requested)));
         if capacity {
-            row.extend(either(load.capacity));
+            row.extend(either(usage.capacity));
         }
         if measured {
-            row.extend(either(load.used));
-            row.push(waste(load.requested.cpu_milli, load.used.map(|used| used.cpu_milli)));
-            row.push(waste(load.requested.memory_bytes, load.used.map(|used| used.memory_bytes)));
+            row.extend(either(usage.used));
+            row.push(waste(usage.requested.cpu_milli, usage.used.map(|used| used.cpu_milli)));
+            row.push(waste(usage.requested.memory_bytes, usage.used.map(|used| used.memory_bytes)));
         }
         table.push(row);
     }
@@ -197,7 +198,11 @@ fn waste(requested: i64, used: Option<i64>) -> String {
 }
 
 /// Pods of a namespace, or of all, that have not ended. `labels` may be empty.
-pub async fn pods(connection: &Connection, namespace: Option<&str>, labels: &str) -> Result<Vec<PodAsk>, CallError> {
+pub async fn pods(
+    connection: &Connection,
+    namespace: Option<&str>,
+    labels: &str,
+) -> Result<Vec<PodRequests>, CallError> {
     let path = collection("/api/v1", namespace, "pods");
     let labels =
         if labels.is_empty() { String::new() } else { format!("&labelSelector={}", call::query_value(labels)) };
@@ -205,13 +210,13 @@ pub async fn pods(connection: &Connection, namespace: Option<&str>, labels: &str
     let mut pages = Pages::new(connection, &path, &query, "list pods");
     let mut pods = Vec::new();
     while let Some(page) = pages.next_items().await? {
-        pods.extend::<Vec<PodAsk>>(page);
+        pods.extend::<Vec<PodRequests>>(page);
     }
     Ok(pods)
 }
 
 /// What pods use; `None` where the cluster doesn't measure it.
-pub async fn usage(connection: &Connection, namespace: Option<&str>) -> Result<Option<Usage>, CallError> {
+pub async fn usage(connection: &Connection, namespace: Option<&str>) -> Result<Option<MeasuredUsage>, CallError> {
     #[derive(Deserialize)]
     struct Measured {
         metadata: PodIdentity,
@@ -225,7 +230,7 @@ pub async fn usage(connection: &Connection, namespace: Option<&str>) -> Result<O
     }
     let path = collection("/apis/metrics.k8s.io/v1beta1", namespace, "pods");
     let mut pages = Pages::new(connection, &path, "", "ask what pods use");
-    let mut usage = Usage::new();
+    let mut usage = MeasuredUsage::new();
     loop {
         match pages.next_items::<Measured>().await {
             Ok(Some(page)) => {
@@ -251,7 +256,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn pods() -> Vec<PodAsk> {
+    fn pods() -> Vec<PodRequests> {
         let pod = |name: &str, node: &str, queue: &str, cpu: &str, memory: &str| {
             json!({"metadata": {"name": name, "namespace": "n", "labels": {names::QUEUE_NAME: queue, names::JOB_NAME: "j"}},
                    "spec": {"nodeName": node, "containers": [{"resources": {"requests": {"cpu": cpu, "memory": memory}}}, {}]}})
@@ -267,15 +272,15 @@ mod tests {
 
     #[test]
     fn loads_are_summed_and_waste_is_what_is_not_used() {
-        let mut usage = Usage::new();
+        let mut usage = MeasuredUsage::new();
         for (name, cpu_milli, memory_bytes) in [("a", 300, 1 << 29), ("b", 950, 1 << 30)] {
             usage.insert(("n".to_owned(), name.to_owned()), Amounts { cpu_milli, memory_bytes });
         }
         let mut text = String::new();
         for by in [By::Pod, By::Job, By::Queue, By::Namespace, By::Node] {
-            text.push_str(&table(&loads(&pods(), Some(&usage), by), by).render(false));
+            text.push_str(&table(&usage_by(&pods(), Some(&usage), by), by).render(false));
         }
-        let mut nodes = loads(&pods(), None, By::Node);
+        let mut nodes = usage_by(&pods(), None, By::Node);
         nodes[0].capacity = Some(Amounts { cpu_milli: 8000, memory_bytes: 16 << 30 });
         text.push_str(&table(&nodes, By::Node).render(false));
         text.push_str(&serde_json::to_string(&nodes).unwrap());

@@ -18,7 +18,7 @@ const ACTION: &str = "Start to execute action ";
 
 /// What there is to say of a job.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Account {
+pub struct EndReport {
     /// Why it is in its phase, by its own state.
     pub because: Option<String>,
     /// The containers that failed, the first one first.
@@ -28,9 +28,9 @@ pub struct Account {
 }
 
 /// Asks for all of it.
-pub async fn fetch(connection: &Connection, job: &JobRef, state: &Job) -> Result<Account, Error> {
+pub async fn fetch(connection: &Connection, job: &JobRef, state: &Job) -> Result<EndReport, Error> {
     let failures = failures(state, pod_failures(&pods::failed_pods(connection, job).await?));
-    Ok(Account { because: because(state), failures, evictions: evictions(connection, job, state).await })
+    Ok(EndReport { because: because(state), failures, evictions: evictions(connection, job, state).await })
 }
 
 /// Failures with the memory that the job asked for, where their pods don't say it.
@@ -96,7 +96,7 @@ fn action_in_words(action: &str) -> Option<&'static str> {
     }
 }
 
-impl Account {
+impl EndReport {
     /// All of it, at most so many of each kind.
     pub fn lines(&self, job: &str, most: usize) -> Vec<String> {
         let mut lines: Vec<String> = self.because.iter().map(|because| format!("job {job}: {because}")).collect();
@@ -205,11 +205,11 @@ mod tests {
 
     #[test]
     fn many_of_a_kind_are_counted() {
-        let account = Account {
+        let report = EndReport {
             because: Some("why".to_owned()),
             failures: Vec::new(),
             evictions: (0..4).map(|at| format!("eviction {at}")).collect(),
         };
-        assert_eq!(account.lines("j", 2), ["job j: why", "eviction 0", "eviction 1", "and 2 more were evicted"]);
+        assert_eq!(report.lines("j", 2), ["job j: why", "eviction 0", "eviction 1", "and 2 more were evicted"]);
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::error::Error;
-use crate::explain::job_end::{self, Account};
+use crate::explain::job_end::{self, EndReport};
 use crate::job::{JobEnd, JobRef, end_of};
 use crate::json::text_at;
 use crate::lookup::{self, pods};
@@ -121,7 +121,7 @@ pub enum About {
 
 /// How a queue or a node stands.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Standing {
+pub struct Explanation {
     /// As the scheduler structures it.
     #[serde(default)]
     pub status: Value,
@@ -131,7 +131,7 @@ pub struct Standing {
 }
 
 /// Asks the scheduler how a queue or a node stands.
-pub async fn of(connection: &Connection, about: About, name: &str) -> Result<Standing, Error> {
+pub async fn of(connection: &Connection, about: About, name: &str) -> Result<Explanation, Error> {
     let (word, resource) = match about {
         About::Queue => ("queue", "queues"),
         About::Node => ("node", "nodes"),
@@ -139,7 +139,8 @@ pub async fn of(connection: &Connection, about: About, name: &str) -> Result<Sta
     names::check(word, name, NAME_MAX)?;
     let doing = format!("ask how {word} {name} stands");
     let answer = call::get(connection, &format!("/apis/why.pumice.sh/v1alpha1/{resource}/{name}"), &doing).await?;
-    Standing::deserialize(&answer).map_err(|error| call::CallError::unreadable(doing, connection.url(), error).into())
+    Explanation::deserialize(&answer)
+        .map_err(|error| call::CallError::unreadable(doing, connection.url(), error).into())
 }
 
 async fn from_objects(connection: &Connection, job: &JobRef) -> Result<Why, Error> {
@@ -188,13 +189,13 @@ fn not_waiting(job: &Job) -> Option<Why> {
 }
 
 /// The answer for a job that has ended: how, and why. Pure.
-pub fn ended(name: &str, job: &Job, account: &Account) -> Why {
+pub fn ended(name: &str, job: &Job, report: &EndReport) -> Why {
     let phase = job.status.state.phase.as_ref().map(ToString::to_string).unwrap_or_default();
     let word = end_of(job).map_or("ended", JobEnd::word);
-    let because = account.because.as_ref().map(|because| format!(": {because}")).unwrap_or_default();
-    let rest = Account { because: None, ..account.clone() }.lines(name, PODS_SHOWN);
+    let because = report.because.as_ref().map(|because| format!(": {because}")).unwrap_or_default();
+    let rest = EndReport { because: None, ..report.clone() }.lines(name, PODS_SHOWN);
     let lines: Vec<String> = std::iter::once(format!("the job {word}{because}")).chain(rest).collect();
-    let reason = json!({"about": "job", "reason": job.status.state.reason, "message": account.because});
+    let reason = json!({"about": "job", "reason": job.status.state.reason, "message": report.because});
     Why { stage: phase, reasons: vec![reason], text: lines.join("\n"), ..Why::default() }
 }
 

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 use tonic::Streaming;
 
-use super::job_view::Story;
-use super::kubernetes_api::{Front, Lines};
+use super::job_view::JobSetView;
+use super::kubernetes_api::{KubernetesApi, Lines};
 use super::objects::{self, Known};
 use super::refusal::Refusal;
 
@@ -25,46 +25,46 @@ const OPEN_FOR: Duration = Duration::from_secs(280);
 const GATHER: Duration = Duration::from_millis(100);
 
 /// Messages after which a story is remembered at the earliest.
-const KEPT_EVERY: u64 = 200;
+const REMEMBER_EVERY: u64 = 200;
 
 /// What is told of the story from a version on.
-type Tell = Box<dyn Fn(&Known, &Story, u64) -> Vec<Value> + Send>;
+type Changes = Box<dyn Fn(&Known, &JobSetView, u64) -> Vec<Value> + Send>;
 
 struct Watch {
-    front: Arc<Front>,
+    front: Arc<KubernetesApi>,
     known: Arc<Known>,
-    story: Arc<Story>,
-    tell: Tell,
+    view: Arc<JobSetView>,
+    changes: Changes,
     /// The version that was told.
-    told: u64,
+    sent: u64,
     /// The version that is remembered: doing so copies it.
-    kept: u64,
+    remembered: u64,
     events: Option<Streaming<EventStreamMessage>>,
     until: Instant,
 }
 
 /// News of the job.
-pub(super) fn job(front: Arc<Front>, known: Arc<Known>, story: Arc<Story>, after: u64) -> Lines {
-    let tell = |known: &Known, story: &Story, _: u64| {
-        vec![json!({"type": "MODIFIED", "object": objects::job_of_story(known, story)})]
+pub(super) fn job(front: Arc<KubernetesApi>, known: Arc<Known>, view: Arc<JobSetView>, after: u64) -> Lines {
+    let changes = |known: &Known, view: &JobSetView, _: u64| {
+        vec![json!({"type": "MODIFIED", "object": objects::job_of_view(known, view)})]
     };
-    lines(front, known, story, after, Box::new(tell))
+    lines(front, known, view, after, Box::new(changes))
 }
 
 /// News of those of its pods that are wanted.
 pub(super) fn pods(
-    front: Arc<Front>,
+    front: Arc<KubernetesApi>,
     known: Arc<Known>,
-    story: Arc<Story>,
+    view: Arc<JobSetView>,
     after: u64,
     wanted: impl Fn(&Value) -> bool + Send + 'static,
 ) -> Lines {
-    let tell = move |known: &Known, story: &Story, after: u64| {
-        let changed = story.jobs.iter().filter(|(_, told)| told.changed > after);
-        let events = changed.filter_map(|(id, told)| {
-            let pod = objects::pod(&known.name, id, told);
+    let changes = move |known: &Known, view: &JobSetView, after: u64| {
+        let changed = view.jobs.iter().filter(|(_, sent)| sent.changed > after);
+        let events = changed.filter_map(|(id, sent)| {
+            let pod = objects::pod(&known.name, id, sent);
             // One that is wanted no more would have to be known to have been so; none of our selectors loses pods.
-            let kind = if objects::is_there(told) { "MODIFIED" } else { "DELETED" };
+            let kind = if objects::is_there(sent) { "MODIFIED" } else { "DELETED" };
             wanted(&pod).then(|| json!({"type": kind, "object": pod}))
         });
         let mut events: Vec<Value> = events.collect();
@@ -74,13 +74,13 @@ pub(super) fn pods(
         });
         events
     };
-    lines(front, known, story, after, Box::new(tell))
+    lines(front, known, view, after, Box::new(changes))
 }
 
-fn lines(front: Arc<Front>, known: Arc<Known>, story: Arc<Story>, after: u64, tell: Tell) -> Lines {
+fn lines(front: Arc<KubernetesApi>, known: Arc<Known>, view: Arc<JobSetView>, after: u64, changes: Changes) -> Lines {
     let until = Instant::now() + OPEN_FOR;
-    let kept = story.read;
-    let watch = Watch { front, known, story, tell, told: after, kept, events: None, until };
+    let remembered = view.read;
+    let watch = Watch { front, known, view, changes, sent: after, remembered, events: None, until };
     stream::try_unfold(watch, Watch::step).boxed()
 }
 
@@ -88,9 +88,9 @@ impl Watch {
     /// The next lines; nothing when it has been open for long enough.
     async fn step(mut self) -> Result<Option<(Bytes, Self)>, Refusal> {
         loop {
-            if self.told < self.story.read {
-                let events = (self.tell)(&self.known, &self.story, self.told);
-                self.told = self.story.read;
+            if self.sent < self.view.read {
+                let events = (self.changes)(&self.known, &self.view, self.sent);
+                self.sent = self.view.read;
                 if !events.is_empty() {
                     let lines: String = events.iter().map(|event| format!("{event}\n")).collect();
                     return Ok(Some((Bytes::from(lines), self)));
@@ -108,16 +108,16 @@ impl Watch {
             Some(events) => events,
             none => {
                 let opened =
-                    self.front.calls.events(&self.known.queue, &self.known.name, &self.story.last, true).await?;
+                    self.front.calls.events(&self.known.queue, &self.known.name, &self.view.last, true).await?;
                 none.insert(opened)
             }
         };
-        let story = Arc::make_mut(&mut self.story);
-        let (before, mut until) = (story.read, self.until);
+        let view = Arc::make_mut(&mut self.view);
+        let (before, mut until) = (view.read, self.until);
         let ended = loop {
             match timeout_at(until, events.message()).await {
                 Err(_) => break None,
-                Ok(Ok(Some(event))) => story.take(event.id, event.message),
+                Ok(Ok(Some(event))) => view.take(event.id, event.message),
                 Ok(Ok(None)) => break Some(Ok(())),
                 Ok(Err(status)) => break Some(Err(Refusal::from(status))),
             }
@@ -125,10 +125,11 @@ impl Watch {
                 until = self.until.min(Instant::now() + GATHER);
             }
         };
-        let read = self.story.read;
-        if read > self.kept && (ended.is_some() || read >= self.kept + self.kept / 4 + KEPT_EVERY) {
-            self.kept = read;
-            self.front.remember(&self.known, &self.story);
+        let read = self.view.read;
+        if read > self.remembered && (ended.is_some() || read >= self.remembered + self.remembered / 4 + REMEMBER_EVERY)
+        {
+            self.remembered = read;
+            self.front.remember(&self.known, &self.view);
         }
         ended.unwrap_or(Ok(()))?;
         Ok(read > before)

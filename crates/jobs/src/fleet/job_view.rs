@@ -42,7 +42,7 @@ pub struct ContainerEnd {
 
 /// One job of the set.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Told {
+pub struct JobView {
     /// The task, where `jobctl` made the job.
     pub task: Option<String>,
     /// Its index in the task.
@@ -77,7 +77,7 @@ pub struct Told {
 
 /// How many jobs are where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tally {
+pub struct JobCounts {
     /// Waiting.
     pub waiting: u64,
     /// Running.
@@ -90,7 +90,7 @@ pub struct Tally {
     pub cancelled: u64,
 }
 
-impl Tally {
+impl JobCounts {
     /// All of them.
     pub fn all(&self) -> u64 {
         self.waiting + self.running + self.succeeded + self.failed + self.cancelled
@@ -104,7 +104,7 @@ impl Tally {
 
 /// The jobs of a set, as far as its events were read.
 #[derive(Debug, Clone, Default)]
-pub struct Story {
+pub struct JobSetView {
     /// Messages read: the version.
     pub read: u64,
     /// The last one; empty before the first.
@@ -112,10 +112,10 @@ pub struct Story {
     /// When it was written.
     pub at: Option<Timestamp>,
     /// The jobs by id, which is the order in which they were submitted.
-    pub jobs: BTreeMap<String, Told>,
+    pub jobs: BTreeMap<String, JobView>,
 }
 
-impl Story {
+impl JobSetView {
     /// Takes note of a message.
     pub fn take(&mut self, id: String, message: Option<EventMessage>) {
         self.read += 1;
@@ -126,22 +126,22 @@ impl Story {
     }
 
     /// How many jobs are where.
-    pub fn tally(&self) -> Tally {
-        let mut tally = Tally::default();
+    pub fn counts(&self) -> JobCounts {
+        let mut counts = JobCounts::default();
         for job in self.jobs.values() {
             *match job.stage {
-                Stage::Waiting => &mut tally.waiting,
-                Stage::Running => &mut tally.running,
-                Stage::Succeeded => &mut tally.succeeded,
-                Stage::Failed => &mut tally.failed,
-                Stage::Cancelled => &mut tally.cancelled,
+                Stage::Waiting => &mut counts.waiting,
+                Stage::Running => &mut counts.running,
+                Stage::Succeeded => &mut counts.succeeded,
+                Stage::Failed => &mut counts.failed,
+                Stage::Cancelled => &mut counts.cancelled,
             } += 1;
         }
-        tally
+        counts
     }
 
     /// The job that failed or was cancelled first and says why.
-    pub fn first_end(&self) -> Option<&Told> {
+    pub fn first_end(&self) -> Option<&JobView> {
         let ended = self.jobs.values().filter(|job| matches!(job.stage, Stage::Failed | Stage::Cancelled));
         ended.filter(|job| !job.message.is_empty()).min_by_key(|job| job.finished)
     }
@@ -152,8 +152,8 @@ impl Story {
                 let at = self.at(event.created);
                 let job = self.job(event.job_id);
                 job.submitted = at;
-                if let Some(told) = event.job {
-                    job.introduce(&told);
+                if let Some(view) = event.job {
+                    job.introduce(&view);
                 }
             }
             Events::Leased(event) => {
@@ -193,9 +193,9 @@ impl Story {
                 }
                 job.end(Stage::Failed, at);
                 job.message = event.reason;
-                for (known, told) in [(&mut job.node, event.node_name), (&mut job.pod, event.pod_name)] {
-                    if !told.is_empty() {
-                        *known = told;
+                for (known, view) in [(&mut job.node, event.node_name), (&mut job.pod, event.pod_name)] {
+                    if !view.is_empty() {
+                        *known = view;
                     }
                 }
             }
@@ -229,14 +229,14 @@ impl Story {
         at
     }
 
-    fn job(&mut self, id: String) -> &mut Told {
+    fn job(&mut self, id: String) -> &mut JobView {
         let job = self.jobs.entry(id).or_default();
         job.changed = self.read;
         job
     }
 }
 
-impl Told {
+impl JobView {
     fn introduce(&mut self, job: &Job) {
         self.namespace.clone_from(&job.namespace);
         self.task = job.annotations.get(TASK_SPEC).cloned();
@@ -275,12 +275,12 @@ mod tests {
 
     use super::*;
 
-    fn story(events: Vec<Events>) -> Story {
-        let mut story = Story::default();
+    fn view(events: Vec<Events>) -> JobSetView {
+        let mut view = JobSetView::default();
         for (number, events) in events.into_iter().enumerate() {
-            story.take(format!("{number}:0"), Some(EventMessage { events: Some(events) }));
+            view.take(format!("{number}:0"), Some(EventMessage { events: Some(events) }));
         }
-        story
+        view
     }
 
     fn submitted(id: &str, index: &str) -> Events {
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn a_set_is_told_by_its_events() {
         let end = api::ContainerStatus { name: "main".to_owned(), exit_code: 3, ..Default::default() };
-        let story = story(vec![
+        let view = view(vec![
             submitted("a", "0"),
             submitted("b", "1"),
             submitted("c", "2"),
@@ -320,23 +320,23 @@ mod tests {
             event!(Cancelled, JobCancelledEvent, "c", requestor: "ada".to_owned()),
             event!(Succeeded, JobSucceededEvent, "d"),
         ]);
-        assert_eq!((story.read, story.last.as_str()), (13, "12:0"));
-        assert_eq!(story.tally(), Tally { running: 1, failed: 1, cancelled: 1, succeeded: 1, waiting: 0 });
-        let [a, b, c, _] = ["a", "b", "c", "d"].map(|id| &story.jobs[id]);
+        assert_eq!((view.read, view.last.as_str()), (13, "12:0"));
+        assert_eq!(view.counts(), JobCounts { running: 1, failed: 1, cancelled: 1, succeeded: 1, waiting: 0 });
+        let [a, b, c, _] = ["a", "b", "c", "d"].map(|id| &view.jobs[id]);
         assert_eq!((a.stage, a.node.as_str(), a.index, a.changed), (Stage::Running, "n1", Some(0), 6));
         assert_eq!((b.attempts, b.message.as_str(), b.containers[0].exit_code), (2, "it failed", 3));
         assert_eq!(c.message, "cancelled by ada");
-        assert_eq!(story.first_end().map(|job| job.message.as_str()), Some("it failed"));
+        assert_eq!(view.first_end().map(|job| job.message.as_str()), Some("it failed"));
     }
 
     #[test]
     fn a_job_that_goes_back_to_its_queue_waits_and_says_why() {
-        let story = story(vec![
+        let view = view(vec![
             submitted("a", "0"),
             event!(Running, JobRunningEvent, "a"),
             event!(LeaseReturned, JobLeaseReturnedEvent, "a", reason: "preempted: for others".to_owned()),
         ]);
-        let job = &story.jobs["a"];
+        let job = &view.jobs["a"];
         assert_eq!((job.stage, job.message.as_str(), job.started), (Stage::Waiting, "preempted: for others", None));
     }
 }

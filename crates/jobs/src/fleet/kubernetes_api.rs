@@ -21,10 +21,10 @@ use pumice_wire::job_sets::{JobSet, ListRequest};
 use serde_json::{Value, json};
 
 use super::calls::{Calls, next};
-use super::job_view::{Story, Told};
+use super::job_view::{JobSetView, JobView};
 use super::objects::{self, Known};
 use super::refusal::Refusal;
-use super::submission::{self, Asked};
+use super::submission::{self, Submission};
 use super::{job_set_watch, queues};
 use crate::job::idempotency;
 use crate::json::text_at;
@@ -48,11 +48,11 @@ type Body = UnsyncBoxBody<Bytes, BoxError>;
 pub(super) type Lines = BoxStream<'static, Result<Bytes, Refusal>>;
 
 /// The answers, and what is remembered of earlier ones.
-pub(super) struct Front {
+pub(super) struct KubernetesApi {
     pub(super) calls: Calls,
     queue: String,
     known: Mutex<HashMap<String, Arc<Known>>>,
-    stories: Mutex<HashMap<(String, String), Arc<Story>>>,
+    views: Mutex<HashMap<(String, String), Arc<JobSetView>>>,
 }
 
 enum Answer {
@@ -64,7 +64,7 @@ enum Answer {
 
 /// A client that is answered by the fleet.
 pub(super) fn client(calls: Calls, queue: String) -> kube::Client {
-    let front = Arc::new(Front { calls, queue, known: Mutex::default(), stories: Mutex::default() });
+    let front = Arc::new(KubernetesApi { calls, queue, known: Mutex::default(), views: Mutex::default() });
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
         let front = Arc::clone(&front);
         async move { Ok::<_, Infallible>(front.answer(request).await) }
@@ -135,7 +135,7 @@ impl Query {
     }
 }
 
-impl Front {
+impl KubernetesApi {
     async fn answer(self: Arc<Self>, request: Request<kube::client::Body>) -> Response<Body> {
         match self.route(request).await {
             Ok(Answer::Object(object)) => response(200, "application/json", full(object.to_string())),
@@ -212,12 +212,12 @@ impl Front {
                 let Some((known, _)) = found.into_iter().next() else {
                     return Ok(Answer::Object(objects::list("JobList", "0", Vec::new())));
                 };
-                let story = self.story(&known).await?;
+                let view = self.view(&known).await?;
                 if query.watch {
-                    return Ok(Answer::Lines(job_set_watch::job(self, known, story, query.version)));
+                    return Ok(Answer::Lines(job_set_watch::job(self, known, view, query.version)));
                 }
-                let version = story.read.to_string();
-                Ok(Answer::Object(objects::list("JobList", &version, vec![objects::job_of_story(&known, &story)])))
+                let version = view.read.to_string();
+                Ok(Answer::Object(objects::list("JobList", &version, vec![objects::job_of_view(&known, &view)])))
             }
             _ if query.watch => Err(Refusal::not_here(
                 "a fleet tells of one job at a time: use jobctl list, or jobctl progress --follow JOB",
@@ -239,7 +239,7 @@ impl Front {
         let job = of_set(known, set);
         if JobPhase::from(text_at(&job, "/status/state/phase")).is_finished() {
             // Why it ended is told by its events only.
-            return Ok(objects::job_of_story(known, &*self.story(known).await?));
+            return Ok(objects::job_of_view(known, &*self.view(known).await?));
         }
         Ok(job)
     }
@@ -264,38 +264,38 @@ impl Front {
             let firsts = sets.iter().filter_map(objects::first_of);
             firsts.filter(|first| !known.contains_key(*first)).map(str::to_owned).collect()
         };
-        let told = self.calls.jobs(&missing).await?;
+        let view = self.calls.jobs(&missing).await?;
         let mut known = locked(&self.known);
-        if known.len() + told.len() > KNOWN_MAX {
+        if known.len() + view.len() > KNOWN_MAX {
             known.retain(|first, _| sets.iter().any(|set| objects::first_of(set) == Some(first)));
         }
-        known.extend(told.into_iter().map(|(first, details)| (first, Arc::new(Known::of(details)))));
+        known.extend(view.into_iter().map(|(first, details)| (first, Arc::new(Known::of(details)))));
         let found = sets.into_iter().filter_map(|set| Some((Arc::clone(known.get(objects::first_of(&set)?)?), set)));
         Ok(found.collect())
     }
 
     /// Everything that was told of a set's jobs until now.
-    async fn story(&self, known: &Known) -> Result<Arc<Story>, Refusal> {
-        let remembered = locked(&self.stories).get(&place(known)).cloned();
-        let mut story = remembered.unwrap_or_default();
-        let mut events = self.calls.events(&known.queue, &known.name, &story.last, false).await?;
+    async fn view(&self, known: &Known) -> Result<Arc<JobSetView>, Refusal> {
+        let remembered = locked(&self.views).get(&place(known)).cloned();
+        let mut view = remembered.unwrap_or_default();
+        let mut events = self.calls.events(&known.queue, &known.name, &view.last, false).await?;
         while let Some(event) = next(&mut events).await? {
-            Arc::make_mut(&mut story).take(event.id, event.message);
+            Arc::make_mut(&mut view).take(event.id, event.message);
         }
-        self.remember(known, &story);
-        Ok(story)
+        self.remember(known, &view);
+        Ok(view)
     }
 
     /// Keeps a story for the next question, if it goes further than what is kept.
-    pub(super) fn remember(&self, known: &Known, story: &Arc<Story>) {
-        let mut stories = locked(&self.stories);
+    pub(super) fn remember(&self, known: &Known, view: &Arc<JobSetView>) {
+        let mut views = locked(&self.views);
         let key = place(known);
-        if stories.len() >= STORIES_MAX && !stories.contains_key(&key) {
-            stories.clear();
+        if views.len() >= STORIES_MAX && !views.contains_key(&key) {
+            views.clear();
         }
-        let kept = stories.entry(key).or_default();
-        if kept.read < story.read {
-            *kept = Arc::clone(story);
+        let kept = views.entry(key).or_default();
+        if kept.read < view.read {
+            *kept = Arc::clone(view);
         }
     }
 
@@ -304,29 +304,28 @@ impl Front {
         let Some((known, _)) = found.into_iter().next() else {
             return Ok(Answer::Object(objects::list("PodList", "0", Vec::new())));
         };
-        let story = self.story(&known).await?;
+        let view = self.view(&known).await?;
         if query.watch {
             let version = query.version;
-            return Ok(Answer::Lines(job_set_watch::pods(self, known, story, version, move |pod| query.takes(pod))));
+            return Ok(Answer::Lines(job_set_watch::pods(self, known, view, version, move |pod| query.takes(pod))));
         }
-        let there = story.jobs.iter().filter(|(_, told)| objects::is_there(told));
-        let pods = there.map(|(id, told)| objects::pod(&known.name, id, told)).filter(|pod| query.takes(pod)).collect();
-        Ok(Answer::Object(objects::list("PodList", &story.read.to_string(), pods)))
+        let there = view.jobs.iter().filter(|(_, view)| objects::is_there(view));
+        let pods = there.map(|(id, view)| objects::pod(&known.name, id, view)).filter(|pod| query.takes(pod)).collect();
+        Ok(Answer::Object(objects::list("PodList", &view.read.to_string(), pods)))
     }
 
     /// A pod of which there was word before: its name alone does not say of which job it is.
     fn pod(&self, namespace: &str, name: &str) -> Result<Value, Refusal> {
-        let (job_set, id, told) = self.told(namespace, name).ok_or_else(|| Refusal::missing("pod", name))?;
-        Ok(objects::pod(&job_set, &id, &told))
+        let (job_set, id, view) = self.view_of_pod(namespace, name).ok_or_else(|| Refusal::missing("pod", name))?;
+        Ok(objects::pod(&job_set, &id, &view))
     }
 
     /// The job set, the id and what was told of the job whose pod has this name.
-    fn told(&self, namespace: &str, name: &str) -> Option<(String, String, Told)> {
-        let stories = locked(&self.stories);
-        stories.iter().find_map(|((_, job_set), story)| {
-            let (id, told) =
-                objects::pod_named(job_set, story, name).filter(|(_, told)| told.namespace == namespace)?;
-            Some((job_set.clone(), id.clone(), told.clone()))
+    fn view_of_pod(&self, namespace: &str, name: &str) -> Option<(String, String, JobView)> {
+        let views = locked(&self.views);
+        views.iter().find_map(|((_, job_set), view)| {
+            let (id, view) = objects::pod_named(job_set, view, name).filter(|(_, view)| view.namespace == namespace)?;
+            Some((job_set.clone(), id.clone(), view.clone()))
         })
     }
 
@@ -386,8 +385,8 @@ fn place(known: &Known) -> (String, String) {
 }
 
 fn of_set(known: &Known, set: &JobSet) -> Value {
-    let (tally, last) = objects::standing(set);
-    objects::job(known, &tally, last, "0")
+    let (counts, last) = objects::counts_of(set);
+    objects::job(known, &counts, last, "0")
 }
 
 /// What a fleet has nothing of, and what to do instead.

@@ -7,7 +7,7 @@ use pumice_wire::api::{JobDetails, JobState};
 use pumice_wire::job_sets::JobSet;
 use serde_json::{Map, Value, json};
 
-use super::job_view::{ContainerEnd, Stage, Story, Tally, Told};
+use super::job_view::{ContainerEnd, JobCounts, JobSetView, JobView, Stage};
 use super::volcano_job::VOLCANO_JOB;
 use crate::job::pod::ATTEMPT;
 use crate::json::text_at;
@@ -65,26 +65,26 @@ pub fn first_of(set: &JobSet) -> Option<&str> {
 }
 
 /// How many jobs of a set are where, and when the last one came there.
-pub fn standing(set: &JobSet) -> (Tally, Option<Timestamp>) {
-    let (mut tally, mut last) = (Tally::default(), None);
+pub fn counts_of(set: &JobSet) -> (JobCounts, Option<Timestamp>) {
+    let (mut counts, mut last) = (JobCounts::default(), None);
     for state in &set.states {
         let at = state.last_transition.and_then(|at| Timestamp::try_from(at).ok());
         last = last.max(at);
         *match JobState::try_from(state.state).unwrap_or(JobState::Unknown) {
-            JobState::Running => &mut tally.running,
-            JobState::Succeeded => &mut tally.succeeded,
-            JobState::Failed | JobState::Rejected | JobState::Preempted => &mut tally.failed,
-            JobState::Cancelled => &mut tally.cancelled,
+            JobState::Running => &mut counts.running,
+            JobState::Succeeded => &mut counts.succeeded,
+            JobState::Failed | JobState::Rejected | JobState::Preempted => &mut counts.failed,
+            JobState::Cancelled => &mut counts.cancelled,
             JobState::Queued | JobState::Leased | JobState::Pending | JobState::Submitted | JobState::Unknown => {
-                &mut tally.waiting
+                &mut counts.waiting
             }
         } += state.jobs;
     }
-    (tally, last)
+    (counts, last)
 }
 
 /// The job that a set is.
-pub fn job(known: &Known, tally: &Tally, last: Option<Timestamp>, version: &str) -> Value {
+pub fn job(known: &Known, counts: &JobCounts, last: Option<Timestamp>, version: &str) -> Value {
     let mut metadata = Map::new();
     let manifest = known.manifest.as_ref();
     if let Some(Value::Object(own)) = manifest.and_then(|manifest| manifest.get("metadata")) {
@@ -102,15 +102,15 @@ pub fn job(known: &Known, tally: &Tally, last: Option<Timestamp>, version: &str)
     let mut spec = match manifest.and_then(|manifest| manifest.get("spec")) {
         Some(Value::Object(spec)) => spec.clone(),
         _ => {
-            let task = json!({"name": OTHERS_TASK, "replicas": tally.all(), "template": {"spec": {"containers": []}}});
-            Map::from_iter([("minAvailable".to_owned(), json!(tally.all())), ("tasks".to_owned(), json!([task]))])
+            let task = json!({"name": OTHERS_TASK, "replicas": counts.all(), "template": {"spec": {"containers": []}}});
+            Map::from_iter([("minAvailable".to_owned(), json!(counts.all())), ("tasks".to_owned(), json!([task]))])
         }
     };
     spec.insert("queue".to_owned(), json!(known.queue));
-    let phase = phase(&spec, tally, known.is_whole);
+    let phase = phase(&spec, counts, known.is_whole);
     let pods = if known.is_whole { pods_of(&spec) } else { 1 };
     // What is over and did not end by itself does not wait: it is gone, or was of a whole job that failed.
-    let gone = tally.cancelled * pods + tally.failed * (pods - 1);
+    let gone = counts.cancelled * pods + counts.failed * (pods - 1);
     json!({
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
@@ -118,8 +118,8 @@ pub fn job(known: &Known, tally: &Tally, last: Option<Timestamp>, version: &str)
         "status": {
             "state": {"phase": phase, "lastTransitionTime": last.map(second)},
             "minAvailable": spec.get("minAvailable"),
-            "pending": tally.waiting * pods, "running": tally.running * pods, "succeeded": tally.succeeded * pods,
-            "failed": tally.failed, "terminated": tally.cancelled, "terminating": gone,
+            "pending": counts.waiting * pods, "running": counts.running * pods, "succeeded": counts.succeeded * pods,
+            "failed": counts.failed, "terminated": counts.cancelled, "terminating": gone,
         },
         "spec": spec,
     })
@@ -132,81 +132,81 @@ fn pods_of(spec: &Map<String, Value>) -> u64 {
 }
 
 /// A job's phase. It has ended when all of it has: a fleet ends none early.
-fn phase(spec: &Map<String, Value>, tally: &Tally, is_whole: bool) -> &'static str {
+fn phase(spec: &Map<String, Value>, counts: &JobCounts, is_whole: bool) -> &'static str {
     let number = |name: &str| spec.get(name).and_then(Value::as_u64).filter(|_| !is_whole);
-    let wanted = number("minSuccess").or(number("minAvailable")).unwrap_or_else(|| tally.all());
-    match tally {
-        _ if tally.active() > 0 && tally.active() == tally.waiting && tally.active() == tally.all() => "Pending",
-        _ if tally.active() > 0 => "Running",
-        _ if tally.cancelled > 0 => "Terminated",
-        _ if tally.succeeded >= wanted => "Completed",
+    let wanted = number("minSuccess").or(number("minAvailable")).unwrap_or_else(|| counts.all());
+    match counts {
+        _ if counts.active() > 0 && counts.active() == counts.waiting && counts.active() == counts.all() => "Pending",
+        _ if counts.active() > 0 => "Running",
+        _ if counts.cancelled > 0 => "Terminated",
+        _ if counts.succeeded >= wanted => "Completed",
         _ => "Failed",
     }
 }
 
 /// The name of a job's pod: with the task and the index where `jobctl` made it, so that it is called as on a platform.
-pub fn pod_name(job_set: &str, id: &str, told: &Told) -> String {
-    match (&told.task, told.index) {
+pub fn pod_name(job_set: &str, id: &str, view: &JobView) -> String {
+    match (&view.task, view.index) {
         (Some(task), Some(index)) => format!("{job_set}-{task}-{index}"),
         _ => format!("{job_set}-{id}"),
     }
 }
 
 /// The pod that a job of a set is.
-pub fn pod(job_set: &str, id: &str, told: &Told) -> Value {
-    let attempt = told.attempts.max(1);
+pub fn pod(job_set: &str, id: &str, view: &JobView) -> Value {
+    let attempt = view.attempts.max(1);
     let mut labels = Map::from_iter([(JOB_NAME.to_owned(), json!(job_set))]);
-    labels.extend(told.task.iter().map(|task| (TASK_SPEC.to_owned(), json!(task))));
-    labels.extend(told.index.iter().map(|index| (TASK_INDEX.to_owned(), json!(index.to_string()))));
+    labels.extend(view.task.iter().map(|task| (TASK_SPEC.to_owned(), json!(task))));
+    labels.extend(view.index.iter().map(|index| (TASK_INDEX.to_owned(), json!(index.to_string()))));
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": pod_name(job_set, id, told), "namespace": told.namespace, "uid": format!("{id}-{attempt}"),
-            "resourceVersion": told.changed.to_string(), "labels": labels,
-            "creationTimestamp": told.submitted.map(second),
+            "name": pod_name(job_set, id, view), "namespace": view.namespace, "uid": format!("{id}-{attempt}"),
+            "resourceVersion": view.changed.to_string(), "labels": labels,
+            "creationTimestamp": view.submitted.map(second),
         },
         "spec": {
-            "nodeName": told.node,
-            "containers": [{"name": told.container, "env": [{"name": ATTEMPT, "value": attempt.to_string()}]}],
+            "nodeName": view.node,
+            "containers": [{"name": view.container, "env": [{"name": ATTEMPT, "value": attempt.to_string()}]}],
         },
-        "status": pod_status(told),
+        "status": pod_status(view),
     })
 }
 
-fn pod_status(told: &Told) -> Value {
+fn pod_status(view: &JobView) -> Value {
     let status = |name: &str, state: Value| json!({"name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state});
-    let (started, finished) = (told.started.map(second), told.finished.map(second));
+    let (started, finished) = (view.started.map(second), view.finished.map(second));
     let ended = |exit_code: i32, reason: &str, message: &str| {
         json!({"terminated": {"exitCode": exit_code, "reason": reason, "message": message,
                "startedAt": started, "finishedAt": finished}})
     };
-    match told.stage {
-        Stage::Waiting => json!({"phase": "Pending", "message": told.message}),
+    match view.stage {
+        Stage::Waiting => json!({"phase": "Pending", "message": view.message}),
         Stage::Running => {
-            let running = status(&told.container, json!({"running": {"startedAt": started}}));
+            let running = status(&view.container, json!({"running": {"startedAt": started}}));
             json!({"phase": "Running", "containerStatuses": [running]})
         }
         Stage::Succeeded => {
-            json!({"phase": "Succeeded", "containerStatuses": [status(&told.container, ended(0, "Completed", ""))]})
+            json!({"phase": "Succeeded", "containerStatuses": [status(&view.container, ended(0, "Completed", ""))]})
         }
         // A pod that somebody ended is gone; who asks for it nevertheless is told so.
-        Stage::Cancelled => json!({"phase": "Failed", "reason": "Cancelled", "message": told.message}),
+        Stage::Cancelled => json!({"phase": "Failed", "reason": "Cancelled", "message": view.message}),
         Stage::Failed => {
-            let again = Some(told.attempts).filter(|runs| *runs > 1).map(|runs| format!("it was run {runs} times"));
+            let again = Some(view.attempts).filter(|runs| *runs > 1).map(|runs| format!("it was run {runs} times"));
             let container = |end: &ContainerEnd| {
                 let said = again.as_ref().filter(|_| end.message.is_empty()).unwrap_or(&end.message);
                 status(&end.name, ended(end.exit_code, &end.reason, said))
             };
-            let containers: Vec<Value> = told.containers.iter().map(container).collect();
-            json!({"phase": "Failed", "reason": "", "message": told.message, "containerStatuses": containers})
+            let containers: Vec<Value> = view.containers.iter().map(container).collect();
+            json!({"phase": "Failed", "reason": "", "message": view.message, "containerStatuses": containers})
         }
     }
 }
 
 /// What lists and watches leave out: pods of jobs that were cancelled.
-pub fn is_there(told: &Told) -> bool {
-    told.stage != Stage::Cancelled
+pub fn is_there(view: &JobView) -> bool {
+    view.stage != Stage::Cancelled
 }
 
 /// The list object of a kind.
@@ -215,18 +215,17 @@ pub fn list(kind: &str, version: &str, items: Vec<Value>) -> Value {
 }
 
 /// The job that a story is of.
-pub fn job_of_story(known: &Known, story: &Story) -> Value {
-    let mut job = job(known, &story.tally(), story.at, &story.read.to_string());
-    if let (Some(told), true) = (story.first_end(), JobPhase::from(text_at(&job, "/status/state/phase")).is_finished())
-    {
-        job["status"]["state"]["message"] = json!(told.message);
+pub fn job_of_view(known: &Known, view: &JobSetView) -> Value {
+    let mut job = job(known, &view.counts(), view.at, &view.read.to_string());
+    if let (Some(view), true) = (view.first_end(), JobPhase::from(text_at(&job, "/status/state/phase")).is_finished()) {
+        job["status"]["state"]["message"] = json!(view.message);
     }
     job
 }
 
 /// The pod that a name stands for.
-pub fn pod_named<'s>(job_set: &str, story: &'s Story, name: &str) -> Option<(&'s String, &'s Told)> {
-    story.jobs.iter().find(|(id, told)| pod_name(job_set, id, told) == name)
+pub fn pod_named<'s>(job_set: &str, view: &'s JobSetView, name: &str) -> Option<(&'s String, &'s JobView)> {
+    view.jobs.iter().find(|(id, view)| pod_name(job_set, id, view) == name)
 }
 
 /// A job's queue, as it was asked for.
@@ -245,7 +244,7 @@ mod tests {
     use pumice_wire::job_sets::JobsInState;
 
     use super::*;
-    use crate::job::pod::PodBrief;
+    use crate::job::pod::PodDocument;
     use crate::job::{Counts, JobEnd, end_of, pod_failures};
 
     fn known(manifest: Option<Value>) -> Known {
@@ -263,19 +262,19 @@ mod tests {
 
     #[test]
     fn a_job_that_has_ended_says_why_by_its_events() {
-        let told = |stage: Stage, message: &str| Told { stage, message: message.to_owned(), ..Told::default() };
+        let view = |stage: Stage, message: &str| JobView { stage, message: message.to_owned(), ..JobView::default() };
         for (jobs, message) in [
-            (vec![told(Stage::Succeeded, ""), told(Stage::Cancelled, "cancelled by ada")], Some("cancelled by ada")),
+            (vec![view(Stage::Succeeded, ""), view(Stage::Cancelled, "cancelled by ada")], Some("cancelled by ada")),
             (
-                vec![told(Stage::Failed, ""), told(Stage::Failed, "preempted: for others")],
+                vec![view(Stage::Failed, ""), view(Stage::Failed, "preempted: for others")],
                 Some("preempted: for others"),
             ),
-            (vec![told(Stage::Succeeded, "")], None),
+            (vec![view(Stage::Succeeded, "")], None),
             // It goes on: a failure of one is no reason of the whole.
-            (vec![told(Stage::Failed, "it failed"), told(Stage::Running, "")], None),
+            (vec![view(Stage::Failed, "it failed"), view(Stage::Running, "")], None),
         ] {
-            let jobs = jobs.into_iter().enumerate().map(|(at, told)| (at.to_string(), told)).collect();
-            let job = job_of_story(&known(None), &Story { jobs, ..Story::default() });
+            let jobs = jobs.into_iter().enumerate().map(|(at, view)| (at.to_string(), view)).collect();
+            let job = job_of_view(&known(None), &JobSetView { jobs, ..JobSetView::default() });
             assert_eq!(job["status"]["state"]["message"].as_str(), message, "{job}");
             let typed: Job = serde_json::from_value(job).unwrap();
             assert_eq!(crate::explain::job_end::because(&typed).as_deref(), message);
@@ -286,17 +285,17 @@ mod tests {
     fn a_whole_job_ends_as_the_one_job_that_it_is() {
         let manifest = json!({"metadata": {}, "spec": {"minAvailable": 2, "tasks": [{"name": "a", "replicas": 1}, {"name": "b", "replicas": 2}]}});
         let known = Known { is_whole: true, ..known(Some(manifest)) };
-        for (tally, end, counts) in [
-            (Tally { waiting: 1, ..Tally::default() }, None, (0, 0)),
-            (Tally { running: 1, ..Tally::default() }, None, (3, 0)),
-            (Tally { succeeded: 1, ..Tally::default() }, Some(JobEnd::Completed), (0, 3)),
-            (Tally { failed: 1, ..Tally::default() }, Some(JobEnd::Failed), (0, 0)),
-            (Tally { cancelled: 1, ..Tally::default() }, Some(JobEnd::Terminated), (0, 0)),
+        for (counts, end, pods) in [
+            (JobCounts { waiting: 1, ..JobCounts::default() }, None, (0, 0)),
+            (JobCounts { running: 1, ..JobCounts::default() }, None, (3, 0)),
+            (JobCounts { succeeded: 1, ..JobCounts::default() }, Some(JobEnd::Completed), (0, 3)),
+            (JobCounts { failed: 1, ..JobCounts::default() }, Some(JobEnd::Failed), (0, 0)),
+            (JobCounts { cancelled: 1, ..JobCounts::default() }, Some(JobEnd::Terminated), (0, 0)),
         ] {
-            let typed: Job = serde_json::from_value(job(&known, &tally, None, "7")).unwrap();
-            let told = Counts::of(&typed);
-            assert_eq!((end_of(&typed), (told.running, told.succeeded)), (end, counts), "{tally:?}");
-            assert_eq!((told.total, told.waiting), (3, 3 * tally.waiting), "{tally:?}");
+            let typed: Job = serde_json::from_value(job(&known, &counts, None, "7")).unwrap();
+            let seen = Counts::of(&typed);
+            assert_eq!((end_of(&typed), (seen.running, seen.succeeded)), (end, pods), "{counts:?}");
+            assert_eq!((seen.total, seen.waiting), (3, 3 * counts.waiting), "{counts:?}");
         }
     }
 
@@ -307,27 +306,32 @@ mod tests {
             spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             Some(json!({"metadata": {"labels": {"a": "b"}}, "spec": spec}))
         };
-        let tally =
-            |waiting, running, succeeded, failed, cancelled| Tally { waiting, running, succeeded, failed, cancelled };
-        for (manifest, tally, end) in [
-            (None, tally(4, 0, 0, 0, 0), None),
-            (None, tally(0, 0, 4, 0, 0), Some(JobEnd::Completed)),
-            (None, tally(0, 0, 3, 1, 0), Some(JobEnd::Failed)),
-            (manifest(json!({"minSuccess": 3})), tally(0, 0, 3, 1, 0), Some(JobEnd::Completed)),
-            (manifest(json!({"minSuccess": 4})), tally(0, 0, 3, 1, 0), Some(JobEnd::Failed)),
-            (manifest(json!({"minSuccess": 1})), tally(0, 1, 3, 0, 0), None),
-            (manifest(json!({})), tally(0, 0, 3, 0, 1), Some(JobEnd::Terminated)),
+        let counts = |waiting, running, succeeded, failed, cancelled| JobCounts {
+            waiting,
+            running,
+            succeeded,
+            failed,
+            cancelled,
+        };
+        for (manifest, counts, end) in [
+            (None, counts(4, 0, 0, 0, 0), None),
+            (None, counts(0, 0, 4, 0, 0), Some(JobEnd::Completed)),
+            (None, counts(0, 0, 3, 1, 0), Some(JobEnd::Failed)),
+            (manifest(json!({"minSuccess": 3})), counts(0, 0, 3, 1, 0), Some(JobEnd::Completed)),
+            (manifest(json!({"minSuccess": 4})), counts(0, 0, 3, 1, 0), Some(JobEnd::Failed)),
+            (manifest(json!({"minSuccess": 1})), counts(0, 1, 3, 0, 0), None),
+            (manifest(json!({})), counts(0, 0, 3, 0, 1), Some(JobEnd::Terminated)),
             // None of those that were cancelled waits.
-            (manifest(json!({})), tally(0, 0, 0, 0, 4), Some(JobEnd::Terminated)),
-            (manifest(json!({})), tally(1, 1, 0, 0, 2), None),
-            (None, tally(0, 0, 0, 0, 4), Some(JobEnd::Terminated)),
+            (manifest(json!({})), counts(0, 0, 0, 0, 4), Some(JobEnd::Terminated)),
+            (manifest(json!({})), counts(1, 1, 0, 0, 2), None),
+            (None, counts(0, 0, 0, 0, 4), Some(JobEnd::Terminated)),
         ] {
-            let object = job(&known(manifest), &tally, None, "7");
+            let object = job(&known(manifest), &counts, None, "7");
             let typed: Job = serde_json::from_value(object).unwrap();
-            assert_eq!(end_of(&typed), end, "{tally:?}");
+            assert_eq!(end_of(&typed), end, "{counts:?}");
             let counts = Counts::of(&typed);
-            assert_eq!((counts.total, counts.succeeded, counts.running), (4, tally.succeeded, tally.running));
-            assert_eq!((counts.failed, counts.waiting), (tally.failed, tally.waiting), "{tally:?}");
+            assert_eq!((counts.total, counts.succeeded, counts.running), (4, counts.succeeded, counts.running));
+            assert_eq!((counts.failed, counts.waiting), (counts.failed, counts.waiting), "{counts:?}");
             assert_eq!(typed.spec.queue, "research");
         }
     }
@@ -343,13 +347,13 @@ mod tests {
         let states =
             vec![state(JobState::Leased, 2, "c"), state(JobState::Queued, 1, "b"), state(JobState::Preempted, 5, "a")];
         let set = JobSet { states, ..JobSet::default() };
-        assert_eq!(standing(&set).0, Tally { waiting: 3, failed: 5, ..Tally::default() });
+        assert_eq!(counts_of(&set).0, JobCounts { waiting: 3, failed: 5, ..JobCounts::default() });
         assert_eq!(first_of(&set), Some("a"));
     }
 
     #[test]
     fn pods_read_like_those_of_a_platform() {
-        let told = Told {
+        let view = JobView {
             task: Some("main".to_owned()),
             index: Some(3),
             container: "main".to_owned(),
@@ -362,16 +366,16 @@ mod tests {
                 reason: "OOMKilled".to_owned(),
                 message: String::new(),
             }],
-            ..Told::default()
+            ..JobView::default()
         };
-        let pod: Pod = serde_json::from_value(pod("sweep", "01b", &told)).unwrap();
+        let pod: Pod = serde_json::from_value(pod("sweep", "01b", &view)).unwrap();
         assert_eq!(
             pod_failures(std::slice::from_ref(&pod))[0].sentence(),
             "pod sweep-main-3 was killed for memory (it was run 2 times)"
         );
-        let brief = PodBrief::of(&pod);
+        let brief = PodDocument::of(&pod);
         assert_eq!((brief.index, brief.attempt, brief.oom, brief.task.as_str()), (Some(3), Some(2), true, "main"));
-        let rejected = Told { containers: Vec::new(), message: "no image".to_owned(), ..told };
+        let rejected = JobView { containers: Vec::new(), message: "no image".to_owned(), ..view };
         let pod: Pod = serde_json::from_value(super::pod("sweep", "01b", &rejected)).unwrap();
         assert!(pod_failures(std::slice::from_ref(&pod))[0].sentence().ends_with("no image"));
     }

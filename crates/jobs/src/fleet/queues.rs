@@ -40,14 +40,14 @@ pub fn table(queues: &[Value]) -> Table {
 /// `armada-default: cpu=50%`.
 fn limits(spec: &Value) -> String {
     let classes = spec["resourceLimitsByPriorityClassName"].as_object().into_iter().flatten();
-    let told = classes.map(|(class, limit)| {
+    let view = classes.map(|(class, limit)| {
         let fractions = limit["maximumResourceFraction"].as_object().into_iter().flatten();
         let amounts: Vec<String> = fractions
             .map(|(resource, fraction)| format!("{resource}={}%", fraction.as_f64().unwrap_or_default() * 100.0))
             .collect();
         format!("{class}: {}", amounts.join(","))
     });
-    told.collect::<Vec<_>>().join("; ")
+    view.collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ const NOT_BY_ANNOTATION: &[(&str, &str)] = &[
 
 /// What a fleet is asked for.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct Submission {
     /// All of it, in the order of tasks and indexes.
     pub items: Vec<JobSubmitRequestItem>,
     /// How many go into one request.
@@ -98,7 +98,7 @@ pub struct Asked {
 ///
 /// # Errors
 /// What a fleet does not do, or what is missing.
-pub fn items(job: &Value, key: &str) -> Result<Asked, Refusal> {
+pub fn items(job: &Value, key: &str) -> Result<Submission, Refusal> {
     let [name, namespace] = ["/metadata/name", "/metadata/namespace"].map(|pointer| text_at(job, pointer));
     let spec = object(job.get("spec"), "spec")?;
     known(spec, "spec", SPEC_FIELDS)?;
@@ -140,7 +140,7 @@ pub fn items(job: &Value, key: &str) -> Result<Asked, Refusal> {
         first.annotations.insert(MANIFEST.to_owned(), manifest);
     }
     let batch = if gang { together(&items)? } else { batch(&items) };
-    Ok(Asked { items, batch })
+    Ok(Submission { items, batch })
 }
 
 fn size(item: &JobSubmitRequestItem) -> usize {
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn each_pod_is_a_job_of_its_own() {
         let job = flags(|flags| (flags.replicas, flags.min_available) = (Some(3), Some(1)));
-        let Asked { items, batch } = items(&job, "k").unwrap();
+        let Submission { items, batch } = items(&job, "k").unwrap();
         assert_eq!((items.len(), batch), (3, ITEMS_MAX));
         let ids: Vec<&str> = items.iter().map(|item| item.client_id.as_str()).collect();
         assert_eq!(ids, ["k.0", "k.1", "k.2"]);
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn pods_that_start_together_are_a_gang_in_one_request() {
-        let Asked { items, batch } = items(&flags(|flags| flags.replicas = Some(3)), "k").unwrap();
+        let Submission { items, batch } = items(&flags(|flags| flags.replicas = Some(3)), "k").unwrap();
         assert_eq!(batch, GANG_MAX);
         assert!(items.iter().all(|item| item.annotations[GANG_ID] == "k" && item.annotations[GANG_CARDINALITY] == "3"));
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::objects::MANIFEST;
 use super::refusal::Refusal;
-use super::submission::{self, Asked, PRIORITY};
+use super::submission::{self, PRIORITY, Submission};
 use crate::json::text_at;
 
 /// The Job; annotation of the one job that it is.
@@ -50,7 +50,7 @@ fn is_part(spec: &Map<String, Value>, tasks: &[Value]) -> bool {
 ///
 /// # Errors
 /// What is missing, or what such a Job can't have.
-pub fn item(job: &Value, key: &str, manifest: String) -> Result<Asked, Refusal> {
+pub fn item(job: &Value, key: &str, manifest: String) -> Result<Submission, Refusal> {
     submission::refuse(submission::fields_at(job, "/metadata/annotations"), OF_SINGLE_PODS)?;
     for task in job.pointer("/spec/tasks").and_then(Value::as_array).into_iter().flatten() {
         submission::refuse(task.as_object(), OF_SINGLE_PODS)?;
@@ -75,7 +75,7 @@ pub fn item(job: &Value, key: &str, manifest: String) -> Result<Asked, Refusal> 
         client_id: format!("{key}.0"),
         ..JobSubmitRequestItem::default()
     };
-    Ok(Asked { items: vec![item], batch: 1 })
+    Ok(Submission { items: vec![item], batch: 1 })
 }
 
 #[cfg(test)]

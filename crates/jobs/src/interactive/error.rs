@@ -9,7 +9,7 @@ use crate::platform::call::{CallCause, CallError};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InteractiveError {
     /// Nothing of the job runs.
-    #[error("no pod {}of job {} runs: the job is {state}", asked(of), job.name)]
+    #[error("no pod {}of job {} runs: the job is {state}", with_space(of), job.name)]
     NotRunning {
         /// The job.
         job: JobRef,
@@ -138,6 +138,6 @@ impl InteractiveError {
     }
 }
 
-fn asked(of: &str) -> String {
+fn with_space(of: &str) -> String {
     if of.is_empty() { String::new() } else { format!("{of} ") }
 }

@@ -13,7 +13,7 @@ use kube::api::AttachParams;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::InteractiveError;
-use super::choice::Seat;
+use super::container_choice::RunningContainer;
 use crate::error::Error;
 use crate::exit_code::Exit;
 use crate::platform::call::{self, CallError};
@@ -44,13 +44,13 @@ pub enum Streams {
 /// Starts a program in a container.
 pub async fn open(
     connection: &Connection,
-    seat: &Seat,
+    running: &RunningContainer,
     command: &[String],
     streams: Streams,
 ) -> Result<AttachedProcess, Error> {
     let terminal = streams == Streams::Terminal;
     let parameters = AttachParams::default()
-        .container(&seat.container)
+        .container(&running.container)
         .stdin(streams != Streams::Output)
         .stdout(true)
         .stderr(!terminal)
@@ -58,14 +58,14 @@ pub async fn open(
         .max_stdin_buf_size(BUFFER_BYTES)
         .max_stdout_buf_size(BUFFER_BYTES)
         .max_stderr_buf_size(BUFFER_BYTES);
-    let pods = Api::<Pod>::namespaced(connection.client().clone(), &seat.job.namespace);
-    let doing = format!("run a program in pod {}", seat.pod);
-    let opening = pods.exec(&seat.pod, command, &parameters);
+    let pods = Api::<Pod>::namespaced(connection.client().clone(), &running.job.namespace);
+    let doing = format!("run a program in pod {}", running.pod);
+    let opening = pods.exec(&running.pod, command, &parameters);
     let opened = match tokio::time::timeout(call::CALL_TIMEOUT, opening).await {
         Ok(opened) => opened.map_err(|error| CallError::new(&doing, connection.url(), &error)),
         Err(_) => Err(CallError::timed_out(&doing, connection.url(), call::CALL_TIMEOUT)),
     };
-    opened.map_err(|error| match InteractiveError::forbidden(&error, "pods/exec", &seat.job.namespace) {
+    opened.map_err(|error| match InteractiveError::forbidden(&error, "pods/exec", &running.job.namespace) {
         Some(forbidden) => forbidden.into(),
         None => error.into(),
     })
@@ -74,7 +74,7 @@ pub async fn open(
 /// Reads a program's streams to their ends, by `reading`, and says how it ended.
 pub async fn end<E: From<Error>>(
     mut process: AttachedProcess,
-    seat: &Seat,
+    running: &RunningContainer,
     program: &str,
     back: &str,
     reading: impl Future<Output = Result<(), E>>,
@@ -97,8 +97,8 @@ pub async fn end<E: From<Error>>(
     if let Some(status) = status {
         let not_started = |message| InteractiveError::NotStarted {
             program: program.to_owned(),
-            pod: seat.pod.clone(),
-            job: seat.job.clone(),
+            pod: running.pod.clone(),
+            job: running.job.clone(),
             message,
         };
         return exit_of(&status).map_err(|message| Error::from(not_started(message)).into());
@@ -107,17 +107,17 @@ pub async fn end<E: From<Error>>(
         Ok(()) => "it was closed from there".to_owned(),
         Err(error) => error.to_string(),
     };
-    Err(Error::from(InteractiveError::Lost { pod: seat.pod.clone(), back: back.to_owned(), detail }).into())
+    Err(Error::from(InteractiveError::Lost { pod: running.pod.clone(), back: back.to_owned(), detail }).into())
 }
 
 /// What a short program prints, at most 4 KiB of it, and how it ended.
 pub async fn answer(
     connection: &Connection,
-    seat: &Seat,
+    running: &RunningContainer,
     command: &[String],
     back: &str,
 ) -> Result<(String, Exit), Error> {
-    let mut process = open(connection, seat, command, Streams::Output).await?;
+    let mut process = open(connection, running, command, Streams::Output).await?;
     let (stdout, stderr) = (process.stdout(), process.stderr());
     let mut answer = String::new();
     let reading = async {
@@ -125,7 +125,7 @@ pub async fn answer(
         Ok::<(), Error>(())
     };
     let program = command.first().map_or("", String::as_str);
-    let exit = end(process, seat, program, back, reading).await?;
+    let exit = end(process, running, program, back, reading).await?;
     Ok((answer, exit))
 }
 

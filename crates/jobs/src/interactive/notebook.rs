@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::choice::Seat;
+use super::container_choice::RunningContainer;
 use super::{InteractiveError, exec};
 use crate::error::Error;
 use crate::platform::call::{self, CallError, FailureClass};
@@ -71,7 +71,7 @@ pub struct Address {
 
 /// What Jupyter writes down.
 #[derive(Deserialize)]
-struct Told {
+struct ServerFile {
     port: u16,
     #[serde(default)]
     secure: bool,
@@ -84,8 +84,8 @@ struct Told {
 impl Address {
     /// Reads what Jupyter wrote; nothing if it is not there yet, or not whole.
     fn read(text: &str) -> Option<Address> {
-        let mut values = serde_json::Deserializer::from_str(text).into_iter::<Told>();
-        let Told { port, secure, base_url, token } = values.next()?.ok()?;
+        let mut values = serde_json::Deserializer::from_str(text).into_iter::<ServerFile>();
+        let ServerFile { port, secure, base_url, token } = values.next()?.ok()?;
         let plain = base_url.bytes().all(|byte| byte.is_ascii_graphic()) && base_url.starts_with('/');
         let base = if plain { base_url } else { "/".to_owned() };
         Some(Address { port, secure, base, token })
@@ -103,12 +103,12 @@ impl Address {
 }
 
 /// Where the server in a pod listens. One that is still starting is waited for, at most `limit`.
-pub async fn find(connection: &Connection, seat: &Seat, limit: Duration) -> Result<Address, Error> {
+pub async fn find(connection: &Connection, running: &RunningContainer, limit: Duration) -> Result<Address, Error> {
     let command = ["sh", "-c", READ].map(str::to_owned);
-    let back = format!("jobctl notebook {}{}", seat.job.name, seat.job.namespace_flag());
+    let back = format!("jobctl notebook {}{}", running.job.name, running.job.namespace_flag());
     let looks = async {
         loop {
-            match exec::answer(connection, seat, &command, &back).await {
+            match exec::answer(connection, running, &command, &back).await {
                 Ok((told, _)) => {
                     if let Some(address) = Address::read(&told) {
                         return Ok(address);
@@ -122,7 +122,7 @@ pub async fn find(connection: &Connection, seat: &Seat, limit: Duration) -> Resu
     };
     tokio::time::timeout(limit, looks).await.unwrap_or_else(|_| {
         let problem = format!("no server was found in {} s; jobctl notebook starts one", limit.as_secs());
-        Err(InteractiveError::NoNotebook { job: seat.job.clone(), pod: seat.pod.clone(), problem }.into())
+        Err(InteractiveError::NoNotebook { job: running.job.clone(), pod: running.pod.clone(), problem }.into())
     })
 }
 

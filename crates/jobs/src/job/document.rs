@@ -11,7 +11,7 @@ use crate::job::{Counts, end_of, exit_of_end};
 
 /// Where a job is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct JobBrief {
+pub struct JobDocument {
     /// Its name.
     pub name: String,
     /// Its namespace.
@@ -39,12 +39,12 @@ pub struct JobBrief {
     pub created: Option<Timestamp>,
 }
 
-impl JobBrief {
+impl JobDocument {
     /// What a Job object says.
     pub fn of(job: &Job) -> Self {
         let (metadata, state) = (&job.metadata, &job.status.state);
         let end = end_of(job);
-        JobBrief {
+        JobDocument {
             name: metadata.name.clone().unwrap_or_default(),
             namespace: metadata.namespace.clone().unwrap_or_default(),
             uid: metadata.uid.clone().unwrap_or_default(),

@@ -17,7 +17,7 @@ pub(crate) const ATTEMPT: &str = "PUMICE_ATTEMPT";
 
 /// Where a pod is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct PodBrief {
+pub struct PodDocument {
     /// Its name.
     pub name: String,
     /// Its uid: a pod made again has the same name and another uid.
@@ -50,7 +50,7 @@ pub struct PodBrief {
     pub discarded: String,
 }
 
-impl PodBrief {
+impl PodDocument {
     /// What a Pod object says.
     pub fn of(pod: &Pod) -> Self {
         let label = |key: &str| pod.metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
@@ -66,7 +66,7 @@ impl PodBrief {
                 status.and_then(|status| status.message.clone()).unwrap_or_default(),
             ),
         };
-        PodBrief {
+        PodDocument {
             name: pod.metadata.name.clone().unwrap_or_default(),
             uid: pod.metadata.uid.clone().unwrap_or_default(),
             task: label(names::TASK_SPEC).unwrap_or_default(),

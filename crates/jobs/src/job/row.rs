@@ -16,11 +16,11 @@ use crate::job::{Counts, JobRef, state};
 /// A job without its pod templates.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub struct Summary {
+pub struct JobRow {
     /// Which one it is.
-    pub metadata: Identity,
+    pub metadata: JobRowMetadata,
     /// What it asks for.
-    pub spec: Outline,
+    pub spec: JobRowSpec,
     /// How it does.
     pub status: JobStatus,
     /// The whole object, where that was asked for.
@@ -31,7 +31,7 @@ pub struct Summary {
 /// The part of a job's metadata that tells it from others.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Identity {
+pub struct JobRowMetadata {
     /// Its name.
     pub name: String,
     /// Its namespace.
@@ -48,7 +48,7 @@ pub struct Identity {
 /// The part of a job's spec that a list shows.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Outline {
+pub struct JobRowSpec {
     /// Its queue; may be empty.
     pub queue: String,
     /// Its priority class; may be empty.
@@ -56,13 +56,13 @@ pub struct Outline {
     /// Pods that must be able to run together.
     pub min_available: i32,
     /// How many pods.
-    pub tasks: Vec<Size>,
+    pub tasks: Vec<JobRowTask>,
 }
 
 /// The size of a task.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub struct Size {
+pub struct JobRowTask {
     /// Pods.
     pub replicas: i32,
 }
@@ -73,7 +73,7 @@ fn user_in<'de, D: Deserializer<'de>>(annotations: D) -> Result<String, D::Error
     Ok(annotations.and_then(|mut all| all.remove(USER)).unwrap_or_default())
 }
 
-impl Summary {
+impl JobRow {
     /// Its place.
     pub fn reference(&self) -> JobRef {
         JobRef { namespace: self.metadata.namespace.clone(), name: self.metadata.name.clone() }

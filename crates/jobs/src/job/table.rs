@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 
-use crate::job::Summary;
+use crate::job::JobRow;
 use crate::output::age;
 use crate::output::table::{Table, Tint};
 
@@ -113,7 +113,7 @@ impl Column {
         WORDS.iter().find(|(_, column)| *column == self).map_or("", |(word, _)| word)
     }
 
-    fn cell(self, job: &Summary, now: Timestamp, spans: fn(i64) -> String) -> String {
+    fn cell(self, job: &JobRow, now: Timestamp, spans: fn(i64) -> String) -> String {
         let counts = job.counts();
         match self {
             Column::Name => job.metadata.name.clone(),
@@ -183,8 +183,8 @@ impl std::str::FromStr for Order {
 }
 
 /// Puts jobs in order; where it says nothing they stay as they are.
-pub fn sort(jobs: &mut [Summary], order: Order, now: Timestamp) {
-    let done_ppm = |job: &Summary| {
+pub fn sort(jobs: &mut [JobRow], order: Order, now: Timestamp) {
+    let done_ppm = |job: &JobRow| {
         let counts = job.counts();
         ((counts.succeeded + counts.failed) * 1_000_000).checked_div(counts.total).unwrap_or(0)
     };
@@ -199,7 +199,7 @@ pub fn sort(jobs: &mut [Summary], order: Order, now: Timestamp) {
 }
 
 /// The table of jobs for people.
-pub fn table(jobs: &[Summary], columns: &[Column], now: Timestamp) -> Table {
+pub fn table(jobs: &[JobRow], columns: &[Column], now: Timestamp) -> Table {
     let head = |column: &Column| match column {
         Column::Progress => PROGRESS_HEAD.to_owned(),
         other => other.word().to_uppercase(),
@@ -215,7 +215,7 @@ pub fn table(jobs: &[Summary], columns: &[Column], now: Timestamp) -> Table {
 }
 
 /// The same for programs: heads are words, spans of time seconds.
-pub fn csv(jobs: &[Summary], columns: &[Column], now: Timestamp) -> String {
+pub fn csv(jobs: &[JobRow], columns: &[Column], now: Timestamp) -> String {
     let mut table = Table::new(columns.iter().map(|column| column.word().to_owned()));
     for job in jobs {
         table.push(columns.iter().map(|column| column.cell(job, now, |seconds| seconds.max(0).to_string())));

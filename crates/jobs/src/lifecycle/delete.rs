@@ -13,7 +13,7 @@ use crate::job::{JobError, JobRef};
 use crate::lookup;
 use crate::platform::call::{self, FailureClass};
 use crate::platform::connection::Connection;
-use crate::platform::watch::{JobFollower, JobNews};
+use crate::platform::watch::{JobUpdate, JobWatch};
 
 /// Jobs removed at the same time.
 const AT_ONCE: usize = 32;
@@ -33,7 +33,7 @@ pub enum Deleted {
     /// Nothing of it is left.
     Gone,
     /// It was asked for; nobody waited.
-    Asked,
+    Requested,
 }
 
 /// Removes a job; [`JobError::NotEnded`] if it has not ended and is not to be forced. Dropping the future leaves the removal asked for.
@@ -50,7 +50,7 @@ pub async fn delete(connection: &Connection, job: &JobRef, removal: Removal) -> 
         "preconditions": {"uid": typed.metadata.uid},
     });
     match call::delete_as(connection, &job.path(), &options, &format!("delete job {}", job.name)).await {
-        Ok(_) if !removal.wait => return Ok(Deleted::Asked),
+        Ok(_) if !removal.wait => return Ok(Deleted::Requested),
         Ok(_) => {}
         // Somebody else removed it, and may have made another of its name.
         Err(error) if matches!(error.class(), FailureClass::NotFound | FailureClass::Conflict) => {
@@ -58,13 +58,13 @@ pub async fn delete(connection: &Connection, job: &JobRef, removal: Removal) -> 
         }
         Err(error) => return Err(error.into()),
     }
-    let mut follower = JobFollower::new(connection.clone(), job.clone());
+    let mut follower = JobWatch::new(connection.clone(), job.clone());
     loop {
         match follower.next().await {
-            Ok(JobNews::Gone) => return Ok(Deleted::Gone),
+            Ok(JobUpdate::Gone) => return Ok(Deleted::Gone),
             Err(error) if JobError::is_no_job(&error) => return Ok(Deleted::Gone),
-            Ok(JobNews::Now(now)) if now.metadata.uid != typed.metadata.uid => return Ok(Deleted::Gone),
-            Ok(JobNews::Now(_) | JobNews::Lost(_) | JobNews::Back) => {}
+            Ok(JobUpdate::Now(now)) if now.metadata.uid != typed.metadata.uid => return Ok(Deleted::Gone),
+            Ok(JobUpdate::Now(_) | JobUpdate::Lost(_) | JobUpdate::Back) => {}
             Err(error) => return Err(error),
         }
     }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 
-use super::pod::{ContainerRun, LogPlace, started_runs};
+use super::pod::{ContainerRun, LogSource, started_runs};
 use crate::job::{JobRef, pod};
 use crate::platform::call::{self, CallError, FailureClass};
 use crate::platform::connection::Connection;
@@ -137,7 +137,7 @@ fn of_retained(job: &JobRef, pod: &RetainedPod) -> Vec<ContainerRun> {
         uid: pod.uid.clone(),
         container: run.container.clone(),
         restart: run.restart,
-        place: LogPlace::Retained { job: job.name.clone(), node: pod.node.clone() },
+        source: LogSource::Retained { job: job.name.clone(), node: pod.node.clone() },
     });
     runs.collect()
 }
@@ -199,14 +199,12 @@ mod tests {
         ] {
             let job = JobRef { namespace: "n".into(), name: "j".into() };
             let runs = choose(&job, &pods, &retained, attempt);
-            let found: Vec<String> = runs
-                .iter()
-                .map(
-                    |run| {
-                        if run.place == LogPlace::PodBefore { format!("{} before", run.uid) } else { run.uid.clone() }
-                    },
-                )
-                .collect();
+            let found: Vec<String> =
+                runs.iter()
+                    .map(|run| {
+                        if run.source == LogSource::Previous { format!("{} before", run.uid) } else { run.uid.clone() }
+                    })
+                    .collect();
             assert_eq!(found.join(" "), uids, "{attempt:?} {retained:?}");
         }
     }

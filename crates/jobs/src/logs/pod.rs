@@ -37,25 +37,25 @@ pub struct ContainerRun {
     /// Which run of it, from 0.
     pub restart: i32,
     /// Where its log is.
-    pub place: LogPlace,
+    pub source: LogSource,
 }
 
 impl ContainerRun {
     /// The run before this one, of a container that was started again in its pod.
     pub(super) fn before(&self) -> Option<ContainerRun> {
         let restart = self.restart.checked_sub(1).filter(|restart| *restart >= 0)?;
-        Some(ContainerRun { restart, place: LogPlace::PodBefore, ..self.clone() })
+        Some(ContainerRun { restart, source: LogSource::Previous, ..self.clone() })
     }
 }
 
 /// Where the log of a run is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub enum LogPlace {
+pub enum LogSource {
     /// With its pod, whose run of now it is.
     #[default]
-    Pod,
+    Current,
     /// With its pod, whose run before this one it is.
-    PodBefore,
+    Previous,
     /// Its pod is gone; a node retains it for this job.
     Retained {
         /// The job.
@@ -131,7 +131,7 @@ pub fn started_runs(pod: &Pod, namespace: &str) -> Vec<ContainerRun> {
             uid: pod.metadata.uid.clone().unwrap_or_default(),
             container: container.name.clone(),
             restart: container.restart_count,
-            place: LogPlace::Pod,
+            source: LogSource::Current,
         })
         .collect()
 }
@@ -332,19 +332,19 @@ fn take_line(bytes: &[u8], line: &mut Vec<u8>, returned: &mut Returned) -> (usiz
 
 /// Where a log is asked for; without what it is to begin with.
 fn path(run: &ContainerRun, reading: Reading) -> String {
-    let ContainerRun { namespace, pod, uid, container, restart, place } = run;
+    let ContainerRun { namespace, pod, uid, container, restart, source } = run;
     let [pod, uid, container] = [pod, uid, container].map(|text| call::query_value(text));
-    let mut path = match place {
-        LogPlace::Pod | LogPlace::PodBefore => {
+    let mut path = match source {
+        LogSource::Current | LogSource::Previous => {
             format!("/api/v1/namespaces/{namespace}/pods/{pod}/log?container={container}&follow={}", reading.follow)
         }
-        LogPlace::Retained { job, node } => {
+        LogSource::Retained { job, node } => {
             let (job, node) = (call::query_value(job), call::query_value(node));
             let of_job = format!("/apis/logs.pumice.sh/v1alpha1/namespaces/{namespace}/jobs/{job}/log");
             format!("{of_job}?node={node}&uid={uid}&container={container}&restart={restart}")
         }
     };
-    if *place == LogPlace::PodBefore {
+    if *source == LogSource::Previous {
         path.push_str("&previous=true");
     }
     if let Some(stream) = reading.stream {

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use crate::error::Error;
-use crate::job::Summary;
+use crate::job::JobRow;
 use crate::job::state::State;
-use crate::lookup::{self, Place};
+use crate::lookup::{self, Scope};
 use crate::names::ZONE;
 use crate::platform::call::{CallError, Pages};
 use crate::platform::connection::Connection;
@@ -53,7 +53,7 @@ struct Identity {
 pub async fn names(connection: &Connection, kind: &Kind, begin: &str) -> Result<Vec<String>, Error> {
     let path = match kind {
         Kind::Jobs(states) => {
-            let jobs = lookup::summaries(connection, Place::default(), false).await?;
+            let jobs = lookup::list(connection, Scope::default(), false).await?;
             return Ok(newest(jobs, states, begin));
         }
         Kind::Queues => "/apis/scheduling.volcano.sh/v1beta1/queues",
@@ -86,8 +86,8 @@ async fn first(
     Ok(names.into_iter().take(NAMES_MAX).collect())
 }
 
-fn newest(jobs: Vec<Summary>, states: &[State], begin: &str) -> Vec<String> {
-    let fits = |job: &Summary| {
+fn newest(jobs: Vec<JobRow>, states: &[State], begin: &str) -> Vec<String> {
+    let fits = |job: &JobRow| {
         job.metadata.name.starts_with(begin)
             && (states.is_empty() || states.iter().any(|state| state.holds(job.phase())))
     };
@@ -105,7 +105,7 @@ mod tests {
             let phase = if index.is_multiple_of(2) { "Running" } else { "Completed" };
             json!({"metadata": {"name": format!("sweep-{index}")}, "status": {"state": {"phase": phase}}})
         };
-        let jobs = || -> Vec<Summary> { serde_json::from_value((0..1000).map(job).collect()).unwrap() };
+        let jobs = || -> Vec<JobRow> { serde_json::from_value((0..1000).map(job).collect()).unwrap() };
         let all = newest(jobs(), &[], "");
         assert_eq!((all.len(), all[0].as_str(), all[1].as_str()), (NAMES_MAX, "sweep-999", "sweep-998"));
         assert_eq!(

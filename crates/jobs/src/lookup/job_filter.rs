@@ -1,6 +1,6 @@
 //! Which jobs a user means: by names, patterns, labels, states, queues and age, all of which must hold.
 //!
-//! Invariant: [`Filter::hits`] is pure; the server is asked for a list only where names alone don't say it, and once.
+//! Invariant: [`JobFilter::matches`] is pure; the server is asked for a list only where names alone don't say it, and once.
 //! Called by every verb that takes jobs.
 
 use jiff::Timestamp;
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::job::state::State;
-use crate::job::{JobError, JobRef, Selector, Summary, jobs_path};
+use crate::job::{JobError, JobRef, JobRow, Selector, jobs_path};
 use crate::platform::call::{self, Pages};
 use crate::platform::connection::Connection;
 
 /// Which jobs are meant. Empty lists leave nothing out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct JobFilter {
     /// By what was typed for them: any of these.
     pub selectors: Vec<Selector>,
     /// By their state: any of these.
@@ -29,24 +29,24 @@ pub struct Filter {
     pub labels: Option<String>,
 }
 
-impl Filter {
+impl JobFilter {
     /// One selector and nothing else.
     pub fn one(selector: &Selector) -> Self {
-        Filter { selectors: vec![selector.clone()], ..Filter::default() }
+        JobFilter { selectors: vec![selector.clone()], ..JobFilter::default() }
     }
 
     /// Whether names alone say which jobs are meant.
     fn is_names(&self) -> bool {
-        let Filter { selectors, states, queue, user, since_s, labels } = self;
+        let JobFilter { selectors, states, queue, user, since_s, labels } = self;
         !selectors.is_empty()
             && selectors.iter().all(|selector| matches!(selector, Selector::Name(_)))
             && (states.is_empty() && queue.is_none() && user.is_none() && since_s.is_none() && labels.is_none())
     }
 
     /// Those of all jobs of a namespace, or of all namespaces, that are meant, in their order. Labels are the server's to see.
-    pub fn hits(&self, jobs: Vec<Summary>, now: Timestamp) -> Vec<Summary> {
+    pub fn matches(&self, jobs: Vec<JobRow>, now: Timestamp) -> Vec<JobRow> {
         let newest = jobs.iter().max_by_key(|job| job.birth()).map(|job| job.metadata.uid.clone());
-        let named = |job: &Summary| {
+        let named = |job: &JobRow| {
             self.selectors.is_empty()
                 || self.selectors.iter().any(|selector| match selector {
                     Selector::Last => Some(&job.metadata.uid) == newest.as_ref(),
@@ -54,7 +54,7 @@ impl Filter {
                     Selector::Glob(glob) => glob.matches(&job.metadata.name),
                 })
         };
-        let keeps = |job: &Summary| {
+        let keeps = |job: &JobRow| {
             named(job)
                 && (self.states.is_empty() || self.states.iter().any(|state| state.holds(job.phase())))
                 && self.queue.as_deref().is_none_or(|queue| queue == job.queue())
@@ -79,7 +79,7 @@ impl Filter {
 
 /// Where jobs are listed.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Place<'p> {
+pub struct Scope<'p> {
     /// In all namespaces, not only in the connection's.
     pub all_namespaces: bool,
     /// With these labels.
@@ -87,16 +87,16 @@ pub struct Place<'p> {
 }
 
 /// All jobs of a place, oldest first within a namespace; with the objects themselves if `whole`.
-pub async fn summaries(connection: &Connection, place: Place<'_>, whole: bool) -> Result<Vec<Summary>, Error> {
-    let path = jobs_path((!place.all_namespaces).then(|| connection.namespace()));
-    let labels = place.labels.map(|labels| format!("&labelSelector={}", call::query_value(labels)));
+pub async fn list(connection: &Connection, scope: Scope<'_>, whole: bool) -> Result<Vec<JobRow>, Error> {
+    let path = jobs_path((!scope.all_namespaces).then(|| connection.namespace()));
+    let labels = scope.labels.map(|labels| format!("&labelSelector={}", call::query_value(labels)));
     let mut pages = Pages::new(connection, &path, &labels.unwrap_or_default(), "list jobs");
-    let mut jobs: Vec<Summary> = Vec::new();
+    let mut jobs: Vec<JobRow> = Vec::new();
     if whole {
         while let Some(page) = pages.next_items::<Value>().await? {
             for object in page {
                 let summary = super::row(connection, &object)?;
-                jobs.push(Summary { whole: Some(object), ..summary });
+                jobs.push(JobRow { whole: Some(object), ..summary });
             }
         }
     } else {
@@ -109,7 +109,7 @@ pub async fn summaries(connection: &Connection, place: Place<'_>, whole: bool) -
 }
 
 /// The jobs that are meant, at least one. A job that is only named may not exist.
-pub async fn pick(connection: &Connection, filter: &Filter, now: Timestamp) -> Result<Vec<JobRef>, Error> {
+pub async fn find(connection: &Connection, filter: &JobFilter, now: Timestamp) -> Result<Vec<JobRef>, Error> {
     let namespace = connection.namespace();
     let named = |name: &String| JobRef { namespace: namespace.to_owned(), name: name.clone() };
     let mut jobs: Vec<JobRef> = Vec::new();
@@ -120,12 +120,12 @@ pub async fn pick(connection: &Connection, filter: &Filter, now: Timestamp) -> R
         });
         jobs.extend(names.map(named));
     } else {
-        let place = Place { all_namespaces: false, labels: filter.labels.as_deref() };
-        let all = summaries(connection, place, false).await?;
+        let scope = Scope { all_namespaces: false, labels: filter.labels.as_deref() };
+        let all = list(connection, scope, false).await?;
         if all.is_empty() && filter.selectors.contains(&Selector::Last) {
             return Err(JobError::NoJobs { namespace: namespace.to_owned() }.into());
         }
-        jobs.extend(filter.hits(all, now).iter().map(Summary::reference));
+        jobs.extend(filter.matches(all, now).iter().map(JobRow::reference));
     }
     let mut seen = std::collections::HashSet::new();
     jobs.retain(|job| seen.insert(job.name.clone()));
@@ -136,9 +136,9 @@ pub async fn pick(connection: &Connection, filter: &Filter, now: Timestamp) -> R
 }
 
 /// The one job a selector means; [`JobError::Several`] if a pattern hits more.
-pub async fn pick_one(connection: &Connection, selector: &Selector) -> Result<JobRef, Error> {
+pub async fn find_one(connection: &Connection, selector: &Selector) -> Result<JobRef, Error> {
     // Nothing of one selector goes by age.
-    let mut jobs = pick(connection, &Filter::one(selector), Timestamp::UNIX_EPOCH).await?;
+    let mut jobs = find(connection, &JobFilter::one(selector), Timestamp::UNIX_EPOCH).await?;
     match (jobs.pop(), jobs.len()) {
         (Some(job), 0) => Ok(job),
         (_, more) => Err(JobError::Several { pattern: selector.to_string(), hits: more + 1 }.into()),
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn jobs() -> Vec<Summary> {
+    fn jobs() -> Vec<JobRow> {
         let job = |name: &str, second: u32, queue: &str, phase: Option<&str>| {
             json!({"metadata": {"name": name, "annotations": {"pumice.sh/user": if queue.is_empty() { "ada" } else { "bob" }}, "namespace": "n", "uid": name, "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z")},
                    "spec": {"queue": queue, "tasks": [{"replicas": 2, "template": {"spec": {}}}]},
@@ -170,23 +170,23 @@ mod tests {
         let now = "2026-01-01T00:01:00Z".parse().unwrap();
         let selectors = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<Selector>>();
         let states = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<State>>();
-        let none = Filter::default;
+        let none = JobFilter::default;
         for (filter, wanted) in [
             (none(), "sweep-1 sweep-2 other fresh"),
-            (Filter { selectors: selectors(&["sweep-*"]), ..none() }, "sweep-1 sweep-2"),
-            (Filter { selectors: selectors(&["other", "sweep-1"]), ..none() }, "sweep-1 other"),
-            (Filter { selectors: selectors(&["last"]), ..none() }, "sweep-2"),
-            (Filter { states: states(&["failed", "completed"]), ..none() }, "sweep-2 other"),
-            (Filter { states: states(&["active"]), ..none() }, "sweep-1 fresh"),
-            (Filter { queue: Some("default".into()), ..none() }, "sweep-1 fresh"),
-            (Filter { since_s: Some(30), ..none() }, "sweep-2 other"),
-            (Filter { selectors: selectors(&["sweep-*"]), states: states(&["failed"]), ..none() }, "sweep-2"),
-            (Filter { user: Some("ada".into()), ..none() }, "sweep-1 fresh"),
-            (Filter { user: Some("ad".into()), ..none() }, ""),
-            (Filter { queue: Some("day".into()), ..none() }, ""),
+            (JobFilter { selectors: selectors(&["sweep-*"]), ..none() }, "sweep-1 sweep-2"),
+            (JobFilter { selectors: selectors(&["other", "sweep-1"]), ..none() }, "sweep-1 other"),
+            (JobFilter { selectors: selectors(&["last"]), ..none() }, "sweep-2"),
+            (JobFilter { states: states(&["failed", "completed"]), ..none() }, "sweep-2 other"),
+            (JobFilter { states: states(&["active"]), ..none() }, "sweep-1 fresh"),
+            (JobFilter { queue: Some("default".into()), ..none() }, "sweep-1 fresh"),
+            (JobFilter { since_s: Some(30), ..none() }, "sweep-2 other"),
+            (JobFilter { selectors: selectors(&["sweep-*"]), states: states(&["failed"]), ..none() }, "sweep-2"),
+            (JobFilter { user: Some("ada".into()), ..none() }, "sweep-1 fresh"),
+            (JobFilter { user: Some("ad".into()), ..none() }, ""),
+            (JobFilter { queue: Some("day".into()), ..none() }, ""),
         ] {
-            let hits = filter.hits(jobs(), now);
-            let names: Vec<&str> = hits.iter().map(|job| job.metadata.name.as_str()).collect();
+            let matches = filter.matches(jobs(), now);
+            let names: Vec<&str> = matches.iter().map(|job| job.metadata.name.as_str()).collect();
             assert_eq!(names.join(" "), wanted, "{filter:?}");
         }
     }

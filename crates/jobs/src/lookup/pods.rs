@@ -10,11 +10,11 @@ use pumice_api::names;
 use serde_json::Value;
 
 use crate::error::Error;
-use crate::job::pod::PodBrief;
+use crate::job::pod::PodDocument;
 use crate::job::{JobError, JobRef};
 use crate::platform::call::{self, CallError, Pages};
 use crate::platform::connection::Connection;
-use crate::platform::watch::{self, Collection, News};
+use crate::platform::watch::{self, Collection, Update};
 
 /// Pods whose lost files are told.
 const DISCARDED_TOLD_MAX: usize = 3;
@@ -48,7 +48,7 @@ impl Selection {
 }
 
 /// A job's pods now, by task and index.
-pub async fn fetch(connection: &Connection, job: &JobRef, selection: &Selection) -> Result<Vec<PodBrief>, Error> {
+pub async fn fetch(connection: &Connection, job: &JobRef, selection: &Selection) -> Result<Vec<PodDocument>, Error> {
     let pods = selection.collection(job);
     let doing = format!("list the pods of job {}", job.name);
     let mut pages = Pages::new(connection, &pods.path, &pods.query(), &doing);
@@ -58,18 +58,18 @@ pub async fn fetch(connection: &Connection, job: &JobRef, selection: &Selection)
         for item in items {
             let pod: Pod = serde_json::from_value(item)
                 .map_err(|error| CallError::unreadable("read a pod", connection.url(), error))?;
-            found.push(PodBrief::of(&pod));
+            found.push(PodDocument::of(&pod));
         }
     }
-    found.sort_by(|a: &PodBrief, b| (&a.task, a.index, &a.name).cmp(&(&b.task, b.index, &b.name)));
+    found.sort_by(|a: &PodDocument, b| (&a.task, a.index, &a.name).cmp(&(&b.task, b.index, &b.name)));
     Ok(found)
 }
 
 /// Sentences about the files that are gone with a job's pods; of the first pods that have any.
 pub async fn discarded_files(connection: &Connection, job: &JobRef) -> Result<Vec<String>, Error> {
     let pods = fetch(connection, job, &Selection::default()).await?;
-    let told: Vec<&PodBrief> = pods.iter().filter(|pod| !pod.discarded.is_empty()).collect();
-    let one = |pod: &&PodBrief| format!("pod {}: {}", pod.name, pod.discarded);
+    let told: Vec<&PodDocument> = pods.iter().filter(|pod| !pod.discarded.is_empty()).collect();
+    let one = |pod: &&PodDocument| format!("pod {}: {}", pod.name, pod.discarded);
     let mut sentences: Vec<String> = told.iter().take(DISCARDED_TOLD_MAX).map(one).collect();
     if told.len() > DISCARDED_TOLD_MAX {
         sentences.push(format!("files of {} more pods are gone, too", told.len() - DISCARDED_TOLD_MAX));
@@ -82,9 +82,9 @@ pub fn follow(
     connection: Connection,
     job: &JobRef,
     selection: &Selection,
-) -> BoxStream<'static, Result<News<PodBrief>, CallError>> {
+) -> BoxStream<'static, Result<Update<PodDocument>, CallError>> {
     let pods = watch::follow::<Pod>(connection, selection.collection(job));
-    pods.map(|news| news.map(|news| news.map(|pod| PodBrief::of(&pod)))).boxed()
+    pods.map(|update| update.map(|update| update.map(|pod| PodDocument::of(&pod)))).boxed()
 }
 
 /// The name of the pod of an index. A job with one task needs no task named.

@@ -15,13 +15,13 @@ const TEXT_MAX: usize = 32 * 1024;
 
 /// Remembers what was told.
 #[derive(Debug, Clone, Default)]
-pub struct MemoryNews {
+pub struct MemoryNotices {
     raised: u64,
     start: bool,
     too_large: String,
 }
 
-impl MemoryNews {
+impl MemoryNotices {
     /// What is new in a job's state.
     pub fn take(&mut self, job: &Job) -> Vec<String> {
         let mut news = Vec::new();
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn each_thing_is_told_once() {
-        let mut news = MemoryNews::default();
+        let mut news = MemoryNotices::default();
         let start = "starts with 300Mi of memory, learned from earlier runs (task w, container c, and 1 more)";
         assert_eq!(news.take(&job("", json!({}))), [start]);
         assert_eq!(news.take(&job("", json!({}))), [""; 0]);
@@ -113,7 +113,7 @@ mod tests {
         let mut hostile = job("", json!({}));
         for text in ["[", "[]", r#"{"uid":"u","tasks":{"w":{}}}"#, r#"{"uid":"v","tasks":{"w":{"c":"1Gi"}}}"#] {
             hostile.metadata.annotations = Some([(START.to_owned(), text.to_owned())].into());
-            assert_eq!(MemoryNews::default().take(&hostile), [""; 0], "{text}");
+            assert_eq!(MemoryNotices::default().take(&hostile), [""; 0], "{text}");
         }
     }
 }

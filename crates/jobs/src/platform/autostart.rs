@@ -47,12 +47,12 @@ pub enum StartError {
         source: std::io::Error,
     },
     /// It didn't come up.
-    #[error("no platform is running in {}, and none could be started: {said}", data_dir.display())]
+    #[error("no platform is running in {}, and none could be started: {output}", data_dir.display())]
     Ended {
         /// Where one would run.
         data_dir: PathBuf,
         /// What it said, with the end of its log.
-        said: String,
+        output: String,
     },
 }
 
@@ -65,7 +65,7 @@ impl Failure for StartError {
         match self {
             StartError::NoProgram { .. } => Remedy::from_text(NAME_ONE),
             // Its sentence says what to do.
-            StartError::Ended { said, .. } if said.contains(MAKE_ROOM) => Remedy::Unknown,
+            StartError::Ended { output, .. } if output.contains(MAKE_ROOM) => Remedy::Unknown,
             StartError::Run { .. } | StartError::Ended { .. } => Remedy::from_text("pumice up"),
         }
     }
@@ -76,17 +76,17 @@ impl Failure for StartError {
 /// in before the `PATH`.
 pub fn ensure(target: &Target, environment: &Environment, beside: Option<&Path>) -> Result<Option<String>, StartError> {
     let Some(data_dir) = startable(target, environment).filter(|data_dir| !runs(data_dir)) else { return Ok(None) };
-    let said = start(data_dir, beside)?;
+    let output = start(data_dir, beside)?;
     // Nothing, if another command has started it meanwhile.
-    Ok(Some(said).filter(|said| !said.is_empty()))
+    Ok(Some(output).filter(|output| !output.is_empty()))
 }
 
 /// The directory of a platform that may be started: the user's own one, if nobody said anything.
 fn startable<'t>(target: &'t Target, environment: &Environment) -> Option<&'t Path> {
     match target {
         Target::Local { data_dir, context: None, by_default: true } => {
-            let said = environment.data_dir.is_some() || environment.in_pod || environment.autostart_off;
-            (!said).then_some(data_dir)
+            let output = environment.data_dir.is_some() || environment.in_pod || environment.autostart_off;
+            (!output).then_some(data_dir)
         }
         _ => None,
     }
@@ -134,9 +134,9 @@ fn start(data_dir: &Path, beside: Option<&Path>) -> Result<String, StartError> {
     if output.status.success() {
         return Ok(text(&output.stdout));
     }
-    let said = text(&output.stderr);
-    let said = said.strip_prefix("pumice: ").unwrap_or(&said).to_owned();
-    Err(StartError::Ended { data_dir: data_dir.to_owned(), said })
+    let output = text(&output.stderr);
+    let output = output.strip_prefix("pumice: ").unwrap_or(&output).to_owned();
+    Err(StartError::Ended { data_dir: data_dir.to_owned(), output })
 }
 
 #[cfg(test)]
@@ -192,11 +192,11 @@ mod tests {
             ("echo pumice: no right >&2; exit 1", Err("none could be started: no right")),
         ] {
             let (home, target, environment) = home(script);
-            let said = ensure(&target, &environment, Some(home.path()));
-            match (said, wanted) {
-                (Ok(said), Ok(wanted)) => assert_eq!(said.as_deref(), wanted, "{script}"),
+            let output = ensure(&target, &environment, Some(home.path()));
+            match (output, wanted) {
+                (Ok(output), Ok(wanted)) => assert_eq!(output.as_deref(), wanted, "{script}"),
                 (Err(error), Err(wanted)) => assert!(error.to_string().ends_with(wanted), "{error}"),
-                (said, wanted) => panic!("{script}: {said:?} instead of {wanted:?}"),
+                (output, wanted) => panic!("{script}: {output:?} instead of {wanted:?}"),
             }
         }
     }

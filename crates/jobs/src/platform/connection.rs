@@ -65,7 +65,7 @@ pub enum ConnectError {
     },
     /// There is neither a kubeconfig nor a service account of a pod.
     #[error("no API server is configured: start `pumice up`, or name a kubeconfig by --kubeconfig or $KUBECONFIG")]
-    Nowhere(#[source] Box<kube::config::InferConfigError>),
+    NoServer(#[source] Box<kube::config::InferConfigError>),
     /// A pod has no token, or not all that belongs to it.
     #[error("this pod has no token to reach its cluster's API; was automountServiceAccountToken switched off?")]
     NoToken(#[source] Box<kube::config::InClusterError>),
@@ -140,7 +140,7 @@ impl Connection {
             (None, address) => match (kube::Config::infer().await, address) {
                 (Ok(config), _) => (config, "in use".to_owned()),
                 (Err(_), Some(address)) => (kube::Config::new(address.clone()), "in use".to_owned()),
-                (Err(error), None) => return Err(ConnectError::Nowhere(Box::new(error))),
+                (Err(error), None) => return Err(ConnectError::NoServer(Box::new(error))),
             },
         };
         if let Some(address) = address {

@@ -59,7 +59,7 @@ pub struct Context {
 
 impl Context {
     /// Where it is, in one line.
-    pub fn place(&self) -> String {
+    pub fn address(&self) -> String {
         if let Some(fleet) = &self.fleet {
             let queue = self.queue.as_ref().map(|queue| format!(", queue {queue}"));
             return format!("fleet {fleet}{}", queue.unwrap_or_default());

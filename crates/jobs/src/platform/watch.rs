@@ -60,7 +60,7 @@ impl Collection {
 
 /// News of a collection.
 #[derive(Debug)]
-pub enum News<T> {
+pub enum Update<T> {
     /// All there is; what was known before and isn't here is gone.
     Snapshot(Vec<T>),
     /// A new or changed object.
@@ -73,15 +73,15 @@ pub enum News<T> {
     Back,
 }
 
-impl<T> News<T> {
+impl<T> Update<T> {
     /// The same news of what the objects mean.
-    pub fn map<U>(self, meaning: impl Fn(T) -> U) -> News<U> {
+    pub fn map<U>(self, meaning: impl Fn(T) -> U) -> Update<U> {
         match self {
-            News::Snapshot(items) => News::Snapshot(items.into_iter().map(meaning).collect()),
-            News::Changed(item) => News::Changed(meaning(item)),
-            News::Gone(item) => News::Gone(meaning(item)),
-            News::Lost(detail) => News::Lost(detail),
-            News::Back => News::Back,
+            Update::Snapshot(items) => Update::Snapshot(items.into_iter().map(meaning).collect()),
+            Update::Changed(item) => Update::Changed(meaning(item)),
+            Update::Gone(item) => Update::Gone(meaning(item)),
+            Update::Lost(detail) => Update::Lost(detail),
+            Update::Back => Update::Back,
         }
     }
 }
@@ -108,13 +108,13 @@ struct Follower<T> {
     stage: Stage,
     failures: u32,
     lost_since: Option<tokio::time::Instant>,
-    told_lost: bool,
+    outage_reported: bool,
     item: std::marker::PhantomData<fn() -> T>,
 }
 
 /// Follows a collection. The stream ends only with an error: a refusal, or no answer for
 /// [`OUTAGE_MAX`].
-pub fn follow<T>(connection: Connection, collection: Collection) -> BoxStream<'static, Result<News<T>, CallError>>
+pub fn follow<T>(connection: Connection, collection: Collection) -> BoxStream<'static, Result<Update<T>, CallError>>
 where
     T: DeserializeOwned + Send + 'static,
 {
@@ -124,19 +124,19 @@ where
         stage: Stage::List,
         failures: 0,
         lost_since: None,
-        told_lost: false,
+        outage_reported: false,
         item: std::marker::PhantomData,
     };
     stream::unfold(follower, |mut follower| async move {
-        let news = follower.step().await?;
-        Some((news, follower))
+        let update = follower.step().await?;
+        Some((update, follower))
     })
     .boxed()
 }
 
 impl<T: DeserializeOwned> Follower<T> {
     /// The next news; `None` after an error.
-    async fn step(&mut self) -> Option<Result<News<T>, CallError>> {
+    async fn step(&mut self) -> Option<Result<Update<T>, CallError>> {
         loop {
             let outcome = match std::mem::replace(&mut self.stage, Stage::Ended) {
                 Stage::List => self.list().await,
@@ -145,10 +145,10 @@ impl<T: DeserializeOwned> Follower<T> {
                 Stage::Ended => return None,
             };
             match outcome {
-                Ok(Some(news)) => return Some(Ok(news)),
+                Ok(Some(update)) => return Some(Ok(update)),
                 Ok(None) => {}
                 Err(error) => match self.pause(error).await {
-                    Ok(Some(news)) => return Some(Ok(news)),
+                    Ok(Some(update)) => return Some(Ok(update)),
                     Ok(None) => {}
                     Err(error) => {
                         self.stage = Stage::Ended;
@@ -159,7 +159,7 @@ impl<T: DeserializeOwned> Follower<T> {
         }
     }
 
-    async fn list(&mut self) -> Result<Option<News<T>>, CallError> {
+    async fn list(&mut self) -> Result<Option<Update<T>>, CallError> {
         self.stage = Stage::List;
         let (items, revision) =
             call::list(&self.connection, &self.collection.path, &self.collection.query(), "list").await?;
@@ -167,11 +167,11 @@ impl<T: DeserializeOwned> Follower<T> {
         self.lost_since = None;
         self.stage = Stage::Watch { revision };
         // A snapshot says by itself that the server is back.
-        self.told_lost = false;
-        Ok(Some(News::Snapshot(items)))
+        self.outage_reported = false;
+        Ok(Some(Update::Snapshot(items)))
     }
 
-    async fn open(&mut self, revision: String) -> Result<Option<News<T>>, CallError> {
+    async fn open(&mut self, revision: String) -> Result<Option<Update<T>>, CallError> {
         let path = format!(
             "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={}{}",
             self.collection.path,
@@ -189,10 +189,10 @@ impl<T: DeserializeOwned> Follower<T> {
         let opened = tokio::time::Instant::now();
         self.stage = Stage::Read(Reading { revision, events: events.boxed(), opened });
         self.lost_since = None;
-        Ok(std::mem::take(&mut self.told_lost).then_some(News::Back))
+        Ok(std::mem::take(&mut self.outage_reported).then_some(Update::Back))
     }
 
-    async fn read(&mut self, mut reading: Reading) -> Result<Option<News<T>>, CallError> {
+    async fn read(&mut self, mut reading: Reading) -> Result<Option<Update<T>>, CallError> {
         let url = self.connection.url().to_owned();
         self.stage = Stage::Watch { revision: reading.revision.clone() };
         let silence = Duration::from_secs(WATCH_SECONDS) + WATCH_GRACE;
@@ -207,21 +207,21 @@ impl<T: DeserializeOwned> Follower<T> {
             }
             Ok(Some(event)) => event.map_err(|error| CallError::new("watch", &url, &error))?,
         };
-        let (news, object): (fn(T) -> News<T>, Value) = match event {
+        let (update, object): (fn(T) -> Update<T>, Value) = match event {
             WatchEvent::Error(status) => return Err(CallError::new("watch", &url, &kube::Error::Api(status))),
             WatchEvent::Bookmark(bookmark) => {
                 reading.revision = bookmark.metadata.resource_version;
                 self.stage = Stage::Read(reading);
                 return Ok(None);
             }
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => (News::Changed, object),
-            WatchEvent::Deleted(object) => (News::Gone, object),
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => (Update::Changed, object),
+            WatchEvent::Deleted(object) => (Update::Gone, object),
         };
         self.failures = 0;
         reading.revision = text_at(&object, "/metadata/resourceVersion").to_owned();
         let typed = self.typed(object)?;
         self.stage = Stage::Read(reading);
-        Ok(Some(news(typed)))
+        Ok(Some(update(typed)))
     }
 
     fn typed(&self, object: Value) -> Result<T, CallError> {
@@ -230,7 +230,7 @@ impl<T: DeserializeOwned> Follower<T> {
     }
 
     /// Judges a failure: an expired watch lists again, an outage is waited out, the rest ends it.
-    async fn pause(&mut self, error: CallError) -> Result<Option<News<T>>, CallError> {
+    async fn pause(&mut self, error: CallError) -> Result<Option<Update<T>>, CallError> {
         match error.class() {
             FailureClass::Expired => {
                 self.stage = Stage::List;
@@ -244,8 +244,8 @@ impl<T: DeserializeOwned> Follower<T> {
                 let wait = backoff(self.failures);
                 self.failures = self.failures.saturating_add(1);
                 // One short gap is how a watch ends; only a second failure is news.
-                if self.failures == 2 && !std::mem::replace(&mut self.told_lost, true) {
-                    return Ok(Some(News::Lost(error.cause.to_string())));
+                if self.failures == 2 && !std::mem::replace(&mut self.outage_reported, true) {
+                    return Ok(Some(Update::Lost(error.cause.to_string())));
                 }
                 tokio::time::sleep(wait).await;
                 if self.failures > 1
@@ -267,7 +267,7 @@ pub(crate) fn backoff(failures: u32) -> Duration {
 
 /// News of one job.
 #[derive(Debug)]
-pub enum JobNews {
+pub enum JobUpdate {
     /// Its state now.
     Now(Box<Job>),
     /// It was deleted.
@@ -279,50 +279,50 @@ pub enum JobNews {
 }
 
 /// Follows one job, and only that one: another of the same name, made later, counts as a deletion.
-pub struct JobFollower {
+pub struct JobWatch {
     job: JobRef,
     uid: Option<String>,
-    news: BoxStream<'static, Result<News<Job>, CallError>>,
+    update: BoxStream<'static, Result<Update<Job>, CallError>>,
 }
 
-impl JobFollower {
-    /// Starts to follow. Nothing is sent before the first [`JobFollower::next`].
+impl JobWatch {
+    /// Starts to follow. Nothing is sent before the first [`JobWatch::next`].
     pub fn new(connection: Connection, job: JobRef) -> Self {
         let collection = Collection {
             path: jobs_path(Some(&job.namespace)),
             labels: String::new(),
             fields: format!("metadata.name={}", job.name),
         };
-        JobFollower { job, uid: None, news: follow(connection, collection) }
+        JobWatch { job, uid: None, update: follow(connection, collection) }
     }
 
     /// The next news; [`crate::job::JobError::NoJob`] if it never existed. Cancellation safe.
-    pub async fn next(&mut self) -> Result<JobNews, Error> {
+    pub async fn next(&mut self) -> Result<JobUpdate, Error> {
         loop {
             // The stream ends only after an error, which was returned before.
-            let news = self.news.next().await.ok_or_else(|| self.job.missing())??;
-            match news {
-                News::Snapshot(mut jobs) => match (jobs.pop(), &self.uid) {
+            let update = self.update.next().await.ok_or_else(|| self.job.missing())??;
+            match update {
+                Update::Snapshot(mut jobs) => match (jobs.pop(), &self.uid) {
                     (Some(job), _) => return Ok(self.accept(job)),
-                    (None, Some(_)) => return Ok(JobNews::Gone),
+                    (None, Some(_)) => return Ok(JobUpdate::Gone),
                     (None, None) => return Err(self.job.missing().into()),
                 },
-                News::Changed(job) => return Ok(self.accept(job)),
-                News::Gone(job) if job.metadata.uid == self.uid => return Ok(JobNews::Gone),
-                News::Gone(_) => {}
-                News::Lost(detail) => return Ok(JobNews::Lost(detail)),
-                News::Back => return Ok(JobNews::Back),
+                Update::Changed(job) => return Ok(self.accept(job)),
+                Update::Gone(job) if job.metadata.uid == self.uid => return Ok(JobUpdate::Gone),
+                Update::Gone(_) => {}
+                Update::Lost(detail) => return Ok(JobUpdate::Lost(detail)),
+                Update::Back => return Ok(JobUpdate::Back),
             }
         }
     }
 
-    fn accept(&mut self, job: Job) -> JobNews {
+    fn accept(&mut self, job: Job) -> JobUpdate {
         let uid = job.metadata.uid.clone().unwrap_or_default();
         match &self.uid {
-            Some(known) if *known != uid => JobNews::Gone,
+            Some(known) if *known != uid => JobUpdate::Gone,
             _ => {
                 self.uid = Some(uid);
-                JobNews::Now(Box::new(job))
+                JobUpdate::Now(Box::new(job))
             }
         }
     }

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector};
 
 use super::RenderError;
 use super::volumes::Volumes;
-use crate::bundle::{Location, Spot, location};
+use crate::bundle::{Location, StoreAddress, location};
 use crate::shards::report::NODE_VARIABLE;
 use crate::shards::{Plan, Template};
 
@@ -58,15 +58,15 @@ impl ShardRun {
 
     /// The service account that may read and record what is in ConfigMaps: it has the bundle's name.
     pub(super) fn service_account(&self) -> Option<String> {
-        match &self.bundle.as_ref()?.spot {
-            Spot::Objects { name, .. } => Some(name.clone()),
-            Spot::Folder(_) => None,
+        match &self.bundle.as_ref()?.address {
+            StoreAddress::ConfigMaps { name, .. } => Some(name.clone()),
+            StoreAddress::Folder(_) => None,
         }
     }
 
     /// Shows the pod the folder of records and results, at the same path.
     pub(super) fn mount(&self, volumes: &mut Volumes) {
-        let Some(Location { spot: Spot::Folder(path), .. }) = &self.bundle else { return };
+        let Some(Location { address: StoreAddress::Folder(path), .. }) = &self.bundle else { return };
         if let Some(path) = path.to_str().filter(|path| !volumes.has(path)) {
             volumes.add_directory(VOLUME, path);
         }

@@ -123,7 +123,7 @@ pub struct Days {
     /// Of each day or period: which of `open` it covers.
     periods: Vec<Range<u32>>,
     /// Which of `periods` are records.
-    kept: Numbers,
+    selected: Numbers,
 }
 
 impl Days {
@@ -156,13 +156,13 @@ impl Days {
             start..end
         });
         let periods: Vec<_> = periods.collect();
-        let kept = Numbers::all(periods.len() as u32);
-        Ok(Self { from, to, calendar, group, open, periods, kept })
+        let selected = Numbers::all(periods.len() as u32);
+        Ok(Self { from, to, calendar, group, open, periods, selected })
     }
 
     /// Only some of the days or periods, by position among all of them.
-    pub(super) fn keep(self, kept: Numbers) -> Self {
-        Self { kept, ..self }
+    pub(super) fn keep(self, selected: Numbers) -> Self {
+        Self { selected, ..self }
     }
 
     /// Reads `2024-01-01:2024-12-31`.
@@ -173,12 +173,12 @@ impl Days {
 
     /// How many records there are.
     pub fn len(&self) -> u32 {
-        self.kept.len()
+        self.selected.len()
     }
 
     /// Whether there is no record.
     pub fn is_empty(&self) -> bool {
-        self.kept.is_empty()
+        self.selected.is_empty()
     }
 
     /// The first and the last day of the range.
@@ -207,8 +207,8 @@ impl Days {
     }
 
     /// Which of the days or periods are records, by position.
-    pub(super) fn kept(&self) -> &Numbers {
-        &self.kept
+    pub(super) fn selected(&self) -> &Numbers {
+        &self.selected
     }
 
     /// The key of a record: `2024-01-02`; `2024-01`, `2024-W01` or `2024`; or, of a period that the range cuts, its first and
@@ -238,7 +238,7 @@ impl Days {
 
     /// The days of a record, ascending, never none.
     pub fn days(&self, index: u32) -> Option<&[Date]> {
-        let days = self.periods.get(self.kept.nth(index)? as usize)?;
+        let days = self.periods.get(self.selected.nth(index)? as usize)?;
         self.open.get(days.start as usize..days.end as usize)
     }
 }

@@ -51,11 +51,11 @@ pub enum RuleError {
     },
     /// The calendar has changed between versions.
     #[error(
-        "the rule counts {said} days of its calendar and this version {found}; use the version that submitted the job"
+        "the rule counts {recorded} days of its calendar and this version {found}; use the version that submitted the job"
     )]
     Calendar {
         /// As the rule says.
-        said: u32,
+        recorded: u32,
         /// As computed here.
         found: u32,
     },
@@ -117,7 +117,7 @@ fn records(shards: &Shards) -> String {
                 text.push_str(&format!(" group={}", group.name()));
             }
             if days.len() < days.periods() {
-                text.push_str(&format!(" keep={}", days.kept()));
+                text.push_str(&format!(" keep={}", days.selected()));
             }
             text
         }
@@ -166,16 +166,16 @@ fn parse_days(range: &str, fields: &Fields<'_>) -> Result<Days, RuleError> {
         None => None,
     };
     let days = Days::new(from, to, calendar, group).map_err(|_| bad("days"))?;
-    let (said, found) = (fields.number("open")?, days.open().len() as u32);
-    if said != found {
-        return Err(RuleError::Calendar { said, found });
+    let (recorded, found) = (fields.number("open")?, days.open().len() as u32);
+    if recorded != found {
+        return Err(RuleError::Calendar { recorded, found });
     }
     match fields.get("keep") {
         None => Ok(days),
-        Some(kept) => {
-            let kept: Numbers = kept.parse().map_err(|_| bad("keep"))?;
-            let within = kept.last().is_some_and(|last| last < days.periods());
-            if within { Ok(days.keep(kept)) } else { Err(bad("keep")) }
+        Some(selected) => {
+            let selected: Numbers = selected.parse().map_err(|_| bad("keep"))?;
+            let within = selected.last().is_some_and(|last| last < days.periods());
+            if within { Ok(days.keep(selected)) } else { Err(bad("keep")) }
         }
     }
 }

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use crate::Error;
-use crate::bundle::objects::BUNDLE_BYTES_MAX;
-use crate::bundle::{LocationError, Memory, Objects, Place, PlaceError, Spot, random_name};
+use crate::bundle::config_maps::BUNDLE_BYTES_MAX;
+use crate::bundle::{ConfigMaps, LocationError, Memory, Store, StoreAddress, StoreError, random_name};
 use crate::manifest::Object;
 use crate::platform::connection::Connection;
 use crate::submit::{self, Effect, Submitted};
@@ -21,23 +21,23 @@ pub struct Prepared {
 
 impl Prepared {
     /// An empty one with a name that no other has.
-    pub fn new() -> Result<Self, PlaceError> {
+    pub fn new() -> Result<Self, StoreError> {
         let content = Arc::new(Memory::bounded(BUNDLE_BYTES_MAX));
         Ok(Prepared { name: format!("bundle-{}", random_name()?), content })
     }
 
     /// Where to pack it: memory, at most [`BUNDLE_BYTES_MAX`].
-    pub fn place(&self) -> Arc<dyn Place> {
+    pub fn store(&self) -> Arc<dyn Store> {
         Arc::<Memory>::clone(&self.content)
     }
 
     /// Where pods will find it.
-    pub fn spot(&self, namespace: &str) -> Result<Spot, LocationError> {
-        Spot::objects(namespace, &self.name)
+    pub fn address(&self, namespace: &str) -> Result<StoreAddress, LocationError> {
+        StoreAddress::objects(namespace, &self.name)
     }
 
-    async fn make(&self, connection: &Connection) -> Result<Objects, PlaceError> {
-        let objects = Objects::make(connection, &self.name).await?;
+    async fn make(&self, connection: &Connection) -> Result<ConfigMaps, StoreError> {
+        let objects = ConfigMaps::make(connection, &self.name).await?;
         let filled = async {
             // First what may be refused at once.
             objects.grant().await?;
@@ -82,6 +82,6 @@ pub async fn submit(
 }
 
 /// What led to this is what to tell of.
-async fn forget(objects: &Objects) {
+async fn forget(objects: &ConfigMaps) {
     let _ = objects.discard().await;
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use pumice_api::names as known;
 use serde_json::{Map, Value, json};
 
-use crate::bundle::{Location, Spot, location};
+use crate::bundle::{Location, StoreAddress, location};
 use crate::error::Error;
 use crate::job::{self, JobEnd, JobError, JobRef, end_of, idempotency};
 use crate::json::text_at;
@@ -44,14 +44,14 @@ pub fn again(job: &Value, number: u32) -> Value {
     let root = root(job);
     let end = format!("-r{number}");
     let front: String = root.chars().take(NAME_MAX - end.len()).collect();
-    let mut labels = kept(&metadata["labels"]);
+    let mut labels = carried_over(&metadata["labels"]);
     labels.insert(RETRY_OF.to_owned(), root.into());
     let mut fresh = json!({
         "name": format!("{}{end}", front.trim_end_matches(['-', '.'])),
         "namespace": metadata["namespace"],
         "labels": labels,
     });
-    let annotations = kept(&metadata["annotations"]);
+    let annotations = carried_over(&metadata["annotations"]);
     if !annotations.is_empty() {
         fresh["annotations"] = annotations.into();
     }
@@ -66,7 +66,7 @@ fn root(job: &Value) -> &str {
     label.unwrap_or_else(|| text_at(job, "/metadata/name"))
 }
 
-fn kept(texts: &Value) -> Map<String, Value> {
+fn carried_over(texts: &Value) -> Map<String, Value> {
     let all = texts.as_object().into_iter().flatten();
     all.filter(|(key, _)| !LEFT_BEHIND.contains(&key.as_str()) && !known::NOTES_ON_JOBS.contains(&key.as_str()))
         .map(|(key, value)| (key.clone(), value.clone()))
@@ -134,10 +134,10 @@ fn used(spec: &Value) -> BTreeSet<(&'static str, String)> {
     let variables = containers.flat_map(|container| container["env"].as_array().into_iter().flatten());
     let named = |name: &'static str| variables.clone().filter(move |variable| variable["name"] == name);
     let located = named(location::VARIABLE);
-    let spots = located.filter_map(|variable| Some(text_at(variable, "/value").parse::<Location>().ok()?.spot));
-    let bundles = spots.filter_map(|spot| match spot {
-        Spot::Objects { name, .. } => Some(name),
-        Spot::Folder(_) => None,
+    let spots = located.filter_map(|variable| Some(text_at(variable, "/value").parse::<Location>().ok()?.address));
+    let bundles = spots.filter_map(|address| match address {
+        StoreAddress::ConfigMaps { name, .. } => Some(name),
+        StoreAddress::Folder(_) => None,
     });
     let secrets = named(marked::VARIABLE).map(|key| text_at(key, "/valueFrom/secretKeyRef/name").to_owned());
     let maps = mounted.chain(bundles).map(|name| ("configmaps", name));
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_retry_uses_what_the_job_before_brought_along() {
-        let bundle = |spot: &str| format!("{spot}#{}/r", crate::bundle::ChunkId::of(b""));
+        let bundle = |address: &str| format!("{address}#{}/r", crate::bundle::ChunkId::of(b""));
         let container = |value: String| {
             json!({"env": [
                 {"name": "A", "valueFrom": {"secretKeyRef": {"name": "not-ours"}}},

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use crate::bundle::{Location, Spot, location};
+use crate::bundle::{Location, StoreAddress, location};
 use crate::job::idempotency::{SPEC, key, name, tag};
 use crate::json::text_at;
 use crate::render::{is_default, slurm};
@@ -38,10 +38,10 @@ fn without_surroundings(mut job: Value) -> Value {
                 name != "PATH" && !slurm::SUBMITTER.contains(&name)
             });
             for variable in variables.iter_mut().filter(|variable| variable["name"] == location::VARIABLE) {
-                let Ok(Location { spot, root, .. }) = text_at(variable, "/value").parse() else { continue };
-                variable["value"] = match spot {
-                    Spot::Folder(_) => Location { spot, root, run: None }.to_string().into(),
-                    Spot::Objects { name, .. } => {
+                let Ok(Location { address, root, .. }) = text_at(variable, "/value").parse() else { continue };
+                variable["value"] = match address {
+                    StoreAddress::Folder(_) => Location { address, root, run: None }.to_string().into(),
+                    StoreAddress::ConfigMaps { name, .. } => {
                         made_up = Some(name);
                         root.to_string().into()
                     }

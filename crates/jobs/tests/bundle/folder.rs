@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::executor::block_on;
-use pumice_jobs::bundle::{Bundle, ChunkId, Folder, Location, Name, Place, Recorder, RunId, Spot, Status};
+use pumice_jobs::bundle::{Bundle, ChunkId, Folder, Location, Name, Recorder, RunId, Status, Store, StoreAddress};
 use pumice_jobs::error::sentence;
 
 use crate::support::{pack, race, rows, run, slice, told};
@@ -15,12 +15,12 @@ use crate::support::{pack, race, rows, run, slice, told};
 async fn a_bundle_is_found_by_its_text() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("new/bundles");
-    let place = Arc::new(Folder::make(&folder).unwrap());
-    let packed = pack(place, [Bytes::from_static(b"x")], &[]).await.unwrap();
-    let location = Location { spot: Spot::folder(&folder).unwrap(), root: packed.root, run: Some(run()) };
+    let store = Arc::new(Folder::make(&folder).unwrap());
+    let packed = pack(store, [Bytes::from_static(b"x")], &[]).await.unwrap();
+    let location = Location { address: StoreAddress::folder(&folder).unwrap(), root: packed.root, run: Some(run()) };
     let location: Location = location.to_string().parse().unwrap();
-    let place = location.spot.open(None, 1).await.unwrap();
-    assert_eq!(Bundle::open(place, location.root).await.unwrap().record(0).await.unwrap().value, "x");
+    let store = location.address.open(None, 1).await.unwrap();
+    assert_eq!(Bundle::open(store, location.root).await.unwrap().record(0).await.unwrap().value, "x");
     assert_eq!(fs::read_dir(folder.join("tmp")).unwrap().count(), 0);
 }
 
@@ -47,20 +47,20 @@ fn a_checkpoint_is_kept_while_there_is_something_in_it() {
 fn what_a_run_has_left_goes_and_chunks_stay() {
     let dir = tempfile::tempdir().unwrap();
     // Nothing here needs a runtime, so what these futures do is done on this thread.
-    let place = Arc::new(Folder::make(dir.path()).unwrap().on_caller());
-    let packed = block_on(pack(place.clone(), [Bytes::from_static(b"x")], &[])).unwrap();
-    let mut recorder = block_on(Recorder::open(place.clone(), slice(1), 1)).unwrap();
+    let store = Arc::new(Folder::make(dir.path()).unwrap().on_caller());
+    let packed = block_on(pack(store.clone(), [Bytes::from_static(b"x")], &[])).unwrap();
+    let mut recorder = block_on(Recorder::open(store.clone(), slice(1), 1)).unwrap();
     block_on(recorder.record(0, "0", Status::Succeeded, Bytes::from_static(b"y"))).unwrap();
     assert_eq!(block_on(recorder.flush()).unwrap().recorded, [0]);
-    assert!(!place.has_checkpoint(&run(), 0));
-    place.make_checkpoint(&run(), 0).unwrap();
-    assert!(place.has_checkpoint(&run(), 0) && !place.has_checkpoint(&run(), 1));
+    assert!(!store.has_checkpoint(&run(), 0));
+    store.make_checkpoint(&run(), 0).unwrap();
+    assert!(store.has_checkpoint(&run(), 0) && !store.has_checkpoint(&run(), 1));
     for _ in 0..2 {
-        place.remove_run(&run()).unwrap();
+        store.remove_run(&run()).unwrap();
         assert_eq!(fs::read_dir(dir.path().join("runs")).unwrap().count(), 0);
     }
-    assert_eq!(block_on(rows(place.clone(), 1))[0].outcome, None);
-    assert_eq!(block_on(block_on(Bundle::open(place, packed.root)).unwrap().record(0)).unwrap().value, "x");
+    assert_eq!(block_on(rows(store.clone(), 1))[0].outcome, None);
+    assert_eq!(block_on(block_on(Bundle::open(store, packed.root)).unwrap().record(0)).unwrap().value, "x");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -89,24 +89,24 @@ fn a_folder_that_is_not_one_of_ours_is_refused() {
 #[tokio::test]
 async fn a_damaged_file_is_named_and_never_replaced() {
     let dir = tempfile::tempdir().unwrap();
-    let place = Arc::new(Folder::make(dir.path()).unwrap());
-    let packed = pack(place.clone(), [Bytes::from_static(b"x")], &[]).await.unwrap();
+    let store = Arc::new(Folder::make(dir.path()).unwrap());
+    let packed = pack(store.clone(), [Bytes::from_static(b"x")], &[]).await.unwrap();
     let name = Name::Chunk(packed.root);
-    let path = place.path_of(&name);
+    let path = store.path_of(&name);
     let whole = fs::read(&path).unwrap();
     for damaged in [&whole[..whole.len() - 1], b"", &vec![0; 1 << 20]] {
         fs::write(&path, damaged).unwrap();
-        let text = told(Bundle::open(place.clone(), packed.root).await.unwrap_err());
+        let text = told(Bundle::open(store.clone(), packed.root).await.unwrap_err());
         let shown = dir.path().to_str().unwrap();
         assert!(text.contains(&packed.root.to_string()) && text.contains(shown), "{text}");
-        pack(place.clone(), [Bytes::from_static(b"x")], &[]).await.unwrap_err();
+        pack(store.clone(), [Bytes::from_static(b"x")], &[]).await.unwrap_err();
         assert_eq!(fs::read(&path).unwrap(), damaged);
     }
     fs::remove_file(&path).unwrap();
-    pack(place.clone(), [Bytes::from_static(b"x")], &[]).await.unwrap();
+    pack(store.clone(), [Bytes::from_static(b"x")], &[]).await.unwrap();
     assert_eq!(fs::read(&path).unwrap(), whole);
     let absent = ChunkId::of(b"absent");
-    assert_eq!(place.get(Name::Chunk(absent)).await.unwrap(), None);
+    assert_eq!(store.get(Name::Chunk(absent)).await.unwrap(), None);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use pumice_jobs::bundle::chunk::STORED_BYTES_MAX;
 use pumice_jobs::bundle::tree::{
     ATTACHMENTS_MAX, INLINE_BYTES_MAX, KEY_BYTES_MAX, LEAF_BYTES_MAX, PIECE_BYTES_MAX, VALUE_BYTES_MAX,
 };
-use pumice_jobs::bundle::{Bundle, BundleError, BundleWriter, ChunkId, Memory, Name, Place, Recorder, Status};
+use pumice_jobs::bundle::{Bundle, BundleError, BundleWriter, ChunkId, Memory, Name, Recorder, Status, Store};
 
 use crate::support::{dump, entry, memory, pack, rows, slice, told};
 
@@ -48,14 +48,14 @@ proptest! {
         let blob = content(usize::MAX, attached);
         let attachments: &[(&str, &[u8])] = &[("function", &blob)];
         block_on(async {
-            let place = memory();
-            let packed = pack(place.clone(), values.clone(), attachments).await.unwrap();
+            let store = memory();
+            let packed = pack(store.clone(), values.clone(), attachments).await.unwrap();
             prop_assert_eq!(packed.records, values.len() as u64);
-            let stored = place.objects();
+            let stored = store.objects();
             prop_assert!(stored.values().all(|bytes| bytes.len() <= STORED_BYTES_MAX));
             prop_assert!(packed.bytes >= stored.values().map(|bytes| bytes.len() as u64).sum());
 
-            let bundle = Bundle::open(place.clone(), packed.root).await.unwrap();
+            let bundle = Bundle::open(store.clone(), packed.root).await.unwrap();
             let all: Vec<_> = bundle.range(0..bundle.records()).try_collect().await.unwrap();
             prop_assert_eq!(all.len(), values.len());
             for (number, (record, value)) in all.iter().zip(&values).enumerate() {
@@ -68,9 +68,9 @@ proptest! {
             prop_assert_eq!(&out, &blob);
 
             // Again, into the same place: nothing new.
-            let again = pack(place.clone(), values, attachments).await.unwrap();
+            let again = pack(store.clone(), values, attachments).await.unwrap();
             prop_assert_eq!((again.root, again.reused_bytes), (packed.root, packed.bytes));
-            prop_assert_eq!(place.objects(), stored);
+            prop_assert_eq!(store.objects(), stored);
             Ok(())
         })?;
     }
@@ -78,15 +78,15 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(at in 0_usize..200, byte: u8, cut in 0_usize..200) {
         block_on(async {
-            let place = memory();
-            let packed = pack(place.clone(), [content(1, 10), content(2, 10)], &[("a", b"b")]).await.unwrap();
-            let mut root = place.objects()[&Name::Chunk(packed.root)].to_vec();
+            let store = memory();
+            let packed = pack(store.clone(), [content(1, 10), content(2, 10)], &[("a", b"b")]).await.unwrap();
+            let mut root = store.objects()[&Name::Chunk(packed.root)].to_vec();
             let at = at % root.len();
             root[at] = byte;
             root.truncate(root.len() - cut % root.len());
             let id = ChunkId::of(&root);
-            place.create(Name::Chunk(id), root.into()).await.unwrap();
-            if let Ok(bundle) = Bundle::open(place, id).await {
+            store.create(Name::Chunk(id), root.into()).await.unwrap();
+            if let Ok(bundle) = Bundle::open(store, id).await {
                 let _ = bundle.range(0..bundle.records().min(9)).try_collect::<Vec<_>>().await;
                 let _ = bundle.attachment("a", &mut Vec::new()).await;
             }
@@ -100,9 +100,9 @@ fn a_hundred_megabytes_have_two_levels_of_index() {
         // Three of the largest values that stand in a leaf fill it.
         let records = 3 * 1025;
         let value = content(0, INLINE_BYTES_MAX);
-        let place = memory();
-        let packed = pack(place.clone(), std::iter::repeat_n(value.clone(), records), &[]).await.unwrap();
-        let bundle = Bundle::open(place.clone(), packed.root).await.unwrap();
+        let store = memory();
+        let packed = pack(store.clone(), std::iter::repeat_n(value.clone(), records), &[]).await.unwrap();
+        let bundle = Bundle::open(store.clone(), packed.root).await.unwrap();
         for number in [0, 1, 3 * 1024 - 1, 3 * 1024, records as u64 - 1] {
             let record = bundle.record(number).await.unwrap();
             assert_eq!((record.key, record.value), (number.to_string(), value.clone()));
@@ -123,14 +123,14 @@ fn a_hundred_megabytes_have_two_levels_of_index() {
 #[test]
 fn format_1_is_what_it_was() {
     block_on(async {
-        let place = memory();
+        let store = memory();
         let records = [Bytes::from_static(b"{\"alpha\":1}"), Bytes::from_static(b"{\"alpha\":2}")];
-        let packed = pack(place.clone(), records, &[("function", b"pickled"), ("modules", b"")]).await.unwrap();
-        let mut recorder = Recorder::open(place.clone(), slice(2), 1).await.unwrap();
+        let packed = pack(store.clone(), records, &[("function", b"pickled"), ("modules", b"")]).await.unwrap();
+        let mut recorder = Recorder::open(store.clone(), slice(2), 1).await.unwrap();
         recorder.record(0, "0", Status::Succeeded, Bytes::from_static(b"0.5")).await.unwrap();
         recorder.record(1, "1", Status::Failed, Bytes::from_static(b"ValueError")).await.unwrap();
         recorder.flush().await.unwrap();
-        insta::assert_snapshot!(format!("root {}\n{}", packed.root, dump(&place)));
+        insta::assert_snapshot!(format!("root {}\n{}", packed.root, dump(&store)));
     });
 }
 
@@ -155,8 +155,8 @@ fn roots_of_format_1_are_what_they_were() {
 }
 
 /// Reads all there is to read.
-async fn read_all(place: Arc<Memory>, root: ChunkId) -> Result<(), BundleError> {
-    let bundle = Bundle::open(place, root).await?;
+async fn read_all(store: Arc<Memory>, root: ChunkId) -> Result<(), BundleError> {
+    let bundle = Bundle::open(store, root).await?;
     bundle.range(0..bundle.records()).try_collect::<Vec<_>>().await?;
     for name in bundle.attachments().map(|(name, _)| name.to_owned()).collect::<Vec<_>>() {
         bundle.attachment(&name, &mut Vec::new()).await?;
@@ -167,14 +167,14 @@ async fn read_all(place: Arc<Memory>, root: ChunkId) -> Result<(), BundleError> 
 #[test]
 fn nothing_damaged_is_given_out() {
     block_on(async {
-        let place = memory();
+        let store = memory();
         let values =
             [content(1, 2 * PIECE_BYTES_MAX), content(2, LEAF_BYTES_MAX - 9), content(3, 9), content(4, 40_000)];
         let attached = content(5, PIECE_BYTES_MAX + 1);
-        let pack = async || pack(place.clone(), values.clone(), &[("a", &attached)]).await;
+        let pack = async || pack(store.clone(), values.clone(), &[("a", &attached)]).await;
         let packed = pack().await.unwrap();
-        read_all(place.clone(), packed.root).await.unwrap();
-        let stored = place.objects();
+        read_all(store.clone(), packed.root).await.unwrap();
+        let stored = store.objects();
         assert!(stored.len() > 8, "each kind of chunk is there");
         let other = stored.values().next().unwrap().clone();
         for (name, bytes) in stored {
@@ -182,40 +182,40 @@ fn nothing_damaged_is_given_out() {
             *flipped.last_mut().unwrap() ^= 1;
             let swapped = if bytes == other { Bytes::new() } else { other.clone() };
             for damaged in [flipped.into(), swapped, bytes.slice(..bytes.len() - 1)] {
-                place.damage(name.clone(), Some(damaged));
-                let text = told(read_all(place.clone(), packed.root).await.unwrap_err());
+                store.damage(name.clone(), Some(damaged));
+                let text = told(read_all(store.clone(), packed.root).await.unwrap_err());
                 assert!(text.starts_with(&format!("{name} in memory is damaged")), "{text}");
                 let text = told(pack().await.unwrap_err());
                 assert!(text.contains("is damaged; delete it"), "{text}");
             }
-            place.damage(name.clone(), None);
-            let text = told(read_all(place.clone(), packed.root).await.unwrap_err());
+            store.damage(name.clone(), None);
+            let text = told(read_all(store.clone(), packed.root).await.unwrap_err());
             assert!(text.starts_with(&format!("{name} is missing in memory")), "{text}");
-            place.damage(name, Some(bytes));
+            store.damage(name, Some(bytes));
         }
-        read_all(place, packed.root).await.unwrap();
+        read_all(store, packed.root).await.unwrap();
     });
 }
 
 #[test]
 fn a_newer_version_is_refused_as_such() {
     block_on(async {
-        let place = memory();
-        let packed = pack(place.clone(), [], &[]).await.unwrap();
-        let mut root = place.objects()[&Name::Chunk(packed.root)].to_vec();
+        let store = memory();
+        let packed = pack(store.clone(), [], &[]).await.unwrap();
+        let mut root = store.objects()[&Name::Chunk(packed.root)].to_vec();
         root[4] = 2;
         let id = ChunkId::of(&root);
-        place.create(Name::Chunk(id), root.into()).await.unwrap();
-        let text = told(Bundle::open(place.clone(), id).await.unwrap_err());
+        store.create(Name::Chunk(id), root.into()).await.unwrap();
+        let text = told(Bundle::open(store.clone(), id).await.unwrap_err());
         assert!(text.contains("version 2 of the format") && text.contains("newer pumice"), "{text}");
 
-        let mut recorder = Recorder::open(place.clone(), slice(1), 1).await.unwrap();
+        let mut recorder = Recorder::open(store.clone(), slice(1), 1).await.unwrap();
         recorder.record(0, "0", Status::Succeeded, Bytes::new()).await.unwrap();
         recorder.flush().await.unwrap();
-        let mut bytes = place.objects()[&entry(0)].to_vec();
+        let mut bytes = store.objects()[&entry(0)].to_vec();
         bytes[4] = 3;
-        place.damage(entry(0), Some(bytes.into()));
-        let text = told(Recorder::open(place, slice(1), 2).await.unwrap_err());
+        store.damage(entry(0), Some(bytes.into()));
+        let text = told(Recorder::open(store, slice(1), 2).await.unwrap_err());
         assert!(text.contains("version 3 of the format"), "{text}");
     });
 }

@@ -49,24 +49,24 @@ impl Drop for Disk {
 #[tokio::test]
 async fn nothing_is_torn_and_it_goes_on_with_more_room() {
     let Some(disk) = Disk::mount() else { return };
-    let place = Arc::new(Folder::make(disk.0.path()).unwrap());
+    let store = Arc::new(Folder::make(disk.0.path()).unwrap());
     let value = |number: u8| Bytes::from(vec![number; 30_000]);
     let full = format!("no space is left in {}: free some there", disk.0.path().display());
 
-    let text = told(pack(place.clone(), (0..100).map(value), &[]).await.unwrap_err());
+    let text = told(pack(store.clone(), (0..100).map(value), &[]).await.unwrap_err());
     assert!(text.contains(&full) && text.contains("--bundle-dir FOLDER"), "{text}");
-    let mut recorder = Recorder::open(place.clone(), slice(1), 1).await.unwrap();
+    let mut recorder = Recorder::open(store.clone(), slice(1), 1).await.unwrap();
     recorder.record(0, "0", Status::Succeeded, Bytes::from(vec![7; 2_000_000])).await.unwrap();
     let text = told(recorder.flush().await.unwrap_err());
     assert!(text.contains(&full), "{text}");
-    assert!(rows(place.clone(), 1).await[0].outcome.is_none());
+    assert!(rows(store.clone(), 1).await[0].outcome.is_none());
 
     disk.grow();
     assert_eq!(recorder.flush().await.unwrap().recorded, [0]);
-    assert_eq!(rows(place.clone(), 1).await[0].outcome.as_ref().unwrap().value, vec![7; 2_000_000]);
-    let packed = pack(place.clone(), (0..100).map(value), &[]).await.unwrap();
+    assert_eq!(rows(store.clone(), 1).await[0].outcome.as_ref().unwrap().value, vec![7; 2_000_000]);
+    let packed = pack(store.clone(), (0..100).map(value), &[]).await.unwrap();
     assert!(packed.reused_bytes > 0, "what found room before is kept");
-    let bundle = Bundle::open(place, packed.root).await.unwrap();
+    let bundle = Bundle::open(store, packed.root).await.unwrap();
     assert_eq!(bundle.record(99).await.unwrap().value, value(99));
     // Work that was begun before an error ends by itself; then nothing is left half done.
     assert_eq!(fs::read_dir(disk.0.path().join("tmp")).unwrap().count(), 0);

@@ -48,9 +48,9 @@ fn value(record: u64, attempt: u32) -> Bytes {
 /// Records whatever is left, from the first shard on, and tells each record that is in the log, on stderr, which the
 /// harness leaves alone.
 async fn write(folder: &Path, attempt: u32) {
-    let place = Arc::new(Folder::open(folder).unwrap());
+    let store = Arc::new(Folder::open(folder).unwrap());
     for shard in 0.. {
-        let mut recorder = Recorder::open(place.clone(), slice(shard), attempt).await.unwrap();
+        let mut recorder = Recorder::open(store.clone(), slice(shard), attempt).await.unwrap();
         for record in recorder.left().collect::<Vec<_>>() {
             recorder.record(record, &record.to_string(), Status::Succeeded, value(record, attempt)).await.unwrap();
             for record in recorder.flush().await.unwrap().recorded {
@@ -93,7 +93,7 @@ async fn killed_writers_tear_lose_and_double_nothing() {
     #[allow(clippy::disallowed_methods, reason = "how long the test may take is up to whoever runs it")]
     let rounds = std::env::var("PUMICE_KILL_ROUNDS").map_or(ROUNDS, |text| text.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
-    let place = Arc::new(Folder::make(dir.path()).unwrap());
+    let store = Arc::new(Folder::make(dir.path()).unwrap());
     let mut told: BTreeMap<u64, u32> = BTreeMap::new();
     let mut random = 42_u64;
     let mut below = |most: u64| {
@@ -133,13 +133,13 @@ async fn killed_writers_tear_lose_and_double_nothing() {
     for shard in 0..shards {
         // Reading it checks every entry.
         let mut recorded: Vec<u64> =
-            history(&*place, &slice(shard)).await.unwrap().into_iter().map(|outcome| outcome.record).collect();
+            history(&*store, &slice(shard)).await.unwrap().into_iter().map(|outcome| outcome.record).collect();
         successes += recorded.len();
         recorded.sort_unstable();
         assert!(recorded.windows(2).all(|pair| pair[0] != pair[1]), "shard {shard} has a record twice: {recorded:?}");
     }
     let slices = (0..shards).map(|shard| slice(shard).records);
-    let rows: Vec<Row> = collect(place, RunId::new("kills").unwrap(), slices).try_collect().await.unwrap();
+    let rows: Vec<Row> = collect(store, RunId::new("kills").unwrap(), slices).try_collect().await.unwrap();
     let outcomes = rows.into_iter().filter_map(|row| row.outcome);
     let mut kept = 0;
     for outcome in outcomes {

@@ -11,8 +11,8 @@ use kube_runtime::wait::{await_condition, conditions::is_deleted};
 use pumice_apiserver::ApiServer;
 use pumice_auth::{Identity, MASTERS, Policy, built_in};
 use pumice_jobs::Connection;
-use pumice_jobs::bundle::objects::shard_bytes_max;
-use pumice_jobs::bundle::{Bundle, Location, Memory, Objects, Spot};
+use pumice_jobs::bundle::config_maps::shard_bytes_max;
+use pumice_jobs::bundle::{Bundle, ConfigMaps, Location, Memory, StoreAddress};
 use pumice_jobs::error::sentence;
 use pumice_store::{Options, Store};
 use serde_json::json;
@@ -44,9 +44,9 @@ async fn all_gone(maps: &Api<ConfigMap>, those: &[ConfigMap]) {
 async fn a_bundle_is_small_objects_that_go_with_their_owner() {
     let (_server, client, connection) = server().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
-    let place = Arc::new(Objects::make(&connection, "train-x7").await.unwrap());
+    let store = Arc::new(ConfigMaps::make(&connection, "train-x7").await.unwrap());
     let values: Vec<Bytes> = (0..3000).map(|number: u32| Bytes::from(vec![number as u8; 1000])).collect();
-    let packed = pack(place.clone(), values.clone(), &[("function", &[7; 1_000_000])]).await.unwrap();
+    let packed = pack(store.clone(), values.clone(), &[("function", &[7; 1_000_000])]).await.unwrap();
 
     let all = maps.list(&ListParams::default().labels("pumice.sh/bundle=train-x7")).await.unwrap().items;
     assert_eq!(all.len() as u64, packed.chunks + 1, "the chunks and their anchor");
@@ -55,15 +55,18 @@ async fn a_bundle_is_small_objects_that_go_with_their_owner() {
         assert_eq!(map.immutable, Some(true));
     }
     // As a pod finds it.
-    let location =
-        Location { spot: Spot::objects("default", "train-x7").unwrap(), root: packed.root, run: Some(run()) };
-    let there = location.spot.open(Some(&connection), 100).await.unwrap();
+    let location = Location {
+        address: StoreAddress::objects("default", "train-x7").unwrap(),
+        root: packed.root,
+        run: Some(run()),
+    };
+    let there = location.address.open(Some(&connection), 100).await.unwrap();
     let bundle = Bundle::open(there, location.root).await.unwrap();
     assert_eq!(bundle.record(2999).await.unwrap().value, values[2999]);
     let mut function = Vec::new();
     bundle.attachment("function", &mut function).await.unwrap();
     assert_eq!(function, [7; 1_000_000]);
-    let error = sentence(&location.spot.open(None, 1).await.unwrap_err());
+    let error = sentence(&location.address.open(None, 1).await.unwrap_err());
     assert!(error.contains("objects:default/train-x7 is in the API"), "{error}");
 
     let owner = ConfigMap {
@@ -73,7 +76,7 @@ async fn a_bundle_is_small_objects_that_go_with_their_owner() {
     let mut owner = serde_json::to_value(maps.create(&PostParams::default(), &owner).await.unwrap()).unwrap();
     owner["apiVersion"] = json!("v1");
     owner["kind"] = json!("ConfigMap");
-    place.adopt(&owner).await.unwrap();
+    store.adopt(&owner).await.unwrap();
     maps.delete("owner", &DeleteParams::background()).await.unwrap();
     all_gone(&maps, &all).await;
 }
@@ -82,19 +85,19 @@ async fn a_bundle_is_small_objects_that_go_with_their_owner() {
 async fn of_racing_attempts_one_records() {
     let (_server, client, connection) = server().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
-    let place = Arc::new(Objects::make(&connection, "race").await.unwrap());
-    race(place.clone(), 4, 50).await;
+    let store = Arc::new(ConfigMaps::make(&connection, "race").await.unwrap());
+    race(store.clone(), 4, 50).await;
     let all = maps.list(&ListParams::default().labels("pumice.sh/bundle=race")).await.unwrap().items;
-    place.discard().await.unwrap();
+    store.discard().await.unwrap();
     all_gone(&maps, &all).await;
 }
 
 #[tokio::test]
 async fn what_is_too_much_for_the_api_names_the_folder() {
     let (_server, _client, connection) = server().await;
-    Objects::make(&connection, "small").await.unwrap();
-    let place = Arc::new(Objects::open(&connection, "default", "small", 2000).await.unwrap());
-    let text = told(pack(place, [Bytes::from(vec![0; 3000])], &[]).await.unwrap_err());
+    ConfigMaps::make(&connection, "small").await.unwrap();
+    let store = Arc::new(ConfigMaps::open(&connection, "default", "small", 2000).await.unwrap());
+    let text = told(pack(store, [Bytes::from(vec![0; 3000])], &[]).await.unwrap_err());
     assert!(text.contains("at most 2000") && text.contains("--bundle-dir FOLDER"), "{text}");
     // What is on its way there is known to be too much before it is sent.
     let text = told(pack(Arc::new(Memory::bounded(2000)), [Bytes::from(vec![0; 3000])], &[]).await.unwrap_err());
@@ -113,21 +116,21 @@ async fn names_of_others_are_refused() {
         ..ConfigMap::default()
     };
     maps.create(&PostParams::default(), &map).await.unwrap();
-    let text = sentence(&Objects::open(&connection, "default", "other", 1).await.unwrap_err());
+    let text = sentence(&ConfigMaps::open(&connection, "default", "other", 1).await.unwrap_err());
     assert_eq!(text, "ConfigMap default/other is no part of a bundle");
-    let text = sentence(&Objects::make(&connection, "other").await.unwrap_err());
+    let text = sentence(&ConfigMaps::make(&connection, "other").await.unwrap_err());
     assert!(text.contains("already exists"), "{text}");
-    let text = sentence(&Objects::make(&connection, "a.b").await.unwrap_err());
+    let text = sentence(&ConfigMaps::make(&connection, "a.b").await.unwrap_err());
     assert!(text.contains("bundle \"a.b\" is not valid"), "{text}");
-    let text = sentence(&Objects::open(&connection, "default", "absent", 1).await.unwrap_err());
+    let text = sentence(&ConfigMaps::open(&connection, "default", "absent", 1).await.unwrap_err());
     assert!(text.contains("cannot read bundle absent"), "{text}");
 }
 
 #[tokio::test]
 async fn a_pod_gets_no_more_rights_than_it_needs() {
     let (_server, _client, connection) = server().await;
-    let place = Objects::make(&connection, "train-x7").await.unwrap();
-    let mut rights = place.rights();
+    let store = ConfigMaps::make(&connection, "train-x7").await.unwrap();
+    let mut rights = store.rights();
     for object in &mut rights {
         let reference = &mut object["metadata"]["ownerReferences"][0]["uid"];
         assert!(!reference.as_str().unwrap().is_empty());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use pumice_jobs::bundle::{
-    BundleError, BundleWriter, EntryName, Memory, Name, Packed, Place, Recorder, Row, RunId, Slice, Status, collect,
+    BundleError, BundleWriter, EntryName, Memory, Name, Packed, Recorder, Row, RunId, Slice, Status, Store, collect,
 };
 use pumice_jobs::error::sentence;
 
@@ -29,11 +29,11 @@ pub fn entry(number: u32) -> Name {
 
 /// Records whose key is their number and whose value is given by it.
 pub async fn pack(
-    place: Arc<dyn Place>,
+    store: Arc<dyn Store>,
     records: impl IntoIterator<Item = Bytes>,
     attachments: &[(&str, &[u8])],
 ) -> Result<Packed, BundleError> {
-    let mut writer = BundleWriter::new(place);
+    let mut writer = BundleWriter::new(store);
     for (name, mut content) in attachments.iter().copied() {
         writer.attach(name, &mut content).await?;
     }
@@ -44,9 +44,9 @@ pub async fn pack(
 }
 
 /// The rows of the only shard.
-pub async fn rows(place: Arc<dyn Place>, records: u64) -> Vec<Row> {
+pub async fn rows(store: Arc<dyn Store>, records: u64) -> Vec<Row> {
     use futures::TryStreamExt;
-    collect(place, run(), std::iter::once(0..records)).try_collect().await.unwrap()
+    collect(store, run(), std::iter::once(0..records)).try_collect().await.unwrap()
 }
 
 pub fn told(error: BundleError) -> String {
@@ -54,11 +54,11 @@ pub fn told(error: BundleError) -> String {
 }
 
 /// Several attempts record the same shard at once, each in portions of its own; every record must be recorded by exactly one.
-pub async fn race(place: Arc<dyn Place>, attempts: u32, records: u64) {
+pub async fn race(store: Arc<dyn Store>, attempts: u32, records: u64) {
     let attempt = |attempt: u32| {
-        let place = Arc::clone(&place);
+        let store = Arc::clone(&store);
         async move {
-            let mut recorder = Recorder::open(place, slice(records), attempt).await.unwrap();
+            let mut recorder = Recorder::open(store, slice(records), attempt).await.unwrap();
             let mut recorded = Vec::new();
             for record in 0..records {
                 let value = Bytes::from(format!("{record} by {attempt}"));
@@ -83,7 +83,7 @@ pub async fn race(place: Arc<dyn Place>, attempts: u32, records: u64) {
         }
     }
     assert_eq!(recorders.len() as u64, records);
-    for row in rows(place, records).await {
+    for row in rows(store, records).await {
         let outcome = row.outcome.unwrap();
         assert_eq!(outcome.attempt, recorders[&row.record], "who was told to have recorded it has");
         assert_eq!(outcome.value, format!("{} by {}", row.record, outcome.attempt));
@@ -91,9 +91,9 @@ pub async fn race(place: Arc<dyn Place>, attempts: u32, records: u64) {
 }
 
 /// What is stored, in hexadecimal, by name.
-pub fn dump(place: &Memory) -> String {
+pub fn dump(store: &Memory) -> String {
     let mut text = String::new();
-    for (name, bytes) in place.objects() {
+    for (name, bytes) in store.objects() {
         let _ = writeln!(text, "{name}");
         for line in bytes.chunks(32) {
             let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -18,7 +18,7 @@ use pumice_jobs::explain::why;
 use pumice_jobs::job::{JobRef, idempotency};
 use pumice_jobs::logs::{Attempt, JobLogs, LogOptions, LogStream, Pieces};
 use pumice_jobs::manifest::Object;
-use pumice_jobs::monitor::{Attendance, Happening};
+use pumice_jobs::monitor::{RunEvent, RunMonitor};
 use pumice_jobs::platform::next_command;
 use pumice_jobs::submit::{self, Effect};
 use pumice_jobs::{Connection, Exit};
@@ -123,26 +123,26 @@ fn job_ref() -> JobRef {
     JobRef { namespace: "default".into(), name: "j".into() }
 }
 
-fn words(happening: &Happening) -> String {
-    match happening {
-        Happening::State(job) => format!("{} {}", job.status.state.phase.as_ref().unwrap(), job.status.running),
-        Happening::Log(piece) => format!("log {}", String::from_utf8_lossy(&piece.text)),
-        Happening::Waits(why) => format!("waits: {}", why.one_line()),
-        Happening::LogsLost(error) => format!("logs lost: {error}"),
-        Happening::Lost(_) => "lost".to_owned(),
-        Happening::Back => "back".to_owned(),
-        Happening::Ended(ending) => format!("ended {:?} {}", ending.end, ending.failures.len()),
+fn words(event: &RunEvent) -> String {
+    match event {
+        RunEvent::State(job) => format!("{} {}", job.status.state.phase.as_ref().unwrap(), job.status.running),
+        RunEvent::Log(piece) => format!("log {}", String::from_utf8_lossy(&piece.text)),
+        RunEvent::Waits(why) => format!("waits: {}", why.one_line()),
+        RunEvent::LogsLost(error) => format!("logs lost: {error}"),
+        RunEvent::Lost(_) => "lost".to_owned(),
+        RunEvent::Back => "back".to_owned(),
+        RunEvent::Ended(ending) => format!("ended {:?} {}", ending.end, ending.failures.len()),
     }
 }
 
 async fn attend(script: &Script, logs: Option<LogOptions>) -> Vec<String> {
-    let mut attendance = Attendance::new(script.connection(), job_ref(), logs);
+    let mut attendance = RunMonitor::new(script.connection(), job_ref(), logs);
     let mut told = Vec::new();
     loop {
         match attendance.next().await {
-            Ok(happening) => {
-                told.push(words(&happening));
-                if matches!(happening, Happening::Ended(_)) {
+            Ok(event) => {
+                told.push(words(&event));
+                if matches!(event, RunEvent::Ended(_)) {
                     return told;
                 }
             }
@@ -292,10 +292,10 @@ async fn bytes_of_one_pod_come_as_they_are_written_and_once_across_a_cut() {
             [Answer::Cut(vec!["\r 10%".into(), "\r 20%".into()]), Answer::Open(vec!["\r 10%\r 20%\r 30%".into()])],
         );
     let options = LogOptions { follow: true, ..LogOptions::default() };
-    let mut attendance = Attendance::new(script.connection(), job_ref(), Some(options));
+    let mut attendance = RunMonitor::new(script.connection(), job_ref(), Some(options));
     let mut written = String::new();
     while written.len() < 15 {
-        if let Happening::Log(piece) = attendance.next().await.unwrap() {
+        if let RunEvent::Log(piece) = attendance.next().await.unwrap() {
             written.push_str(std::str::from_utf8(&piece.text).unwrap());
         }
     }
@@ -391,7 +391,7 @@ async fn a_waiting_job_is_asked_why() {
         .on("/jobs?limit", [list(5, vec![job(5, "Pending", 0)])])
         .on("/why.pumice.sh/v1alpha1/namespaces/default/jobs/j", [why])
         .on("/jobs?watch", [Answer::Open(vec![])]);
-    let mut attendance = Attendance::new(script.connection(), job_ref(), None);
+    let mut attendance = RunMonitor::new(script.connection(), job_ref(), None);
     let told = [words(&attendance.next().await.unwrap()), words(&attendance.next().await.unwrap())];
     assert_eq!(told, ["Pending 0", "waits: no cpu at all"]);
 }

@@ -3,8 +3,8 @@
 use pumice_jobs::Exit;
 use pumice_jobs::cluster::resource_usage;
 use pumice_jobs::job::JobEnd;
-use pumice_jobs::lifecycle::{Acted, Deleted, Removal, Wish, act, delete};
-use pumice_jobs::lookup::{Filter, pick};
+use pumice_jobs::lifecycle::{Deleted, DesiredState, Removal, StateChange, delete, set_desired_state};
+use pumice_jobs::lookup::{JobFilter, find};
 use pumice_jobs::platform::{next_command, user};
 use pumice_jobs::submit::retry;
 use serde_json::{Value, json};
@@ -28,8 +28,8 @@ async fn cancelling_waits_for_the_end_and_repeats_a_command_lost_in_a_restart() 
                 event("MODIFIED", job(8, "Terminated", 0)),
             ])],
         );
-    let outcome = act(&script.connection(), &job_ref(), Wish::Cancel, true).await.unwrap();
-    assert_eq!(outcome, Acted::Ended(JobEnd::Terminated));
+    let outcome = set_desired_state(&script.connection(), &job_ref(), DesiredState::Cancel, true).await.unwrap();
+    assert_eq!(outcome, StateChange::Ended(JobEnd::Terminated));
     let bodies = script.bodies.lock().unwrap();
     assert_eq!(bodies.len(), 2, "{bodies:?}");
     assert_eq!(bodies[0]["action"], "TerminateJob");
@@ -39,8 +39,8 @@ async fn cancelling_waits_for_the_end_and_repeats_a_command_lost_in_a_restart() 
 #[tokio::test]
 async fn an_ended_job_is_not_cancelled() {
     let script = Script::default().on("/jobs/j", [Answer::Json(200, job(4, "Completed", 0))]);
-    let outcome = act(&script.connection(), &job_ref(), Wish::Cancel, true).await.unwrap();
-    assert_eq!(outcome, Acted::AlreadyEnded(JobEnd::Completed));
+    let outcome = set_desired_state(&script.connection(), &job_ref(), DesiredState::Cancel, true).await.unwrap();
+    assert_eq!(outcome, StateChange::AlreadyEnded(JobEnd::Completed));
 }
 
 #[tokio::test]
@@ -53,8 +53,8 @@ async fn a_resume_that_came_while_the_job_was_being_suspended_is_given_again() {
             "/jobs?watch",
             [Answer::Open(vec![event("MODIFIED", job(6, "Aborted", 0)), event("MODIFIED", job(7, "Restarting", 0))])],
         );
-    let outcome = act(&script.connection(), &job_ref(), Wish::Resume, true).await.unwrap();
-    assert_eq!(outcome, Acted::GoesOn);
+    let outcome = set_desired_state(&script.connection(), &job_ref(), DesiredState::Resume, true).await.unwrap();
+    assert_eq!(outcome, StateChange::GoesOn);
     let bodies = script.bodies.lock().unwrap();
     let actions: Vec<&Value> = bodies.iter().map(|body| &body["action"]).collect();
     assert_eq!(actions, ["ResumeJob", "ResumeJob"]);
@@ -64,15 +64,16 @@ async fn a_resume_that_came_while_the_job_was_being_suspended_is_given_again() {
 #[tokio::test]
 async fn every_verb_in_every_phase() {
     use JobEnd::{Aborted, Completed, Failed, Terminated};
-    let (asked, ended) = (|action| (Some(action), Acted::Asked), |end| (None, Acted::AlreadyEnded(end)));
-    let (ending, goes_on) = ((None, Acted::AlreadyEnding), (None, Acted::AlreadyGoesOn));
+    let (asked, ended) =
+        (|action| (Some(action), StateChange::Requested), |end| (None, StateChange::AlreadyEnded(end)));
+    let (ending, goes_on) = ((None, StateChange::AlreadyEnding), (None, StateChange::AlreadyGoesOn));
     let [cancel, suspend, resume] = ["TerminateJob", "AbortJob", "ResumeJob"].map(asked);
     for (phase, cancelled, suspended, resumed) in [
         (None, cancel, suspend, goes_on),
         (Some("Pending"), cancel, suspend, goes_on),
         (Some("Running"), cancel, suspend, goes_on),
         (Some("Restarting"), cancel, suspend, goes_on),
-        (Some("Aborting"), cancel, (None, Acted::Asked), resume),
+        (Some("Aborting"), cancel, (None, StateChange::Requested), resume),
         (Some("Aborted"), cancel, ended(Aborted), resume),
         (Some("Terminating"), ending, ending, ending),
         (Some("Completing"), ending, ending, ending),
@@ -80,14 +81,15 @@ async fn every_verb_in_every_phase() {
         (Some("Completed"), ended(Completed), ended(Completed), ended(Completed)),
         (Some("Failed"), ended(Failed), ended(Failed), ended(Failed)),
     ] {
-        for (wish, (action, acted)) in [(Wish::Cancel, cancelled), (Wish::Suspend, suspended), (Wish::Resume, resumed)]
+        for (wish, (action, acted)) in
+            [(DesiredState::Cancel, cancelled), (DesiredState::Suspend, suspended), (DesiredState::Resume, resumed)]
         {
             let mut now = job(4, "", 0);
             now["status"]["state"] = phase.map_or(json!({}), |phase| json!({"phase": phase}));
             let script = Script::default()
                 .on("GET /apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/j", [Answer::Json(200, now)])
                 .on("/commands", action.map(|_| Answer::Json(201, json!({}))));
-            let outcome = act(&script.connection(), &job_ref(), wish, false).await.unwrap();
+            let outcome = set_desired_state(&script.connection(), &job_ref(), wish, false).await.unwrap();
             assert_eq!(outcome, acted, "{wish:?} {phase:?}");
             let bodies = script.bodies.lock().unwrap();
             let given: Vec<&Value> = bodies.iter().map(|body| &body["action"]).collect();
@@ -111,8 +113,8 @@ async fn a_suspended_job_is_cancelled() {
         )
         .on("/jobs?limit", [list(5, vec![job(5, "Aborted", 0)])])
         .on("/jobs?watch", [Answer::Open(vec![event("MODIFIED", job(7, "Terminated", 0))])]);
-    let outcome = act(&script.connection(), &job_ref(), Wish::Cancel, true).await.unwrap();
-    assert_eq!(outcome, Acted::Ended(JobEnd::Terminated));
+    let outcome = set_desired_state(&script.connection(), &job_ref(), DesiredState::Cancel, true).await.unwrap();
+    assert_eq!(outcome, StateChange::Ended(JobEnd::Terminated));
 }
 
 #[tokio::test]
@@ -124,7 +126,7 @@ async fn controllers_that_do_not_end_a_suspended_job_are_named() {
         )
         .on("/jobs?limit", [list(5, vec![job(4, "Aborted", 0)])])
         .on("/jobs?watch", [Answer::Open(vec![])]);
-    let error = act(&script.connection(), &job_ref(), Wish::Cancel, true).await.unwrap_err();
+    let error = set_desired_state(&script.connection(), &job_ref(), DesiredState::Cancel, true).await.unwrap_err();
     assert_eq!(error.exit(), Exit::Conflict);
     assert_eq!(next_command(&error, None).as_deref(), Some("jobctl delete --force j"));
 }
@@ -145,7 +147,7 @@ async fn a_resume_takes_back_what_the_job_itself_says() {
             .on("PATCH", [Answer::Json(200, json!({}))])
             .on("/commands", [Answer::Json(201, json!({}))])
             .on("/jobs/j", [Answer::Json(200, suspended)]);
-        act(&script.connection(), &job_ref(), Wish::Resume, false).await.unwrap();
+        set_desired_state(&script.connection(), &job_ref(), DesiredState::Resume, false).await.unwrap();
         let bodies = script.bodies.lock().unwrap();
         assert_eq!(bodies.last().unwrap()["action"], "ResumeJob");
         assert_eq!(bodies.first().filter(|_| bodies.len() > 1), patch.as_ref());
@@ -177,7 +179,7 @@ async fn a_delete_removes_what_has_ended_and_the_rest_by_force() {
             let outcome = delete(&script.connection(), &job_ref(), Removal { force, wait: false }).await;
             let bodies = script.bodies.lock().unwrap();
             if ended || force {
-                assert_eq!(outcome.unwrap(), Deleted::Asked, "{phase}");
+                assert_eq!(outcome.unwrap(), Deleted::Requested, "{phase}");
                 assert_eq!(bodies[0]["preconditions"]["uid"], "u", "{phase}");
                 assert_eq!(bodies[0]["propagationPolicy"], "Foreground", "{phase}");
             } else {
@@ -226,19 +228,19 @@ async fn a_pattern_is_looked_for_on_every_page() {
     };
     let script =
         Script::default().on("/jobs?limit", [page(&["sweep-1", "other"], "a b"), page(&["sweep-2", "last"], "")]);
-    let filter = Filter::one(&"sweep-*".parse().unwrap());
-    let hits = pick(&script.connection(), &filter, jiff::Timestamp::UNIX_EPOCH).await.unwrap();
-    let names: Vec<&str> = hits.iter().map(|job| job.name.as_str()).collect();
+    let filter = JobFilter::one(&"sweep-*".parse().unwrap());
+    let matches = find(&script.connection(), &filter, jiff::Timestamp::UNIX_EPOCH).await.unwrap();
+    let names: Vec<&str> = matches.iter().map(|job| job.name.as_str()).collect();
     assert_eq!(names, ["sweep-1", "sweep-2"]);
     assert!(script.seen.lock().unwrap()[1].contains("continue=a%20b"));
 
     let script = Script::default();
-    let names = Filter {
+    let names = JobFilter {
         selectors: vec!["a".parse().unwrap(), "b".parse().unwrap(), "a".parse().unwrap()],
-        ..Filter::default()
+        ..JobFilter::default()
     };
-    let hits = pick(&script.connection(), &names, jiff::Timestamp::UNIX_EPOCH).await.unwrap();
-    assert_eq!(hits.len(), 2, "names alone ask for no list, and each is meant once");
+    let matches = find(&script.connection(), &names, jiff::Timestamp::UNIX_EPOCH).await.unwrap();
+    assert_eq!(matches.len(), 2, "names alone ask for no list, and each is meant once");
 }
 
 #[tokio::test]

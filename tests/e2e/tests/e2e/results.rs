@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pumice_jobs::bundle::{Folder, Location, Slice, Spot, Status, history};
+use pumice_jobs::bundle::{Folder, Location, Slice, Status, StoreAddress, history};
 use pumice_jobs::shards::Plan;
 use pumice_testkit::{Platform, binary};
 use serde_json::Value;
@@ -26,14 +26,14 @@ fn variable(job: &Value, name: &str) -> String {
 /// Where a job's results are.
 fn location(job: &Value) -> (PathBuf, Location) {
     let location: Location = variable(job, "PUMICE_BUNDLE").parse().unwrap();
-    let Spot::Folder(folder) = location.spot.clone() else { panic!("{location}") };
+    let StoreAddress::Folder(folder) = location.address.clone() else { panic!("{location}") };
     (folder, location)
 }
 
 /// By record, how often its log says that it succeeded.
 fn successes(job: &Value) -> BTreeMap<u64, usize> {
     let (folder, location) = location(job);
-    let (place, plan) =
+    let (store, plan) =
         (Arc::new(Folder::open(&folder).unwrap()), Plan::parse(&variable(job, "PUMICE_SHARDS")).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut counts = BTreeMap::new();
@@ -41,7 +41,7 @@ fn successes(job: &Value) -> BTreeMap<u64, usize> {
         let records = plan.slice(shard).unwrap();
         let records = records.start.into()..records.end.into();
         let slice = Slice { run: location.run.clone().unwrap(), shard, records };
-        for outcome in runtime.block_on(history(&*place, &slice)).unwrap() {
+        for outcome in runtime.block_on(history(&*store, &slice)).unwrap() {
             *counts.entry(outcome.record).or_default() += usize::from(outcome.status == Status::Succeeded);
         }
     }

@@ -10,7 +10,7 @@ use pumice_jobs::shards::days::DaysError;
 use pumice_jobs::shards::{Array, Calendar, Days, Format, Group, KeyBy, Params, Plan, Shards, calendar};
 use pumice_jobs::submit::bundled::Prepared;
 
-use super::store::Store;
+use super::store::BundleStore;
 use super::{Site, text_of, usage};
 use crate::args::JobArgs;
 use crate::commands::{Session, runtime};
@@ -52,7 +52,7 @@ pub fn read(session: &Session, args: &JobArgs, site: Site) -> Result<Records, Fa
     if [args.array.is_some(), args.days.is_some(), args.params.is_some()] == [false; 3] {
         return Ok(Records::default());
     }
-    let mut store = Store::choose(session, args, site)?;
+    let mut store = BundleStore::choose(session, args, site)?;
     let mut root = None;
     let (flag, shards, chunk, max_parallel) = if let Some(text) = &args.array {
         let array = text.parse::<Array>().map_err(|error| usage(error.to_string()))?;

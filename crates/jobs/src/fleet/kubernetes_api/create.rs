@@ -16,7 +16,7 @@ const NO_ANSWER: u16 = 503;
 /// The pause after the first.
 const PAUSE: Duration = Duration::from_millis(200);
 
-impl Front {
+impl KubernetesApi {
     /// What a platform would write on a job that is only tried: who submits it.
     pub(super) async fn try_create(&self) -> Result<Value, Refusal> {
         let request = ListRequest { queue: NO_QUEUE.to_owned(), ..ListRequest::default() };
@@ -30,7 +30,7 @@ impl Front {
             Some(_) => name.clone(),
             None => random()?,
         };
-        let Asked { items, batch } = submission::items(&job, &key)?;
+        let Submission { items, batch } = submission::items(&job, &key)?;
         let wanted = items.len() as u64;
         let queue = objects::queue_of(&job);
         for (known, set) in self.named(&name).await? {
@@ -40,7 +40,7 @@ impl Front {
             }
             let is_here = known.queue == queue && known.namespace == namespace;
             let same = idempotency::key(&job).is_some() && idempotency::is_same(&job, &of_set(&known, &set));
-            if !(is_here && same) || objects::standing(&set).0.all() >= wanted {
+            if !(is_here && same) || objects::counts_of(&set).0.all() >= wanted {
                 return Err(Refusal::exists("job", &name));
             }
         }
@@ -57,10 +57,10 @@ impl Front {
                 return Err(Refusal { message, ..refusal });
             }
         };
-        let told = self.calls.jobs(std::slice::from_ref(&first)).await?.remove(&first);
-        let known = told.map(Known::of).ok_or_else(|| Refusal::missing("job", &name))?;
-        let tally = super::super::job_view::Tally { waiting: wanted, ..Default::default() };
-        Ok(objects::job(&known, &tally, None, "0"))
+        let view = self.calls.jobs(std::slice::from_ref(&first)).await?.remove(&first);
+        let known = view.map(Known::of).ok_or_else(|| Refusal::missing("job", &name))?;
+        let counts = super::super::job_view::JobCounts { waiting: wanted, ..Default::default() };
+        Ok(objects::job(&known, &counts, None, "0"))
     }
 
     /// Fills in what a Job may leave to the server; its name.

@@ -27,9 +27,9 @@ const BUSY_TRIES: u32 = 20;
 /// What it is to be too busy.
 const BUSY: u16 = 429;
 
-impl Front {
+impl KubernetesApi {
     pub(super) async fn log(self: Arc<Self>, namespace: &str, name: &str, query: Query) -> Result<Lines, Refusal> {
-        let (_, id, told) = self.told(namespace, name).ok_or_else(|| Refusal::missing("pod", name))?;
+        let (_, id, view) = self.view_of_pod(namespace, name).ok_or_else(|| Refusal::missing("pod", name))?;
         // None of what there is, but from when on: that says the last line.
         let from_now = query.tail == Some(0);
         let mut reading = Reading {
@@ -39,7 +39,7 @@ impl Front {
             container: query.container,
             pod: None,
             follow: query.follow,
-            place: Place::default(),
+            position: Position::default(),
             ahead: None,
             pause: PAUSE_FIRST,
             away: 0,
@@ -47,12 +47,12 @@ impl Front {
         };
         let tail = if from_now { Some(1) } else { query.tail };
         let mut first = reading.ask(tail).await.map_err(|refusal| match refusal.code {
-            405 => elsewhere(namespace, &told, &refusal.message),
+            405 => elsewhere(namespace, &view, &refusal.message),
             _ => refusal,
         })?;
         reading.pod = first.pod;
         if from_now {
-            reading.place.news(std::mem::take(&mut first.lines));
+            reading.position.new_lines(std::mem::take(&mut first.lines));
         }
         reading.ahead = Some(first);
         Ok(stream::try_unfold(reading, Reading::step).boxed())
@@ -61,14 +61,14 @@ impl Front {
 
 /// A log between two of its parts.
 struct Reading {
-    front: Arc<Front>,
+    front: Arc<KubernetesApi>,
     job: String,
     namespace: String,
     container: String,
     /// The pod that is read, once it is known: a later one of the same job is another log.
     pod: Option<i32>,
     follow: bool,
-    place: Place,
+    position: Position,
     /// A part that is not told.
     ahead: Option<LogPart>,
     pause: Duration,
@@ -100,15 +100,15 @@ impl Reading {
             };
             let LogPart { lines, more, ended, .. } = part;
             self.away = 0;
-            let news = self.place.news(lines);
-            self.is_over = !more && (ended || !self.follow) || more && news.is_empty() && !self.place.pass();
-            self.pause = match (more, news.is_empty()) {
+            let new_lines = self.position.new_lines(lines);
+            self.is_over = !more && (ended || !self.follow) || more && new_lines.is_empty() && !self.position.pass();
+            self.pause = match (more, new_lines.is_empty()) {
                 (true, _) => Duration::ZERO,
                 (false, false) => PAUSE_FIRST,
                 (false, true) => (self.pause * 2).clamp(PAUSE_FIRST, PAUSE_MAX),
             };
-            if !news.is_empty() {
-                let text: String = news.into_iter().map(|line| line.line + "\n").collect();
+            if !new_lines.is_empty() {
+                let text: String = new_lines.into_iter().map(|line| line.line + "\n").collect();
                 return Ok(Some((Bytes::from(text), self)));
             }
         }
@@ -125,7 +125,7 @@ impl Reading {
             job_id: self.job.clone(),
             pod_number: self.pod.unwrap_or(0),
             pod_namespace: self.namespace.clone(),
-            since_time: self.place.time.clone(),
+            since_time: self.position.time.clone(),
             log_options: Some(options),
         };
         let mut tries = 0;
@@ -143,16 +143,16 @@ impl Reading {
 
 /// How far a log was read.
 #[derive(Debug, Default, PartialEq)]
-struct Place {
+struct Position {
     /// When the last line was written; empty before there is one.
     time: String,
     /// Lines that have this time, and were told.
     lines: usize,
 }
 
-impl Place {
+impl Position {
     /// What is new in lines that were asked for from this time on: those that have it come again.
-    fn news(&mut self, mut lines: Vec<LogLine>) -> Vec<LogLine> {
+    fn new_lines(&mut self, mut lines: Vec<LogLine>) -> Vec<LogLine> {
         let again = lines.iter().take(self.lines).take_while(|line| line.timestamp == self.time).count();
         lines.drain(..again);
         if let Some(last) = lines.last() {
@@ -173,8 +173,8 @@ impl Place {
 }
 
 /// Where the log can be read, when this fleet has no answer.
-fn elsewhere(namespace: &str, told: &Told, why: &str) -> Refusal {
-    let Told { pod, cluster, .. } = told;
+fn elsewhere(namespace: &str, view: &JobView, why: &str) -> Refusal {
+    let JobView { pod, cluster, .. } = view;
     Refusal::not_here(format!(
         "{why}; the pod ran in cluster {cluster}, where kubectl logs -n {namespace} {pod} shows what it wrote"
     ))
@@ -184,15 +184,15 @@ fn elsewhere(namespace: &str, told: &Told, why: &str) -> Refusal {
 mod tests {
     use super::*;
 
-    fn lines(told: &[(&str, &str)]) -> Vec<LogLine> {
+    fn lines(view: &[(&str, &str)]) -> Vec<LogLine> {
         let line = |(time, line): &(&str, &str)| LogLine { timestamp: (*time).to_owned(), line: (*line).to_owned() };
-        told.iter().map(line).collect()
+        view.iter().map(line).collect()
     }
 
     #[test]
     fn lines_that_come_again_are_told_once() {
-        let mut place = Place::default();
-        for (came, news, time, told) in [
+        let mut position = Position::default();
+        for (came, new_lines, time, view) in [
             (&[][..], &[][..], "", 0),
             (&[("1", "a"), ("2", "b")], &[("1", "a"), ("2", "b")], "2", 1),
             (&[("2", "b")], &[], "2", 1),
@@ -203,16 +203,16 @@ mod tests {
             (&[("4", "e"), ("4", "f")], &[("4", "e"), ("4", "f")], "4", 2),
             (&[("4", "e"), ("4", "f")], &[], "4", 2),
         ] {
-            assert_eq!(place.news(lines(came)), lines(news), "{came:?}");
-            assert_eq!(place, Place { time: time.to_owned(), lines: told }, "{came:?}");
+            assert_eq!(position.new_lines(lines(came)), lines(new_lines), "{came:?}");
+            assert_eq!(position, Position { time: time.to_owned(), lines: view }, "{came:?}");
         }
     }
 
     #[test]
     fn a_time_with_more_lines_than_an_answer_holds_is_passed() {
-        let mut place = Place { time: "2026-01-01T00:00:00.999999999Z".to_owned(), lines: 5 };
-        assert!(place.pass());
-        assert_eq!(place, Place { time: "2026-01-01T00:00:01Z".to_owned(), lines: 0 });
-        assert!(!Place::default().pass());
+        let mut position = Position { time: "2026-01-01T00:00:00.999999999Z".to_owned(), lines: 5 };
+        assert!(position.pass());
+        assert_eq!(position, Position { time: "2026-01-01T00:00:01Z".to_owned(), lines: 0 });
+        assert!(!Position::default().pass());
     }
 }

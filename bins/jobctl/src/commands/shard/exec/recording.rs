@@ -21,7 +21,7 @@ use pumice_jobs::shards::report::{NODE_VARIABLE, RESULT_BYTES_MAX, RESULT_VARIAB
 use tokio::time::Instant;
 
 use super::signals::Ended;
-use crate::commands::shard::{Slice, Store, text_of};
+use crate::commands::shard::{OpenStore, Slice, text_of};
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -35,7 +35,7 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The results of this pod's records.
 pub struct Recording {
-    store: Rc<Store>,
+    store: Rc<OpenStore>,
     run: RunId,
     recorder: Recorder,
     /// When all was stored last.
@@ -52,7 +52,7 @@ impl Recording {
         let records = slice.records.start.into()..slice.records.end.into();
         let own = bundle::Slice { run: run.clone(), shard: slice.index, records };
         let attempt = text_of(ATTEMPT_VARIABLE).and_then(|text| text.parse().ok()).unwrap_or(1);
-        let opened = Recorder::open(Arc::clone(&store.place), own, attempt);
+        let opened = Recorder::open(Arc::clone(&store.chunks), own, attempt);
         let recorder = store.runtime.block_on(opened)?.counting_on();
         let node = text_of(NODE_VARIABLE).unwrap_or_default();
         let (store, stored) = (Rc::clone(store), Instant::now());

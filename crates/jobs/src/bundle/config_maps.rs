@@ -4,7 +4,7 @@
 //! its Job, becomes the Job's with one request, and is collected with it. ConfigMaps and not Secrets: a service account that
 //! may create Secrets could have the token of another one filled into one.
 //!
-//! Invariant: every object is below a megabyte and immutable; what one [`Objects`] creates stays within its bound.
+//! Invariant: every object is below a megabyte and immutable; what one [`ConfigMaps`] creates stays within its bound.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use pumice_api::names::BUNDLE;
 use serde_json::{Value, json};
 
-use super::place::{EntryName, Made, Memory, Name, Place, PlaceError};
+use super::store::{EntryName, Made, Memory, Name, Store, StoreError};
 use crate::Connection;
 use crate::json::text_at;
 use crate::names;
@@ -32,15 +32,15 @@ pub const RESULTS_BYTES_MAX: u64 = 256 << 20;
 pub const SHARDS_MAX: u32 = 10_000;
 /// How often a request is made that gets no answer; the pauses between come to 11 s.
 const TRIES_MAX: u32 = 9;
-/// Objects that are being written at a time.
+/// ConfigMaps that are being written at a time.
 const WRITES_MAX: usize = 8;
-/// How the kinds of [`Objects::rights`] are served.
+/// How the kinds of [`ConfigMaps::rights`] are served.
 const PLURALS: [&str; 3] = ["serviceaccounts", "roles", "rolebindings"];
 /// The key in a ConfigMap's `binaryData`.
 const CONTENT: &str = "content";
 
 /// The ConfigMaps of one bundle and of the results of its runs.
-pub struct Objects {
+pub struct ConfigMaps {
     connection: Connection,
     namespace: String,
     anchor: String,
@@ -49,10 +49,10 @@ pub struct Objects {
     bytes: AtomicU64,
 }
 
-impl Objects {
+impl ConfigMaps {
     /// Makes an anchor of this name, a DNS label that no other bundle has, in the connection's namespace, for up to
     /// [`BUNDLE_BYTES_MAX`].
-    pub async fn make(connection: &Connection, name: &str) -> Result<Self, PlaceError> {
+    pub async fn make(connection: &Connection, name: &str) -> Result<Self, StoreError> {
         names::check_label("bundle", name)?;
         let namespace = connection.namespace().to_owned();
         let object = json!({
@@ -72,7 +72,7 @@ impl Objects {
         namespace: &str,
         name: &str,
         bytes_max: u64,
-    ) -> Result<Self, PlaceError> {
+    ) -> Result<Self, StoreError> {
         names::check_label("namespace", namespace)?;
         names::check_label("bundle", name)?;
         let doing = format!("read bundle {name}");
@@ -87,12 +87,12 @@ impl Objects {
         name: &str,
         bytes_max: u64,
         anchor: &Value,
-    ) -> Result<Self, PlaceError> {
+    ) -> Result<Self, StoreError> {
         let labelled = anchor.pointer("/metadata/labels").and_then(|labels| labels.get(BUNDLE));
         if labelled.and_then(Value::as_str) != Some(name) {
-            return Err(PlaceError::Foreign { namespace: namespace.to_owned(), name: name.to_owned() });
+            return Err(StoreError::Foreign { namespace: namespace.to_owned(), name: name.to_owned() });
         }
-        Ok(Objects {
+        Ok(ConfigMaps {
             connection: connection.clone(),
             namespace: namespace.to_owned(),
             anchor: name.to_owned(),
@@ -103,7 +103,7 @@ impl Objects {
     }
 
     /// Gives the bundle and all results to an owner, the Job as the server has it: they go when it goes.
-    pub async fn adopt(&self, owner: &Value) -> Result<(), PlaceError> {
+    pub async fn adopt(&self, owner: &Value) -> Result<(), StoreError> {
         let reference = json!({
             "apiVersion": text_at(owner, "/apiVersion"),
             "kind": text_at(owner, "/kind"),
@@ -117,7 +117,7 @@ impl Objects {
     }
 
     /// Deletes the bundle and all results, in the background: for what never got an owner.
-    pub async fn discard(&self) -> Result<(), PlaceError> {
+    pub async fn discard(&self) -> Result<(), StoreError> {
         let (path, doing) = (self.path_of(&self.anchor), format!("delete bundle {}", self.anchor));
         match persist(|| call::delete(&self.connection, &path, &doing)).await {
             Err(error) if error.class() != FailureClass::NotFound => Err(error.into()),
@@ -126,13 +126,13 @@ impl Objects {
     }
 
     /// Stores what was packed in memory, several objects at a time.
-    pub async fn fill(&self, content: &Memory) -> Result<(), PlaceError> {
+    pub async fn fill(&self, content: &Memory) -> Result<(), StoreError> {
         let writes = stream::iter(content.objects()).map(|(name, bytes)| self.write(name, bytes));
         writes.buffer_unordered(WRITES_MAX).try_for_each(|_| ready(Ok(()))).await
     }
 
     /// Gives pods of the service account of the bundle's name their [`rights`](Self::rights).
-    pub async fn grant(&self) -> Result<(), PlaceError> {
+    pub async fn grant(&self) -> Result<(), StoreError> {
         for (plural, object) in PLURALS.into_iter().zip(self.rights()) {
             let path =
                 format!("{}/namespaces/{}/{plural}", call::root_path(text_at(&object, "/apiVersion")), self.namespace);
@@ -143,7 +143,7 @@ impl Objects {
                     return Err(match error.class() {
                         // A server without the kinds has no rights to give.
                         FailureClass::Denied | FailureClass::NotFound => {
-                            PlaceError::Rights { namespace: self.namespace.clone(), source: error }
+                            StoreError::Rights { namespace: self.namespace.clone(), source: error }
                         }
                         _ => error.into(),
                     });
@@ -204,7 +204,7 @@ impl Objects {
         }
     }
 
-    async fn read(&self, name: Name) -> Result<Option<Bytes>, PlaceError> {
+    async fn read(&self, name: Name) -> Result<Option<Bytes>, StoreError> {
         let (path, doing) = (self.path_of(&self.object_name(&name)), format!("read {name}"));
         let found = persist(|| call::get(&self.connection, &path, &doing)).await;
         let object = match found {
@@ -218,15 +218,15 @@ impl Objects {
             .and_then(|mut data| data.remove(CONTENT));
         match content {
             Some(ByteString(content)) => Ok(Some(content.into())),
-            None => Err(PlaceError::Foreign { namespace: self.namespace.clone(), name: self.object_name(&name) }),
+            None => Err(StoreError::Foreign { namespace: self.namespace.clone(), name: self.object_name(&name) }),
         }
     }
 
-    async fn write(&self, name: Name, bytes: Bytes) -> Result<Made, PlaceError> {
+    async fn write(&self, name: Name, bytes: Bytes) -> Result<Made, StoreError> {
         let size = bytes.len() as u64;
         let found = self.bytes.fetch_add(size, Ordering::Relaxed) + size;
         if found > self.bytes_max {
-            return Err(PlaceError::Bound { what: "bytes", found, max: self.bytes_max });
+            return Err(StoreError::Bound { what: "bytes", found, max: self.bytes_max });
         }
         let doing = format!("create {name}");
         let object = json!({
@@ -252,9 +252,9 @@ impl Objects {
 }
 
 /// Most bytes that one shard of so many may record.
-pub fn shard_bytes_max(shards: u32) -> Result<u64, PlaceError> {
+pub fn shard_bytes_max(shards: u32) -> Result<u64, StoreError> {
     if shards > SHARDS_MAX {
-        return Err(PlaceError::Bound { what: "shards", found: shards.into(), max: SHARDS_MAX.into() });
+        return Err(StoreError::Bound { what: "shards", found: shards.into(), max: SHARDS_MAX.into() });
     }
     Ok(RESULTS_BYTES_MAX / u64::from(shards.max(1)))
 }
@@ -280,27 +280,27 @@ where
     }
 }
 
-impl fmt::Debug for Objects {
+impl fmt::Debug for ConfigMaps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Objects")
+        f.debug_struct("ConfigMaps")
             .field("namespace", &self.namespace)
             .field("anchor", &self.anchor)
             .finish_non_exhaustive()
     }
 }
 
-impl fmt::Display for Objects {
+impl fmt::Display for ConfigMaps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "bundle {}/{} in the API", self.namespace, self.anchor)
     }
 }
 
-impl Place for Objects {
-    fn get(&self, name: Name) -> BoxFuture<'_, Result<Option<Bytes>, PlaceError>> {
+impl Store for ConfigMaps {
+    fn get(&self, name: Name) -> BoxFuture<'_, Result<Option<Bytes>, StoreError>> {
         self.read(name).boxed()
     }
 
-    fn create(&self, name: Name, bytes: Bytes) -> BoxFuture<'_, Result<Made, PlaceError>> {
+    fn create(&self, name: Name, bytes: Bytes) -> BoxFuture<'_, Result<Made, StoreError>> {
         self.write(name, bytes).boxed()
     }
 }

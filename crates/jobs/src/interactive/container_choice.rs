@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::InteractiveError;
 use crate::error::Error;
-use crate::job::pod::PodBrief;
+use crate::job::pod::PodDocument;
 use crate::job::{JobError, JobRef, end_of};
 use crate::lookup;
 use crate::lookup::pods::{self, Selection};
@@ -19,7 +19,7 @@ const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
 /// What was said of the pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct ContainerChoice {
     /// Its task.
     pub task: Option<String>,
     /// Its index in the task.
@@ -30,7 +30,7 @@ pub struct Wish {
     pub container: Option<String>,
 }
 
-impl Wish {
+impl ContainerChoice {
     /// What was asked for, for people.
     fn words(&self) -> String {
         let task = self.task.iter().map(|task| format!("of task {task}"));
@@ -41,7 +41,7 @@ impl Wish {
 
 /// A running container.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seat {
+pub struct RunningContainer {
     /// The job it belongs to.
     pub job: JobRef,
     /// The pod.
@@ -53,41 +53,45 @@ pub struct Seat {
 }
 
 /// Finds it.
-pub async fn find(connection: &Connection, job: &JobRef, wish: &Wish) -> Result<Seat, Error> {
-    let selection = Selection { task: wish.task.clone(), index: wish.index, ..Selection::default() };
-    let briefs = pods::fetch(connection, job, &selection).await?;
-    let (pod, others) = match choose(&briefs, wish.pod.as_deref()) {
+pub async fn find(connection: &Connection, job: &JobRef, wanted: &ContainerChoice) -> Result<RunningContainer, Error> {
+    let selection = Selection { task: wanted.task.clone(), index: wanted.index, ..Selection::default() };
+    let documents = pods::fetch(connection, job, &selection).await?;
+    let (pod, others) = match choose(&documents, wanted.pod.as_deref()) {
         Choice::One { pod, others } => (pod.to_owned(), others),
         Choice::Ended { pod, phase } => {
             let (pod, phase) = (pod.to_owned(), phase.to_owned());
             return Err(InteractiveError::PodNotRunning { job: job.clone(), pod, phase }.into());
         }
-        Choice::None => match &wish.pod {
+        Choice::None => match &wanted.pod {
             // Whether there is such a job is the better answer.
             Some(pod) => {
                 lookup::get(connection, job).await?;
                 return Err(JobError::NoPod { job: job.name.clone(), pod: pod.clone() }.into());
             }
-            None => return Err(not_running(connection, job, wish).await?.into()),
+            None => return Err(not_running(connection, job, wanted).await?.into()),
         },
     };
     let path = format!("/api/v1/namespaces/{}/pods/{}", job.namespace, call::query_value(&pod));
     let object = call::get(connection, &path, &format!("read pod {pod}")).await?;
     let object: Pod =
         serde_json::from_value(object).map_err(|error| CallError::unreadable("read a pod", connection.url(), error))?;
-    let container = container_of(&object, wish.container.as_deref()).map_err(|containers| {
-        let container = wish.container.clone().unwrap_or_default();
+    let container = container_of(&object, wanted.container.as_deref()).map_err(|containers| {
+        let container = wanted.container.clone().unwrap_or_default();
         InteractiveError::NoContainer { job: job.clone(), pod: pod.clone(), container, containers }
     })?;
-    Ok(Seat { job: job.clone(), pod, container, others })
+    Ok(RunningContainer { job: job.clone(), pod, container, others })
 }
 
-async fn not_running(connection: &Connection, job: &JobRef, wish: &Wish) -> Result<InteractiveError, Error> {
+async fn not_running(
+    connection: &Connection,
+    job: &JobRef,
+    wanted: &ContainerChoice,
+) -> Result<InteractiveError, Error> {
     let typed = lookup::typed(connection, &lookup::get(connection, job).await?)?;
     let phase = typed.status.state.phase.as_ref().map_or_else(|| "New".to_owned(), ToString::to_string);
     Ok(InteractiveError::NotRunning {
         job: job.clone(),
-        of: wish.words(),
+        of: wanted.words(),
         state: phase,
         ended: end_of(&typed).is_some(),
     })
@@ -115,7 +119,7 @@ enum Choice<'p> {
 }
 
 /// The first running pod of those given in order, or the named one.
-fn choose<'p>(pods: &'p [PodBrief], named: Option<&str>) -> Choice<'p> {
+fn choose<'p>(pods: &'p [PodDocument], named: Option<&str>) -> Choice<'p> {
     if let Some(name) = named {
         return match pods.iter().find(|pod| pod.name == name) {
             Some(pod) if pod.phase == "Running" => Choice::One { pod: &pod.name, others: 0 },
@@ -146,9 +150,9 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn brief(name: &str, phase: &str) -> PodBrief {
+    fn brief(name: &str, phase: &str) -> PodDocument {
         let pod: Pod = serde_json::from_value(json!({"metadata": {"name": name}, "status": {"phase": phase}})).unwrap();
-        PodBrief::of(&pod)
+        PodDocument::of(&pod)
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl RunId {
     }
 
     /// One that nobody else has: what a submission gives its job.
-    pub fn fresh() -> Result<Self, PlaceError> {
+    pub fn fresh() -> Result<Self, StoreError> {
         Ok(RunId(random_name()?.into()))
     }
 
@@ -88,17 +88,17 @@ pub enum Made {
 }
 
 /// A place for stored objects. Its text says where it is, for messages.
-pub trait Place: Send + Sync + fmt::Debug + fmt::Display {
+pub trait Store: Send + Sync + fmt::Debug + fmt::Display {
     /// What the name stands for, at most [`STORED_BYTES_MAX`]; `None` if nothing.
-    fn get(&self, name: Name) -> BoxFuture<'_, Result<Option<Bytes>, PlaceError>>;
+    fn get(&self, name: Name) -> BoxFuture<'_, Result<Option<Bytes>, StoreError>>;
 
     /// Lets a new name stand for these bytes, durably. Dropping it leaves the name either made whole or not at all.
-    fn create(&self, name: Name, bytes: Bytes) -> BoxFuture<'_, Result<Made, PlaceError>>;
+    fn create(&self, name: Name, bytes: Bytes) -> BoxFuture<'_, Result<Made, StoreError>>;
 }
 
 /// Why a place failed.
 #[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
+pub enum StoreError {
     /// A file can't be read or written.
     #[error("cannot {doing} {}", path.display())]
     File {
@@ -182,50 +182,50 @@ pub enum PlaceError {
         name: String,
     },
     /// It is in the API, and there is no way there.
-    #[error("{spot} is in the API, and nothing says how to reach that from here")]
+    #[error("{address} is in the API, and nothing says how to reach that from here")]
     NoConnection {
         /// Where it is.
-        spot: String,
+        address: String,
     },
     /// A task of the runtime was stopped.
     #[error("the program is being shut down")]
     Stopped,
 }
 
-impl Failure for PlaceError {
+impl Failure for StoreError {
     fn exit(&self) -> Exit {
         match self {
-            PlaceError::Call(error) | PlaceError::Rights { source: error, .. } => error.exit(),
+            StoreError::Call(error) | StoreError::Rights { source: error, .. } => error.exit(),
             _ => Exit::Usage,
         }
     }
 
     fn remedy(&self) -> Remedy {
         match self {
-            PlaceError::Call(error) => error.remedy(),
-            PlaceError::Bound { .. }
-            | PlaceError::Full { .. }
-            | PlaceError::NoLinks { .. }
-            | PlaceError::Rights { .. } => Remedy::Do(format!("jobctl run {FOLDER_FLAG} ...")),
+            StoreError::Call(error) => error.remedy(),
+            StoreError::Bound { .. }
+            | StoreError::Full { .. }
+            | StoreError::NoLinks { .. }
+            | StoreError::Rights { .. } => Remedy::Do(format!("jobctl run {FOLDER_FLAG} ...")),
             _ => Remedy::Unknown,
         }
     }
 }
 
 /// A name that nobody else has, on no machine: 32 hexadecimal digits.
-pub fn random_name() -> Result<String, PlaceError> {
-    names::random().map_err(|source| PlaceError::File { doing: "read", path: names::RANDOM_SOURCE.into(), source })
+pub fn random_name() -> Result<String, StoreError> {
+    names::random().map_err(|source| StoreError::File { doing: "read", path: names::RANDOM_SOURCE.into(), source })
 }
 
 /// A place in this process's memory: for what is on its way to another, for tests, and for back ends that run in one process.
 #[derive(Debug)]
 pub struct Memory {
-    held: Mutex<Held>,
+    contents: Mutex<Contents>,
     bytes_max: u64,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct Contents {
     objects: BTreeMap<Name, Bytes>,
     /// What was ever created.
     bytes: u64,
@@ -241,25 +241,25 @@ impl Default for Memory {
 impl Memory {
     /// One for what has to fit into API objects later: at most `bytes_max` of all that is new.
     pub fn bounded(bytes_max: u64) -> Self {
-        Memory { held: Mutex::default(), bytes_max }
+        Memory { contents: Mutex::default(), bytes_max }
     }
 
     /// Everything in it, by name.
     pub fn objects(&self) -> BTreeMap<Name, Bytes> {
-        self.held().objects.clone()
+        self.contents().objects.clone()
     }
 
     /// Lets a name stand for other bytes, or for none: what a careless hand would do.
     pub fn damage(&self, name: Name, bytes: Option<Bytes>) {
-        let objects = &mut self.held().objects;
+        let objects = &mut self.contents().objects;
         match bytes {
             Some(bytes) => objects.insert(name, bytes),
             None => objects.remove(&name),
         };
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn contents(&self) -> MutexGuard<'_, Contents> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -269,23 +269,23 @@ impl fmt::Display for Memory {
     }
 }
 
-impl Place for Memory {
-    fn get(&self, name: Name) -> BoxFuture<'_, Result<Option<Bytes>, PlaceError>> {
-        ready(Ok(self.held().objects.get(&name).cloned())).boxed()
+impl Store for Memory {
+    fn get(&self, name: Name) -> BoxFuture<'_, Result<Option<Bytes>, StoreError>> {
+        ready(Ok(self.contents().objects.get(&name).cloned())).boxed()
     }
 
-    fn create(&self, name: Name, bytes: Bytes) -> BoxFuture<'_, Result<Made, PlaceError>> {
+    fn create(&self, name: Name, bytes: Bytes) -> BoxFuture<'_, Result<Made, StoreError>> {
         debug_assert!(bytes.len() <= STORED_BYTES_MAX);
-        let mut held = self.held();
-        let found = held.bytes + bytes.len() as u64;
-        let made = match held.objects.entry(name) {
+        let mut contents = self.contents();
+        let found = contents.bytes + bytes.len() as u64;
+        let made = match contents.objects.entry(name) {
             std::collections::btree_map::Entry::Occupied(_) => Ok(Made::Existing),
             std::collections::btree_map::Entry::Vacant(_) if found > self.bytes_max => {
-                Err(PlaceError::Bound { what: "bytes", found, max: self.bytes_max })
+                Err(StoreError::Bound { what: "bytes", found, max: self.bytes_max })
             }
             std::collections::btree_map::Entry::Vacant(vacant) => {
                 vacant.insert(bytes);
-                held.bytes = found;
+                contents.bytes = found;
                 Ok(Made::New)
             }
         };
@@ -295,20 +295,20 @@ impl Place for Memory {
 
 /// A place that keeps nothing: to tell the root of what is not to be stored.
 #[derive(Debug)]
-pub struct Nowhere;
+pub struct NullStore;
 
-impl fmt::Display for Nowhere {
+impl fmt::Display for NullStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("nowhere")
     }
 }
 
-impl Place for Nowhere {
-    fn get(&self, _: Name) -> BoxFuture<'_, Result<Option<Bytes>, PlaceError>> {
+impl Store for NullStore {
+    fn get(&self, _: Name) -> BoxFuture<'_, Result<Option<Bytes>, StoreError>> {
         ready(Ok(None)).boxed()
     }
 
-    fn create(&self, _: Name, _: Bytes) -> BoxFuture<'_, Result<Made, PlaceError>> {
+    fn create(&self, _: Name, _: Bytes) -> BoxFuture<'_, Result<Made, StoreError>> {
         ready(Ok(Made::New)).boxed()
     }
 }
