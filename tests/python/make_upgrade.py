@@ -163,6 +163,7 @@ def platform(directory: Path, out: Path) -> dict[str, Any]:
         both.kubectl("create", "-f", "-", stdin=simulated("large", "research", 2, 7))
         until(lambda: both.phase("urgent") == "Running")
         until(lambda: both.phase("large") == "Pending")
+        of_done = both.pods("done")["done-main-0"]["metadata"]["uid"]
         # What the recorder has is on its way to the disk after three seconds.
         time.sleep(4)
         running = {name: sorted(both.pods(name)) for name in ("runs", "urgent")}
@@ -170,6 +171,7 @@ def platform(directory: Path, out: Path) -> dict[str, Any]:
         why = json.loads(both.jobctl("why", "large", "-o", "json"))
         both.crash()
         data = both.data_dir
+        node(data / "node" / "pods" / of_done, out)
         recorded = recordings(data / "recording", out, middle)
         backup = directory / "platform.backup"
         upgrade.pumice("backup", "--data-dir", data, backup)
@@ -185,6 +187,12 @@ def platform(directory: Path, out: Path) -> dict[str, Any]:
         "completed": ["done", "first", "second", "third"],
         "recordings": recorded,
     }
+
+
+def node(pod: Path, out: Path) -> None:
+    """What agent and shim tell each other of a pod, for tests of these alone."""
+    for name in ("spec.json", "status.json"):
+        (out / name).write_text((pod / name).read_text() + "\n")
 
 
 def recordings(folder: Path, out: Path, middle: datetime) -> dict[str, Any]:

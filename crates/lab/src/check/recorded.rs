@@ -30,3 +30,25 @@ pub fn check_recorded(path: &Path, registry: &Registry, each: impl FnOnce(&Outco
     each(&outcome);
     Ok(counts)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each begins with a saved World. One that can't be read tells of a row, or of facts, that were renamed.
+    #[test]
+    fn cases_of_earlier_versions_are_played() {
+        let versions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/upgrade");
+        let folders = std::fs::read_dir(&versions).unwrap().map(|entry| entry.unwrap().path());
+        let mut passed = 0;
+        for folder in folders.filter(|path| path.is_dir()) {
+            for name in ["world.case", "redacted.case"] {
+                let counts = check_recorded(&folder.join(name), &Registry::default(), |outcome| {
+                    assert_eq!(outcome.verdict, Verdict::Pass, "{name} of {}", folder.display());
+                });
+                passed += counts.unwrap().passed;
+            }
+        }
+        assert!(passed >= 2, "{passed}");
+    }
+}

@@ -62,6 +62,8 @@ pub(crate) fn newer(pods_dir: &Path) -> Option<Newer> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -82,6 +84,35 @@ mod tests {
             let json = format!("{{\"format\":{text},\"name\":\"a\"}}");
             let error = read(&json).unwrap_err().to_string();
             assert!(error.contains(wanted), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_earlier_versions_wrote_is_read_and_written_again() {
+        fn has(all: &Value, part: &Value) -> bool {
+            match (all, part) {
+                (Value::Object(all), Value::Object(part)) => {
+                    part.iter().all(|(key, part)| all.get(key).is_some_and(|all| has(all, part)))
+                }
+                (Value::Array(all), Value::Array(part)) => {
+                    all.len() == part.len() && all.iter().zip(part).all(|(all, part)| has(all, part))
+                }
+                _ => all == part,
+            }
+        }
+        fn again<T: Serialize + serde::de::DeserializeOwned>(path: &Path) {
+            let before: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+            let read: T = serde_json::from_value(before.clone()).unwrap();
+            let written = serde_json::to_value(&read).unwrap();
+            assert!(has(&written, &before), "{}: {written:#} lacks some of {before:#}", path.display());
+        }
+        let versions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/upgrade");
+        let folders = fs::read_dir(versions).unwrap().map(|entry| entry.unwrap().path());
+        let folders: Vec<PathBuf> = folders.filter(|path| path.is_dir()).collect();
+        assert!(!folders.is_empty());
+        for folder in folders {
+            again::<crate::shim::spec::ShimSpec>(&folder.join(SPEC_FILE));
+            again::<crate::shim::status::ShimStatus>(&folder.join(STATUS_FILE));
         }
     }
 
