@@ -13,7 +13,7 @@ use pumice_bench::watching::BoundWatch;
 use pumice_history::facts::{Facts as _, Fate, Seen, SeenPod};
 use pumice_history::pending::{Entry, Pending, Watched};
 use pumice_history::rows::Row;
-use pumice_history::{Database, Place};
+use pumice_history::{Database, Location};
 use pumice_testkit::{Platform, Setup};
 use serde_json::json;
 
@@ -50,7 +50,7 @@ async fn writer(setting: &Setting, figures: &mut Figures) -> anyhow::Result<()> 
     for batch in [1_000, 20] {
         let rows = &rows[..if batch == 20 { rows.len() / 10 } else { rows.len() }];
         let folder = tempfile::tempdir()?;
-        let database = Database::open(&Place::File(folder.path().join("history.db"))).await?;
+        let database = Database::open(&Location::File(folder.path().join("history.db"))).await?;
         let mut pending = Pending::new(BTreeMap::new());
         let began = Instant::now();
         for (number, some) in rows.chunks(batch).enumerate() {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use pumice_fleet_server::database::{Database, Place};
+use pumice_fleet_server::database::{Database, Location};
 use pumice_testkit::Postgres;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
@@ -26,7 +26,7 @@ pub struct Homes {
 
 /// A database of its own.
 pub struct Home {
-    pub place: Place,
+    pub place: Location,
     _folder: Option<TempDir>,
     /// Where to remove it.
     of_server: Option<(String, String)>,
@@ -54,7 +54,7 @@ impl Homes {
     pub async fn make(&mut self, home: &str) -> anyhow::Result<Home> {
         if home == "sqlite" {
             let folder = tempfile::tempdir()?;
-            let place = Place::File(folder.path().join("fleet.db"));
+            let place = Location::File(folder.path().join("fleet.db"));
             return Ok(Home { place, _folder: Some(folder), of_server: None });
         }
         let server = self.postgres.clone().context("there is no postgres")?;
@@ -63,7 +63,7 @@ impl Homes {
         execute(&server, format!("CREATE DATABASE {name}")).await?;
         let (address, options) = server.split_once('?').unwrap_or((&server, ""));
         let (address, _) = address.rsplit_once('/').context("an address ends with a database's name")?;
-        let place = Place::Postgres(format!("{address}/{name}?{options}"));
+        let place = Location::Postgres(format!("{address}/{name}?{options}"));
         Ok(Home { place, _folder: None, of_server: Some((server, name)) })
     }
 }
@@ -76,8 +76,8 @@ impl Home {
     /// The file of SQLite.
     fn file(&self) -> Option<&PathBuf> {
         match &self.place {
-            Place::File(path) => Some(path),
-            Place::Postgres(_) => None,
+            Location::File(path) => Some(path),
+            Location::Postgres(_) => None,
         }
     }
 
@@ -103,8 +103,8 @@ impl Home {
     /// A connection to that database of Postgres.
     pub async fn postgres(&self) -> anyhow::Result<Option<PgConnection>> {
         match &self.place {
-            Place::Postgres(url) => Ok(Some(PgConnectOptions::from_str(url)?.connect().await?)),
-            Place::File(_) => Ok(None),
+            Location::Postgres(url) => Ok(Some(PgConnectOptions::from_str(url)?.connect().await?)),
+            Location::File(_) => Ok(None),
         }
     }
 

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 use pumice_auth::{Ca, identity_of};
 use pumice_fleet_executor as executor;
 use pumice_fleet_server::config::unknown_keys;
-use pumice_fleet_server::front::{EXECUTORS, hash_password, hash_token};
+use pumice_fleet_server::gateway::{EXECUTORS, hash_password, hash_token};
 use pumice_wire::client::Credentials;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;

@@ -14,7 +14,7 @@ use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use pumice_api::names;
 use pumice_apiserver::{Body, ConnectionLimits, Handler, serve_connections};
-use pumice_history::{Handle, Options, Place};
+use pumice_history::{Handle, Location, Options};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -33,10 +33,10 @@ pub fn run(args: &HistoryRunArgs) -> Result<()> {
     let place = args.place()?;
     let lease = args.lease.lease(names::HISTORY_LEASE, alone::identity()).map_err(anyhow::Error::msg)?;
     alone::run(&args.cluster, async |client, stop| {
-        if let Place::File(path) = &place {
+        if let Location::File(path) = &place {
             keep_private(path);
         }
-        let history = Options { client: client.clone(), place, days: args.keep.history_days }.build();
+        let history = Options { client: client.clone(), location: place, days: args.keep.history_days }.build();
         let handle = history.handle();
         // Who stands by is watched, too.
         let watched = alone::watched(&args.serving, METRICS_PORT, handle.clone()).await?;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use pumice_auth::Identity;
 use pumice_cluster::{client_over, connect, install_definitions};
-use pumice_history::Place;
+use pumice_history::Location;
 use pumice_node::huge_pages;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -59,7 +59,7 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
     let stop = stop_on_signal()?;
     // What is wrong in the flags is said before anything is touched; a database that is away is no reason not to start.
     let history = args.history.history.then(|| args.history.keep.place(data.path())).transpose()?;
-    if let Some(Place::File(path)) = &history {
+    if let Some(Location::File(path)) = &history {
         keep_private(path);
     }
     let late = Late::new(components::node_name());
@@ -94,7 +94,7 @@ async fn serve(
     args: &UpArgs,
     data: &DataDir,
     api: &Api,
-    (late, history): (&Late, Option<Place>),
+    (late, history): (&Late, Option<Location>),
     listener: TcpListener,
     stop: CancellationToken,
 ) -> Result<()> {

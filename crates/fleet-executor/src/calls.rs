@@ -20,8 +20,8 @@ use pumice_ledger::RunId;
 
 use super::core::{DeleteAnswer, Deletion, Input, Refusal, RefusalKind};
 use super::facts::Kind;
+use super::pending_checks::Checks;
 use super::pod::Objects;
-use super::stuck::Checks;
 use crate::labels::RUN_LABEL;
 
 pub mod volcano_job;

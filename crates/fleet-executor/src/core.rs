@@ -10,16 +10,16 @@ use pumice_ledger::{RunId, TimeMs};
 use pumice_units::with_causes;
 use pumice_wire::executor::{Errand, RunReport, Runs, ToExecutor};
 
-use super::categories::{Categories, CategoryError};
+use super::error_categories::{Categories, CategoryError};
 use super::facts::{Kind, PodEvent, PodFacts};
+use super::metrics::{RunCounts, word};
+use super::pending_checks::{Checks, PatternError};
 use super::settings::Settings;
-use super::stuck::{Checks, PatternError};
-use super::watched::{RunCounts, word};
 
+mod cleanup;
 mod pods;
 mod run;
 mod session;
-mod tidy;
 
 use run::{Run, Stage};
 

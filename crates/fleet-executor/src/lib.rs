@@ -5,24 +5,24 @@
 //! server has it. The pods are the only store: what an executor knows after a restart stands in their labels.
 
 mod calls;
-pub mod categories;
+mod commands;
+mod component;
 pub mod core;
-mod errands;
+pub mod error_categories;
 pub mod facts;
 pub mod labels;
-mod link;
-mod names;
+mod metrics;
 mod nodes;
+pub mod pending_checks;
 pub mod pod;
-mod run;
+mod pod_index;
+mod server_stream;
 mod servers;
 pub mod settings;
-pub mod stuck;
 mod usage;
-mod watched;
 
+pub use component::{BuildError, Executor, Options, build};
 pub use core::{Core, Input, Output, SettingsError};
 pub use facts::{PodFacts, PodPhase};
-pub use run::{BuildError, Executor, Options, build};
+pub use metrics::{Handle, RunCounts};
 pub use settings::Settings;
-pub use watched::{Handle, RunCounts};

@@ -19,7 +19,7 @@ use crate::labels::{
 };
 use crate::settings::Settings;
 
-mod beside;
+mod service_objects;
 mod volcano_job;
 
 pub use volcano_job::is_volcano_job;
@@ -92,7 +92,7 @@ pub fn build(run: RunId, lease: &Lease, settings: &Settings) -> Result<Objects, 
     if lease.node.is_empty() {
         return Err(PodError::NoNode);
     }
-    let (services, ingresses) = beside::build(run, lease, &spec, &settings.addressing);
+    let (services, ingresses) = service_objects::build(run, lease, &spec, &settings.addressing);
     spec["restartPolicy"] = json!("Never");
     pin(&mut spec, &lease.node);
     let environment = environment(run, lease);

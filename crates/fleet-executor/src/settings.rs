@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use pumice_api::names::DEFAULT_QUEUE;
 
-use super::categories::ErrorCategories;
-use super::stuck::StuckRules;
+use super::error_categories::ErrorCategories;
+use super::pending_checks::PendingCheckRules;
 
 const SECOND: i64 = 1000;
 const MINUTE: i64 = 60 * SECOND;
@@ -35,7 +35,7 @@ pub struct Settings {
     /// How failures are told apart.
     pub error_categories: ErrorCategories,
     /// When a pod that does not start is given up.
-    pub stuck: StuckRules,
+    pub stuck: PendingCheckRules,
     /// The cluster's part of hosts and certificates.
     pub addressing: Addressing,
     /// The queue that Volcano Jobs have in their cluster.
@@ -56,7 +56,7 @@ impl Default for Settings {
             failed_min_ms: 10 * MINUTE,
             finished_max: 1000,
             error_categories: ErrorCategories::default(),
-            stuck: StuckRules::default(),
+            stuck: PendingCheckRules::default(),
             addressing: Addressing::default(),
             volcano_queue: DEFAULT_QUEUE.to_owned(),
             queue_access: Grants::default(),

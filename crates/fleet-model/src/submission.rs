@@ -22,7 +22,7 @@ use pumice_units::Quantity;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use error::{Amount, ItemError, Misfit, Place, SubmitError};
+pub use error::{Amount, ContainerPath, ItemError, Misfit, SubmitError};
 pub use gang::Gang;
 pub use pumice_ledger::{OwnRetries, PriceBand};
 pub use rules::{Effect, Operator, Rules, Toleration};
@@ -55,12 +55,12 @@ pub struct Submission {
     /// The job set.
     pub job_set: String,
     /// The jobs.
-    pub items: Vec<Asked>,
+    pub items: Vec<RequestedJob>,
 }
 
 /// A job of a request. Jobs of one request often ask for the same, which is then checked and completed once.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Asked {
+pub enum RequestedJob {
     /// What no job before asks for.
     Item(Box<Item>),
     /// What an item before asks for, but for what each job has of its own.
@@ -187,7 +187,7 @@ pub struct Completed {
     pub volcano_job: Option<VolcanoJob>,
 }
 
-/// A job of a request that was checked, as it stands in [`Asked`].
+/// A job of a request that was checked, as it stands in [`RequestedJob`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Checked {
     /// A job that lacks nothing but its id.
@@ -215,13 +215,13 @@ pub fn check(submission: &Submission, rules: &Rules) -> Result<Vec<Checked>, Sub
     let mut checked = Vec::with_capacity(submission.items.len());
     for (index, asked) in submission.items.iter().enumerate() {
         let job = match asked {
-            Asked::Item(item) if volcano_job::is_volcano_job(item) => {
+            RequestedJob::Item(item) if volcano_job::is_volcano_job(item) => {
                 volcano_job::complete(item, queue, rules).map(|completed| Checked::Item(Box::new(completed)))
             }
-            Asked::Item(item) => validate::item(item, queue, rules)
+            RequestedJob::Item(item) => validate::item(item, queue, rules)
                 .and_then(|pod_spec| complete::complete(item, pod_spec, rules))
                 .map(|completed| Checked::Item(Box::new(completed))),
-            Asked::Again(again) => validate::again(again, rules).map(|()| complete::again(again, &checked)),
+            RequestedJob::Again(again) => validate::again(again, rules).map(|()| complete::again(again, &checked)),
         };
         checked.push(job.map_err(|cause| SubmitError::Item { index, cause })?);
     }

@@ -187,7 +187,7 @@ pub(crate) struct Ways {
     /// Facts of jobs with twins, by uid, and the ways of these.
     jobs: FxHashMap<String, (PodFacts, Vec<usize>)>,
     /// Jobs whose twins are held back: nothing, or until when.
-    held: BTreeMap<String, TimeMs>,
+    postponed: BTreeMap<String, TimeMs>,
     /// Nodes of some kind.
     nodes: BTreeSet<String>,
 }
@@ -239,7 +239,7 @@ impl Ways {
             Delta::TaskRemove(uid) => {
                 let mut deltas = self.without_twins(uid);
                 self.jobs.remove(uid);
-                self.held.remove(uid);
+                self.postponed.remove(uid);
                 deltas.push(delta.clone());
                 deltas
             }
@@ -283,14 +283,14 @@ impl Ways {
         let may = names::pod_of(&facts.uid).is_none() && (self.gangs || facts.group.is_none());
         let waits = facts.node.is_none() && facts.mine && may;
         let Some(ways) = self.ways.get(&facts.priority_class).filter(|_| waits) else {
-            self.held.remove(&facts.uid);
+            self.postponed.remove(&facts.uid);
             return deltas;
         };
         let takes = |way: &Way| way.kinds.iter().any(|kind| kind.takes(&facts.template.requests));
         let ways: Vec<usize> = ways.iter().enumerate().filter(|(_, way)| takes(way)).map(|(index, _)| index).collect();
         if !ways.is_empty() {
             self.jobs.insert(facts.uid.clone(), (facts.clone(), ways));
-            if !self.held.contains_key(&facts.uid) {
+            if !self.postponed.contains_key(&facts.uid) {
                 deltas.extend(self.twins(&facts.uid));
             }
         }
@@ -305,7 +305,7 @@ impl Ways {
     }
 
     fn without_twins(&self, uid: &str) -> Vec<Delta> {
-        let known = self.jobs.get(uid).filter(|_| !self.held.contains_key(uid));
+        let known = self.jobs.get(uid).filter(|_| !self.postponed.contains_key(uid));
         let ways = known.into_iter().flat_map(|(_, ways)| ways);
         ways.map(|way| Delta::TaskRemove(uid_of_twin(*way, uid))).collect()
     }
@@ -313,7 +313,7 @@ impl Ways {
     /// Before the first pass: twins that were held back for a promise have their turn again after a while.
     pub(crate) fn begin(&mut self, now: TimeMs) -> Vec<Delta> {
         let over: Vec<String> =
-            self.held.iter().filter(|(_, until)| **until <= now).map(|(uid, _)| uid.clone()).collect();
+            self.postponed.iter().filter(|(_, until)| **until <= now).map(|(uid, _)| uid.clone()).collect();
         over.iter().flat_map(|uid| self.again(uid)).collect()
     }
 
@@ -325,19 +325,19 @@ impl Ways {
         let mut deltas = Vec::new();
         for (uid, until) in bound.chain(promised).filter(|(uid, _)| self.jobs.contains_key(*uid)).collect::<Vec<_>>() {
             deltas.extend(self.without_twins(uid));
-            self.held.insert(uid.clone(), until);
+            self.postponed.insert(uid.clone(), until);
         }
         deltas
     }
 
     /// Whether anybody has a turn in a second pass.
     pub(crate) fn have_turns(&self) -> bool {
-        !self.nodes.is_empty() && self.held.len() < self.jobs.len()
+        !self.nodes.is_empty() && self.postponed.len() < self.jobs.len()
     }
 
     /// The twins of a job that does not start at home after all.
     pub(crate) fn again(&mut self, uid: &str) -> Vec<Delta> {
-        match self.held.remove(uid) {
+        match self.postponed.remove(uid) {
             Some(_) => self.twins(uid),
             None => Vec::new(),
         }

@@ -120,7 +120,7 @@ pub struct Allowance {
     /// Jobs that may start.
     pub grant: Grant,
     /// What runs hold.
-    pub held: PoolUsage,
+    pub usage: PoolUsage,
     /// Limits of queues that have some of their own.
     pub queues: BTreeMap<String, BTreeMap<String, ClassLimit>>,
     /// What counts as held in the order of queues, by queue.
@@ -129,10 +129,10 @@ pub struct Allowance {
 
 impl Allowance {
     /// What is held, and the limits of these queues.
-    pub fn new<'q>(grant: Grant, held: PoolUsage, queues: impl IntoIterator<Item = &'q Queue>) -> Self {
+    pub fn new<'q>(grant: Grant, usage: PoolUsage, queues: impl IntoIterator<Item = &'q Queue>) -> Self {
         let limited = queues.into_iter().filter(|queue| !queue.limits.is_empty());
         let queues = limited.map(|queue| (queue.name.clone(), queue.limits.clone())).collect();
-        Self { grant, held, queues, penalties: BTreeMap::new() }
+        Self { grant, usage, queues, penalties: BTreeMap::new() }
     }
 
     /// Whose jobs were short.
@@ -173,12 +173,12 @@ mod tests {
     fn what_is_given_back_is_forgotten() {
         let (queue, class): (Arc<str>, Arc<str>) = ("q".into(), "c".into());
         let (cores, licences) = ([("cpu".to_owned(), 1_000)].into(), [("licence".to_owned(), 2)].into());
-        let mut held = PoolUsage::default();
-        held.count(&queue, &class, &cores, &licences, 1);
-        held.count(&queue, &class, &cores, &licences, 1);
-        assert_eq!((held.classes[&(queue.clone(), class.clone())]["cpu"], held.floating["licence"]), (2_000, 4));
-        held.count(&queue, &class, &cores, &licences, -1);
-        held.count(&queue, &class, &cores, &licences, -1);
-        assert_eq!(held, PoolUsage::default());
+        let mut usage = PoolUsage::default();
+        usage.count(&queue, &class, &cores, &licences, 1);
+        usage.count(&queue, &class, &cores, &licences, 1);
+        assert_eq!((usage.classes[&(queue.clone(), class.clone())]["cpu"], usage.floating["licence"]), (2_000, 4));
+        usage.count(&queue, &class, &cores, &licences, -1);
+        usage.count(&queue, &class, &cores, &licences, -1);
+        assert_eq!(usage, PoolUsage::default());
     }
 }

@@ -84,7 +84,7 @@ struct Row {
     priority: i32,
     tasks: usize,
     /// What those of them hold that have room.
-    held: Resources,
+    usage: Resources,
 }
 
 #[derive(Debug)]
@@ -204,7 +204,7 @@ impl Market {
         let requests = holds.then(|| facts.template.requests.clone());
         if let Some(row) = self.rows.get_mut(&class) {
             row.tasks += 1;
-            requests.iter().for_each(|requests| add(&mut row.held, requests, 1));
+            requests.iter().for_each(|requests| add(&mut row.usage, requests, 1));
         }
         let gang = facts.group.as_ref().map(|name| (facts.namespace.clone(), name.clone()));
         if let Some(key) = &gang {
@@ -222,7 +222,7 @@ impl Market {
         let Some(Task { class, requests, gang }) = self.tasks.remove(uid) else { return };
         if let Some(row) = self.rows.get_mut(&class) {
             row.tasks -= 1;
-            requests.iter().for_each(|requests| add(&mut row.held, requests, -1));
+            requests.iter().for_each(|requests| add(&mut row.usage, requests, -1));
         }
         let Some((key, gang)) = gang.and_then(|key| Some((key.clone(), self.gangs.get_mut(&key)?))) else { return };
         gang.members.remove(uid);
@@ -262,7 +262,7 @@ impl Market {
         }
         let priority = self.ranks.of((value, price));
         told.push(upsert(&name, priority));
-        self.rows.insert(name.clone(), Row { key, value, price, priority, tasks: 0, held: Resources::new() });
+        self.rows.insert(name.clone(), Row { key, value, price, priority, tasks: 0, usage: Resources::new() });
         name
     }
 
@@ -308,7 +308,7 @@ impl Market {
 
     /// The price of the pool: the bid, from the highest down, with which more than the cutoff of any resource is taken.
     pub(crate) fn price(&self, total: &Resources) -> Option<Price> {
-        let mut rows: Vec<&Row> = self.rows.values().filter(|row| !row.held.is_empty()).collect();
+        let mut rows: Vec<&Row> = self.rows.values().filter(|row| !row.usage.is_empty()).collect();
         rows.sort_by_key(|row| std::cmp::Reverse((row.value, row.price)));
         let mut taken = Resources::new();
         let is_beyond = |(name, amount): (&String, &i64)| {
@@ -318,7 +318,7 @@ impl Market {
             total > 0 && name != PODS && part > self.rules.spot_price_cutoff
         };
         let sets = rows.into_iter().find(|row| {
-            add(&mut taken, &row.held, 1);
+            add(&mut taken, &row.usage, 1);
             taken.iter().any(is_beyond)
         });
         sets.map(|row| row.price)

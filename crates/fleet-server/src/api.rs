@@ -22,33 +22,33 @@ mod convert;
 mod error;
 mod events;
 mod follow;
-mod hindered;
+mod identity;
 mod job_sets;
+mod job_states;
 mod jobs;
 mod limits;
 mod policies;
 mod queue_calls;
 mod queues;
+mod refusals;
 mod scope_calls;
 mod spec;
 mod spec_names;
-mod states;
 mod submit_calls;
 #[cfg(test)]
 mod tests;
-mod who;
 
 pub(crate) use cluster_calls::{LOG_BYTES_MAX, cordon_labels, home};
 pub(crate) use convert::shape_of;
 pub use convert::{Refusal, Request, submission};
 pub use error::Error;
 pub use events::{Context, MessageId, Needs, messages};
+pub use identity::{EVERYONE, Permission, Who};
+pub use job_states::{job_details, job_state, run_details};
 pub use limits::{ID_BYTES_MAX, IDS_MAX, ITEMS_MAX, QUERY_IDS_MAX, QUEUES_MAX, REASON_BYTES_MAX, TEXT_BYTES_MAX};
 pub use queues::{from_wire as queue_from_wire, to_wire as queue_to_wire};
 pub(crate) use spec::canonical;
 pub use spec::{JobSpec, JobTold};
-pub use states::{job_details, job_state, run_details};
-pub use who::{EVERYONE, Permission, Who};
 
 /// Where time and chance come from.
 pub struct Sources {

@@ -15,24 +15,24 @@ use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status};
 
 use crate::api::{Api, LOG_BYTES_MAX, Who, cordon_labels, home};
-use crate::errands::Errands;
+use crate::executor_commands::ExecutorCommands;
 
 /// Asks clusters, for people.
 pub struct Binoculars {
     api: Api,
-    errands: Errands,
+    commands: ExecutorCommands,
 }
 
 impl Clone for Binoculars {
     fn clone(&self) -> Self {
-        Self { api: self.api.clone(), errands: self.errands.clone() }
+        Self { api: self.api.clone(), commands: self.commands.clone() }
     }
 }
 
 impl Binoculars {
     /// A service that finds pods by the log, and asks executors for what they have.
-    pub fn new(api: Api, errands: Errands) -> Self {
-        Self { api, errands }
+    pub fn new(api: Api, commands: ExecutorCommands) -> Self {
+        Self { api, commands }
     }
 }
 
@@ -42,8 +42,8 @@ impl binoculars_server::Binoculars for Binoculars {
         let who = Who::of(&request)?;
         let exactly = exactly(&request)?;
         let (cluster, run, read) = self.api.log_of(&who, request.into_inner(), exactly).await?;
-        match self.errands.run(&cluster, Errand::ReadLog(read)).await? {
-            Answer::Log(part) => told(&cluster, run, part),
+        match self.commands.run(&cluster, Errand::ReadLog(read)).await? {
+            Answer::Log(part) => log_response(&cluster, run, part),
             _ => Err(senseless(&cluster)),
         }
     }
@@ -52,9 +52,9 @@ impl binoculars_server::Binoculars for Binoculars {
         let who = Who::of(&request)?;
         let name = request.into_inner().node_name;
         let (cluster, node) = self.api.node_to_cordon(&who, &name)?;
-        let cluster = home(cluster, node, self.errands.homes(node).await?)?;
+        let cluster = home(cluster, node, self.commands.homes(node).await?)?;
         let cordon = CordonNode { node: node.to_owned(), labels: cordon_labels(&who.name).into() };
-        match self.errands.run(&cluster, Errand::CordonNode(cordon)).await? {
+        match self.commands.run(&cluster, Errand::CordonNode(cordon)).await? {
             Answer::Cordoned(_) => {
                 tracing::info!(cluster, node, user = who.name, "a node is cordoned");
                 Ok(Response::new(Empty {}))
@@ -77,7 +77,7 @@ fn senseless(cluster: &str) -> Status {
 }
 
 /// Lines with their times apart, and beside them which pod's they are and whether there is more.
-fn told(cluster: &str, run: RunId, part: LogPart) -> Result<Response<LogResponse>, Status> {
+fn log_response(cluster: &str, run: RunId, part: LogPart) -> Result<Response<LogResponse>, Status> {
     if part.lines.len() > LOG_BYTES_MAX as usize + 1 {
         return Err(senseless(cluster));
     }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::api::Permission;
 use crate::bidding::{Bidding, PricingApi, PricingError};
-use crate::front::{
+use crate::gateway::{
     Access, Issuer, IssuerError, IssuerSettings, Origins, PermissionGroups, ReportsFor, User, Users, UsersError,
     UsersFile,
 };

@@ -11,20 +11,20 @@ mod append;
 mod body;
 mod cells;
 mod changes;
-mod lead;
+mod health;
+mod job_sets;
+mod leadership;
 mod log;
 mod migrate;
-mod observed;
 mod open;
 mod partitions;
 mod query;
 mod retention;
 mod rows;
-mod sets;
-mod standing;
+mod run_changes;
 #[cfg(test)]
 pub(crate) mod tests;
-mod told;
+mod write_metrics;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -34,19 +34,19 @@ use pumice_ledger::{Digest, Entry, JobId, RunId, TimeMs};
 use tokio::sync::watch;
 
 pub use changes::{Changed, JobChange};
+pub use health::DatabaseHealth;
 pub use log::{
     Answer, Committed, Decided, Epoch, Expect, HeldRun, JobsInState, LEASE, Loaded, NewJob, Seq, Submission,
 };
-pub use observed::Writes;
-pub use open::{Database, Place};
+pub use open::{Database, Location};
 pub use retention::{Forgotten, Pruned, SetName, Stale};
 pub use rows::{JobRow, JobState, RunRow, RunState};
-pub use standing::DatabaseStanding;
+pub use write_metrics::Writes;
 
 pub(in crate::database) use open::Pools;
 
-use observed::Kind;
 use pumice_clock as clock;
+use write_metrics::Kind;
 
 /// Why the database can't be used, or does not do what was asked.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -60,10 +60,10 @@ pub enum Error {
     )]
     Password,
     /// It can't be opened.
-    #[error("the fleet's database {place} can't be opened")]
+    #[error("the fleet's database {location} can't be opened")]
     Open {
         /// Which one.
-        place: String,
+        location: String,
         /// The cause.
         #[source]
         source: Arc<sqlx::Error>,
@@ -201,7 +201,7 @@ impl Database {
     /// # Errors
     /// When the database fails.
     pub async fn lead(&self, holder: &str) -> Result<Option<Epoch>, Error> {
-        lead::lead(self, holder).await
+        leadership::lead(self, holder).await
     }
 
     /// Leads on for [`LEASE`] from now.
@@ -209,7 +209,7 @@ impl Database {
     /// # Errors
     /// [`Error::Deposed`] where another leads.
     pub async fn renew(&self, epoch: Epoch) -> Result<(), Error> {
-        lead::renew(self, epoch).await
+        leadership::renew(self, epoch).await
     }
 
     /// Leads no more, so that another need not wait. Nothing happens where another leads.
@@ -217,7 +217,7 @@ impl Database {
     /// # Errors
     /// When the database fails.
     pub async fn resign(&self, epoch: Epoch) -> Result<(), Error> {
-        lead::resign(self, epoch).await
+        leadership::resign(self, epoch).await
     }
 
     /// Gives what was written after `after` to `decide`, and writes what it decides, as one transaction; renews too.
@@ -234,7 +234,7 @@ impl Database {
         F: FnOnce(Vec<(Seq, Entry)>) -> Changed + Send,
     {
         let began = clock::monotonic();
-        let answer = lead::commit(self, epoch, after, decide).await;
+        let answer = leadership::commit(self, epoch, after, decide).await;
         self.writes().observe(Kind::Commit, began, &answer);
         answer
     }
@@ -314,15 +314,15 @@ impl Database {
     /// # Errors
     /// When the database fails.
     pub async fn recent_sets(&self, since: JobId, limit: u32) -> Result<Vec<(String, String)>, Error> {
-        sets::recent(self, since, limit).await
+        job_sets::recent(self, since, limit).await
     }
 
     /// How many jobs of these sets are in which state, in no order; sets that are not there are left out. O(their jobs).
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn standing(&self, sets: &[(String, String)]) -> Result<Vec<JobsInState>, Error> {
-        sets::standing(self, sets).await
+    pub async fn job_counts(&self, sets: &[(String, String)]) -> Result<Vec<JobsInState>, Error> {
+        job_sets::counts(self, sets).await
     }
 
     /// Definitions of queues, by name.
@@ -423,8 +423,8 @@ impl Database {
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn probe(&self) -> Result<DatabaseStanding, Error> {
-        standing::probe(self).await
+    pub async fn probe(&self) -> Result<DatabaseHealth, Error> {
+        health::probe(self).await
     }
 
     /// Specifications in JSON, in no order; those that are not there are left out.

@@ -7,12 +7,12 @@ use std::fmt;
 
 use serde::Serialize;
 
-mod ask;
+mod probe;
 
-pub use ask::{Answer, AskError, ask};
+pub use probe::{Answer, AskError, ask};
 
+use crate::health::{ExecutorHealth, FleetHealth, Known};
 use crate::sessions::FORMAT;
-use crate::standing::{ExecutorStanding, Known, Standing};
 
 /// Clocks may differ so much.
 const SKEW_MAX_MS: i64 = 5_000;
@@ -135,11 +135,11 @@ pub fn clock(name: &str, whose: &str, ahead_ms: i64) -> Check {
 }
 
 /// What a server says of the fleet.
-pub fn server(standing: &Standing) -> Vec<Check> {
-    let mut checks = vec![who(standing), leader(standing)];
-    database(standing, &mut checks);
-    if let Some(known) = &standing.leader {
-        checks.extend(known.executors.iter().map(|executor| of_executor(executor, known, &standing.release)));
+pub fn server(health: &FleetHealth) -> Vec<Check> {
+    let mut checks = vec![who(health), leader(health)];
+    database(health, &mut checks);
+    if let Some(known) = &health.leader {
+        checks.extend(known.executors.iter().map(|executor| of_executor(executor, known, &health.release)));
         if known.executors.is_empty() {
             let remedy =
                 "make an identity with `pumice fleet identity --executor NAME` and start `pumice fleet executor`";
@@ -152,8 +152,8 @@ pub fn server(standing: &Standing) -> Vec<Check> {
     checks
 }
 
-fn who(standing: &Standing) -> Check {
-    let who = &standing.who;
+fn who(health: &FleetHealth) -> Check {
+    let who = &health.who;
     if who.name.is_empty() {
         let remedy = "give --identity FILE: administrator.pem, or what `pumice fleet identity` printed";
         return Check::failed("identity", "the server does not know who asks", remedy);
@@ -163,14 +163,14 @@ fn who(standing: &Standing) -> Check {
     Check::ok("identity", format!("{} of {groups}; everywhere: {may}", who.name))
 }
 
-fn leader(standing: &Standing) -> Check {
-    let holder = &standing.database.holder;
-    match standing.leads_since_ms {
+fn leader(health: &FleetHealth) -> Check {
+    let holder = &health.database.holder;
+    match health.leads_since_ms {
         Some(since) => {
-            let seconds = (standing.now_ms - since) / 1_000;
+            let seconds = (health.now_ms - since) / 1_000;
             Check::ok("leader", format!("this server leads, for {}", time(seconds)))
         }
-        None if standing.database.leads_for_ms > 0 => {
+        None if health.database.leads_for_ms > 0 => {
             let remedy = "ask that server for executors and queues";
             Check::warning("leader", format!("another server leads: {holder}"), remedy)
         }
@@ -182,13 +182,13 @@ fn leader(standing: &Standing) -> Check {
     }
 }
 
-fn database(standing: &Standing, checks: &mut Vec<Check>) {
-    if !standing.database_error.is_empty() {
+fn database(health: &FleetHealth, checks: &mut Vec<Check>) {
+    if !health.database_error.is_empty() {
         let remedy = "see to the database: the server goes on by itself when it is back";
-        checks.push(Check::failed("database", format!("it takes no writes: {}", standing.database_error), remedy));
+        checks.push(Check::failed("database", format!("it takes no writes: {}", health.database_error), remedy));
         return;
     }
-    let database = &standing.database;
+    let database = &health.database;
     let found = format!("{} took a write in {} ms", database.kind, database.write_ms);
     checks.push(if database.write_ms > WRITE_MAX_MS {
         Check::warning("database", found, "its disk is slow or busy: each decision waits for it")
@@ -205,7 +205,7 @@ fn database(standing: &Standing, checks: &mut Vec<Check>) {
     });
 }
 
-fn of_executor(executor: &ExecutorStanding, known: &Known, release: &str) -> Check {
+fn of_executor(executor: &ExecutorHealth, known: &Known, release: &str) -> Check {
     let name = format!("executor {}", executor.name);
     let nodes = format!("{} of {} nodes take pods", executor.open, executor.nodes);
     if !executor.connected || executor.silent_ms > SILENT_MAX_MS {
@@ -292,26 +292,26 @@ fn stuck(known: &Known, checks: &mut Vec<Check>) {
 }
 
 /// What a server says to an executor that asks by its identity.
-pub fn executor(standing: &Standing) -> Vec<Check> {
-    let name = &standing.who.name;
+pub fn executor(health: &FleetHealth) -> Vec<Check> {
+    let name = &health.who.name;
     let mut checks = Vec::new();
     let permission = "execute_jobs";
-    checks.push(if standing.who.permissions.contains(permission) {
+    checks.push(if health.who.permissions.contains(permission) {
         Check::ok("identity", format!("the server takes it for executor {name}"))
     } else {
         let remedy = "make another with `pumice fleet identity --executor NAME` on the server";
         Check::failed("identity", format!("{name:?} is no executor to this server"), remedy)
     });
-    checks.push(if standing.format == FORMAT {
+    checks.push(if health.format == FORMAT {
         Check::ok("protocol", format!("both speak format {FORMAT}"))
     } else {
-        let found = format!("the server speaks format {}, this program {FORMAT}", standing.format);
+        let found = format!("the server speaks format {}, this program {FORMAT}", health.format);
         Check::failed("protocol", found, "bring both to one release")
     });
-    checks.push(leader(standing));
-    if let Some(known) = &standing.leader {
+    checks.push(leader(health));
+    if let Some(known) = &health.leader {
         match known.executors.iter().find(|executor| executor.name == *name) {
-            Some(mine) => checks.push(of_executor(mine, known, &standing.release)),
+            Some(mine) => checks.push(of_executor(mine, known, &health.release)),
             None => {
                 let remedy = "start `pumice fleet executor` with this identity";
                 checks.push(Check::warning(&format!("executor {name}"), "it has not come yet", remedy));

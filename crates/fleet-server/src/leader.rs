@@ -19,25 +19,25 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::database::{Database, Epoch, Error, Seq};
-use crate::metrics::{Metrics, Snapshot, Stories};
+use crate::metrics::{Lifecycles, Metrics, Snapshot};
 use crate::sessions::{Broken, Sessions, Unreached};
 
 mod commit;
-mod errands;
-mod orders;
+mod executor_commands;
+mod explain;
+mod outgoing_leases;
 mod pools;
-mod questions;
 mod retention;
 mod room;
 mod standby;
 
-use commit::News;
+use commit::PendingChanges;
+use explain::OpenQuestion;
+pub use explain::{Explanation, Question};
 use pools::{Found, Waiting};
-use questions::Asked;
-pub use questions::{Explanation, Question};
 use retention::Keeper;
 pub use retention::{Hours, Retention};
-use standby::{Standby, Standing};
+use standby::{FollowedLedger, Standby};
 
 /// Inputs that wait; executors wait beyond that.
 const INPUTS_MAX: usize = 10_000;
@@ -267,7 +267,7 @@ impl Leader {
                 }
                 changed = head.changed() => if changed.is_err() { return Ok(()) },
                 Some(found) = term.rounds.join_next() => term.found(found?),
-                bids = told(&mut self.bids) => term.bid(bids),
+                bids = next_bids(&mut self.bids) => term.bid(bids),
                 _ = round.tick() => term.silent(),
                 _ = keep.tick() => term.keep(&self.log).await?,
             }
@@ -282,8 +282,8 @@ impl Leader {
     async fn load(&mut self, epoch: Epoch, renew: &mut tokio::time::Interval) -> Result<Term, Ended> {
         let standby = std::mem::take(&mut self.standby);
         let load = async {
-            let standing = standby.lead(&self.log, self.options.classes.clone()).await?;
-            Ok(Term::new(standing, epoch, &self.options, Arc::clone(&self.metrics)))
+            let followed = standby.lead(&self.log, self.options.classes.clone()).await?;
+            Ok(Term::new(followed, epoch, &self.options, Arc::clone(&self.metrics)))
         };
         tokio::pin!(load);
         loop {
@@ -316,7 +316,7 @@ impl Leader {
 }
 
 /// What queues bid now, once that is something else.
-async fn told(bids: &mut Option<watch::Receiver<Arc<Bids>>>) -> Arc<Bids> {
+async fn next_bids(bids: &mut Option<watch::Receiver<Arc<Bids>>>) -> Arc<Bids> {
     if let Some(known) = bids {
         if known.changed().await.is_ok() {
             return Arc::clone(&known.borrow_and_update());
@@ -350,25 +350,25 @@ struct Term {
     busy: BTreeSet<String>,
     rounds: JoinSet<Found>,
     /// What pools are to be told before their next round: of nodes and queues.
-    told: BTreeMap<String, Vec<Delta>>,
+    pool_updates: BTreeMap<String, Vec<Delta>>,
     /// What changed since a pool's last round.
     changed: BTreeMap<String, Changes>,
     /// Pools whose last round was cut short by a limit, and when another may start more.
     again: BTreeMap<String, TimeMs>,
     /// Pools whose proposals are to be settled with the next commit, and when they were made.
     unsettled: Vec<(String, Vec<Proposal>)>,
-    news: News,
+    pending_changes: PendingChanges,
     dirty: bool,
-    questions: Vec<Asked>,
+    questions: Vec<OpenQuestion>,
     metrics: Arc<Metrics>,
-    stories: Stories,
+    lifecycles: Lifecycles,
     measured: Option<Arc<Snapshot>>,
     keeper: Keeper,
 }
 
 impl Term {
-    fn new(standing: Standing, epoch: Epoch, options: &Options, metrics: Arc<Metrics>) -> Self {
-        let Standing { ledger, position } = standing;
+    fn new(followed: FollowedLedger, epoch: Epoch, options: &Options, metrics: Arc<Metrics>) -> Self {
+        let FollowedLedger { ledger, position } = followed;
         let mut sessions = Sessions::default();
         sessions.expect(&ledger, TimeMs(clock::now_ms()));
         let policies = &options.retries.policies;
@@ -379,7 +379,7 @@ impl Term {
                 "there is no such retry policy: failed jobs of queues that name none fail"
             );
         }
-        let stories = Stories::of(&ledger);
+        let lifecycles = Lifecycles::of(&ledger);
         let mut term = Self {
             epoch,
             began: TimeMs(clock::now_ms()),
@@ -398,15 +398,15 @@ impl Term {
             pools: BTreeMap::new(),
             busy: BTreeSet::new(),
             rounds: JoinSet::new(),
-            told: BTreeMap::new(),
+            pool_updates: BTreeMap::new(),
             changed: BTreeMap::new(),
             again: BTreeMap::new(),
             unsettled: Vec::new(),
-            news: News::default(),
+            pending_changes: PendingChanges::default(),
             dirty: true,
             questions: Vec::new(),
             metrics,
-            stories,
+            lifecycles,
             measured: None,
             keeper: Keeper::new(Retention::FOR_EVER),
         };
@@ -436,7 +436,7 @@ impl Term {
                 self.inbox.reports.extend(received.reports);
                 for (pool, delta) in received.nodes {
                     self.ensure_pool(&pool);
-                    self.told.entry(pool).or_default().push(delta);
+                    self.pool_updates.entry(pool).or_default().push(delta);
                 }
             }
             Err(error) => {
@@ -448,7 +448,7 @@ impl Term {
 
     fn close(&mut self, name: &str, number: u64) {
         for (pool, delta) in self.sessions.close(name, number) {
-            self.told.entry(pool).or_default().push(delta);
+            self.pool_updates.entry(pool).or_default().push(delta);
         }
         if self.outs.get(name).is_some_and(|(current, _)| *current == number) {
             self.outs.remove(name);

@@ -14,16 +14,16 @@ use pumice_metrics::{Counts, Histogram, Page};
 
 use crate::database::{Seq, Writes};
 
+mod lifecycle;
 mod requests;
 mod shares;
 mod snapshot;
-mod stories;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use requests::Asked;
+pub(crate) use lifecycle::{LifecycleEvent, Lifecycles};
+pub(crate) use requests::CallKey;
 pub use snapshot::{ClusterCounts, NodeCounts, Snapshot};
-pub(crate) use stories::{Stories, Told};
 
 /// Pools whose rounds are counted one by one; what comes later counts as the last of them.
 const POOLS_MAX: usize = 1_000;
@@ -51,7 +51,7 @@ pub struct Metrics {
     /// When bids were last told, milliseconds since 1970, and how often they were not.
     bids_told: AtomicI64,
     bids_missed: AtomicU64,
-    spot: Mutex<BTreeMap<String, f64>>,
+    market_prices: Mutex<BTreeMap<String, f64>>,
     requests: requests::Requests,
     writes: Arc<Writes>,
 }
@@ -78,7 +78,7 @@ impl Metrics {
             removed: Counts::new(["table"]),
             bids_told: AtomicI64::new(NEVER),
             bids_missed: AtomicU64::new(0),
-            spot: Mutex::default(),
+            market_prices: Mutex::default(),
             requests: requests::Requests::default(),
             writes,
         }
@@ -87,7 +87,7 @@ impl Metrics {
     /// This server leads from now on, or no more.
     pub(crate) fn leads(&self, since: Option<TimeMs>) {
         self.leads_since.store(since.map_or(NEVER, |since| since.0), Ordering::Relaxed);
-        self.spot.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.market_prices.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Since when this server leads.
@@ -132,26 +132,26 @@ impl Metrics {
 
     /// The price of a market pool, of which nothing costs anything where it has none.
     pub(crate) fn spot_price(&self, pool: &str, price: Option<f64>) {
-        let mut spot = self.spot.lock().unwrap_or_else(PoisonError::into_inner);
-        if spot.len() < POOLS_MAX || spot.contains_key(pool) {
-            spot.insert(pool.to_owned(), price.unwrap_or_default());
+        let mut market_prices = self.market_prices.lock().unwrap_or_else(PoisonError::into_inner);
+        if market_prices.len() < POOLS_MAX || market_prices.contains_key(pool) {
+            market_prices.insert(pool.to_owned(), price.unwrap_or_default());
         }
     }
 
     /// A request was answered.
-    pub(crate) fn answered(&self, asked: Asked, code: tonic::Code, took: Duration) {
-        self.requests.count(asked, code, took);
+    pub(crate) fn answered(&self, call: CallKey, code: tonic::Code, took: Duration) {
+        self.requests.count(call, code, took);
     }
 
     /// What decisions said that are written now.
-    pub(crate) fn told(&self, told: Vec<Told>) {
+    pub(crate) fn count_events(&self, told: Vec<LifecycleEvent>) {
         for told in told {
-            let Told { queue, pool, kind } = told;
+            let LifecycleEvent { queue, pool, kind } = told;
             match kind {
-                stories::Kind::State { state, prior } => self.states.add([&queue, &pool, state, prior]),
-                stories::Kind::Scheduled { class } => self.scheduled.add([&pool, &queue, &class]),
-                stories::Kind::Preempted { class, by } => self.preempted.add([&pool, &queue, &class, by]),
-                stories::Kind::Error { category, subcategory } => {
+                lifecycle::Kind::State { state, prior } => self.states.add([&queue, &pool, state, prior]),
+                lifecycle::Kind::Scheduled { class } => self.scheduled.add([&pool, &queue, &class]),
+                lifecycle::Kind::Preempted { class, by } => self.preempted.add([&pool, &queue, &class, by]),
+                lifecycle::Kind::Error { category, subcategory } => {
                     self.errors.add([&queue, &pool, &category, &subcategory]);
                 }
             }
@@ -195,11 +195,11 @@ impl Metrics {
         if told != NEVER || missed > 0 {
             page.counter("pumice_fleet_bid_failures_total", "Questions for bids without an answer of use", missed);
         }
-        let spot = self.spot.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if !spot.is_empty() {
+        let market_prices = self.market_prices.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if !market_prices.is_empty() {
             page.head("armada_scheduler_spot_price", "gauge", "Spot price for given pool");
         }
-        for (pool, price) in spot {
+        for (pool, price) in market_prices {
             // Prometheus' word for it is another one.
             let price = if price == f64::INFINITY { "+Inf".to_owned() } else { price.to_string() };
             page.line("armada_scheduler_spot_price", &[("pool", &pool)], price);

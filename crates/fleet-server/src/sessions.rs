@@ -12,11 +12,11 @@ use pumice_wire::executor::{self as wire, from_executor, to_executor};
 
 use crate::metrics::ClusterCounts;
 
-mod errands;
+mod executor_commands;
 mod nodes;
 mod reports;
 
-pub use errands::Unreached;
+pub use executor_commands::Unreached;
 pub(crate) use nodes::{DEFAULT_POOL, facts as node_facts};
 use nodes::{Nodes, Openness};
 use reports::cut;

@@ -6,7 +6,6 @@
 //! something else: it tests the server under faults.)
 
 mod clusters;
-mod course;
 mod draw;
 mod events;
 mod figures;
@@ -14,6 +13,7 @@ mod history;
 mod plan;
 mod pools;
 mod report;
+mod run;
 mod scheduling;
 mod shares;
 #[cfg(test)]
@@ -82,7 +82,7 @@ impl Simulation {
     pub fn run(&self, watch: Stopwatch<'_>, log: &mut dyn FnMut(&Entry)) -> Result<Outcome, SpecError> {
         let seed = self.seed.unwrap_or(self.workload.seed);
         let plan = plan::Plan::new(&self.workload, &self.scheduling, seed)?;
-        let history = course::Course::new(self, &plan).run(watch, log);
+        let history = run::SimulationRun::new(self, &plan).run(watch, log);
         let report = figures::report(self, &plan, &history);
         Ok(Outcome { history, report })
     }

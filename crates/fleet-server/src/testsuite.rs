@@ -6,7 +6,7 @@
 //! of Armada's own is not done: it also fetches a page from every ingress that an event tells of.
 
 mod action;
-mod course;
+mod case_run;
 mod events;
 mod expected;
 mod failure;
@@ -22,14 +22,14 @@ mod watch;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use course::run;
+pub use case_run::run;
 pub use events::Kind;
 pub use expected::{Difference, Expected};
 pub use failure::Failure;
 pub use junit::junit;
 pub use matcher::{Matcher, Mismatch, Waiting};
 pub use server::{ConnectError, Server};
-pub use spec::{Action, Asked, Assertion, QueueCase, Spec, SpecError, Submission};
+pub use spec::{Action, Assertion, PlannedAction, QueueCase, Spec, SpecError, Submission};
 
 /// A specification under its name.
 #[derive(Debug, Clone, PartialEq)]

@@ -31,29 +31,29 @@ const PREPARED_MAX: usize = 64;
 
 /// Where the history is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// A file of SQLite, which is made if it is not there.
     File(PathBuf),
     /// A database of Postgres, as `postgres://USER@HOST/NAME`. The password is in `$PGPASSWORD` or the file `$PGPASSFILE`.
     Postgres(String),
 }
 
-impl Place {
+impl Location {
     /// A database of Postgres. Others can read the arguments of a process: an address with a password is refused.
     ///
     /// # Errors
     /// When it is no address, or has a password in it; the message does not repeat it.
-    pub fn postgres(url: &str) -> Result<Place, DatabaseError> {
-        address(url).map(|_| Place::Postgres(url.to_owned()))
+    pub fn postgres(url: &str) -> Result<Location, DatabaseError> {
+        address(url).map(|_| Location::Postgres(url.to_owned()))
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Location {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::File(path) => path.display().fmt(f),
+            Location::File(path) => path.display().fmt(f),
             // What follows may be anything that libpq knows, secrets among it.
-            Place::Postgres(url) => f.write_str(url.split('?').next().unwrap_or_default()),
+            Location::Postgres(url) => f.write_str(url.split('?').next().unwrap_or_default()),
         }
     }
 }
@@ -70,10 +70,10 @@ pub enum DatabaseError {
     )]
     Password,
     /// It can't be opened.
-    #[error("the history's database {place} can't be opened")]
+    #[error("the history's database {location} can't be opened")]
     Open {
         /// Which one.
-        place: String,
+        location: String,
         /// The cause.
         #[source]
         source: sqlx::Error,
@@ -153,10 +153,10 @@ macro_rules! cells {
         let mut all = Vec::with_capacity($rows.len());
         for row in &$rows {
             let mut cells = Vec::with_capacity($kinds.len());
-            for (place, kind) in $kinds.iter().enumerate() {
+            for (column, kind) in $kinds.iter().enumerate() {
                 cells.push(match kind {
-                    Kind::Int => Cell::Int(row.try_get(place)?),
-                    Kind::Text => Cell::Text(row.try_get(place)?),
+                    Kind::Int => Cell::Int(row.try_get(column)?),
+                    Kind::Text => Cell::Text(row.try_get(column)?),
                 });
             }
             all.push(cells);
@@ -170,13 +170,13 @@ impl Database {
     ///
     /// # Errors
     /// When it can't be opened or is of a later format.
-    pub fn open(place: &Place) -> BoxFuture<'_, Result<Database, DatabaseError>> {
+    pub fn open(location: &Location) -> BoxFuture<'_, Result<Database, DatabaseError>> {
         Box::pin(async move {
-            let database = match place {
-                Place::File(path) => open_file(path).await?,
-                Place::Postgres(url) => open_postgres(place, url).await?,
+            let database = match location {
+                Location::File(path) => open_file(path).await?,
+                Location::Postgres(url) => open_postgres(location, url).await?,
             };
-            migrate::run(&database, place, migrate::STEPS).await?;
+            migrate::run(&database, location, migrate::STEPS).await?;
             Ok(database)
         })
     }
@@ -251,7 +251,7 @@ impl Database {
 /// # Errors
 /// When the file can't be read, or `copy` can't be written.
 pub async fn copy_file(path: &Path, copy: &Path) -> Result<(), DatabaseError> {
-    let failed = |source| DatabaseError::Open { place: path.display().to_string(), source };
+    let failed = |source| DatabaseError::Open { location: path.display().to_string(), source };
     let options = SqliteConnectOptions::new().filename(path).create_if_missing(false).busy_timeout(CONNECT_MAX);
     let one = SqlitePoolOptions::new().max_connections(1).acquire_timeout(CONNECT_MAX);
     let pool = one.connect_with(options).await.map_err(failed)?;
@@ -266,7 +266,7 @@ fn vacuum_into(copy: &Path) -> String {
 }
 
 async fn open_file(path: &Path) -> Result<Database, DatabaseError> {
-    let failed = |source| DatabaseError::Open { place: path.display().to_string(), source };
+    let failed = |source| DatabaseError::Open { location: path.display().to_string(), source };
     let options = SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(true)
@@ -297,7 +297,7 @@ fn address(url: &str) -> Result<PgConnectOptions, DatabaseError> {
     PgConnectOptions::from_str(url).map_err(DatabaseError::Address)
 }
 
-async fn open_postgres(place: &Place, url: &str) -> Result<Database, DatabaseError> {
+async fn open_postgres(location: &Location, url: &str) -> Result<Database, DatabaseError> {
     let options = address(url)?
         .application_name("pumice-history")
         .statement_cache_capacity(PREPARED_MAX)
@@ -307,6 +307,6 @@ async fn open_postgres(place: &Place, url: &str) -> Result<Database, DatabaseErr
         .acquire_timeout(CONNECT_MAX)
         .connect_with(options)
         .await
-        .map_err(|source| DatabaseError::Open { place: place.to_string(), source })?;
+        .map_err(|source| DatabaseError::Open { location: location.to_string(), source })?;
     Ok(Database::Postgres(pool))
 }

@@ -75,24 +75,24 @@ impl Teller {
 type Runs = ((String, String), Option<String>);
 
 /// What came of a watch: an entry, and which pods began or ceased to run.
-struct News {
+struct WatchUpdate {
     entry: Entry,
     running: Vec<Runs>,
 }
 
 /// Watches until it is dropped, or until nobody listens.
 pub(crate) async fn watch(client: Client, cursors: BTreeMap<Watched, Cursor>, mut running: Running, sender: Sender) {
-    let mut news: SelectAll<BoxStream<'static, News>> = SelectAll::new();
+    let mut updates: SelectAll<BoxStream<'static, WatchUpdate>> = SelectAll::new();
     let of = |watched| cursors.get(&watched).cloned().unwrap_or_default();
-    news.push(stream::<Job>(&client, Watched::Jobs, of(Watched::Jobs), |_| vec![]));
-    news.push(stream::<kubernetes::Job>(&client, Watched::KubernetesJobs, of(Watched::KubernetesJobs), |_| vec![]));
-    news.push(stream::<PodGroup>(&client, Watched::Groups, of(Watched::Groups), |_| vec![]));
-    news.push(stream::<SeenPod>(&client, Watched::Pods, of(Watched::Pods), running_pods));
+    updates.push(stream::<Job>(&client, Watched::Jobs, of(Watched::Jobs), |_| vec![]));
+    updates.push(stream::<kubernetes::Job>(&client, Watched::KubernetesJobs, of(Watched::KubernetesJobs), |_| vec![]));
+    updates.push(stream::<PodGroup>(&client, Watched::Groups, of(Watched::Groups), |_| vec![]));
+    updates.push(stream::<SeenPod>(&client, Watched::Pods, of(Watched::Pods), running_pods));
     let mut next_sample = Instant::now() + SAMPLE_EVERY;
     let mut sampling: Option<BoxFuture<'static, Vec<Row>>> = None;
     loop {
         let entry = tokio::select! {
-            told = news.next() => {
+            told = updates.next() => {
                 let Some(told) = told else { return };
                 for (name, uid) in told.running {
                     match uid {
@@ -125,14 +125,14 @@ fn stream<K>(
     watched: Watched,
     cursor: Cursor,
     running: fn(&Told<K>) -> Vec<Runs>,
-) -> BoxStream<'static, News>
+) -> BoxStream<'static, WatchUpdate>
 where
     K: Facts + Resource<DynamicType = ()> + serde::de::DeserializeOwned + Send + 'static,
 {
     let mut teller = Teller { watched, seen: cursor.seen };
     let version = Some(cursor.version).filter(|version| !version.is_empty());
     watch_from(Api::<K>::all(client.clone()), version)
-        .map(move |told| News { running: running(&told), entry: teller.entry(told) })
+        .map(move |told| WatchUpdate { running: running(&told), entry: teller.entry(told) })
         .boxed()
 }
 

@@ -40,7 +40,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use answer::not_ready;
-pub use database::{Database, DatabaseError, Place, copy_file};
+pub use database::{Database, DatabaseError, Location, copy_file};
 pub use handle::Handle;
 pub use pumice_api::history::{GROUP, VERSION};
 pub use query::{LastRuns, QueryError};
@@ -59,7 +59,7 @@ pub struct Options {
     /// The API, with the rights of `system:pumice:history`.
     pub client: Client,
     /// Where it is kept.
-    pub place: Place,
+    pub location: Location,
     /// Days for which a job is kept after its object is gone.
     pub days: u32,
 }
@@ -130,16 +130,16 @@ impl History {
     }
 
     async fn once(&self, shutdown: &CancellationToken) -> Result<(), Error> {
-        let Options { client, place, days } = self.options.clone();
+        let Options { client, location, days } = self.options.clone();
         let database = tokio::select! {
             () = shutdown.cancelled() => return Ok(()),
-            opened = Database::open(&place) => opened?,
+            opened = Database::open(&location) => opened?,
         };
         let cursors = writer::cursors(&database).await.map_err(Error::Cursors)?;
         let running = writer::running(&database).await.map_err(Error::Cursors)?;
         self.handle.progress().written(&cursors);
         self.handle.opened(database.clone());
-        tracing::info!(%place, days, "the history is written");
+        tracing::info!(place = %location, days, "the history is written");
         let (sender, entries) = mpsc::channel(ENTRIES_MAX);
         let watching = feed::watch(client, cursors.clone(), running, sender);
         let (numbers, progress) = (self.handle.numbers().clone(), self.handle.progress().clone());

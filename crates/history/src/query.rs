@@ -87,13 +87,13 @@ struct Conditions {
 
 impl Conditions {
     /// The place of an argument.
-    fn place(&mut self, cell: Cell) -> String {
+    fn bind(&mut self, cell: Cell) -> String {
         self.arguments.push(cell);
         format!("${}", self.arguments.len())
     }
 
     fn add(&mut self, condition: &str, cell: Cell) {
-        let place = self.place(cell);
+        let place = self.bind(cell);
         self.sql.push(condition.replace("{}", &place));
     }
 
@@ -130,7 +130,7 @@ impl Question {
         }
         if !self.phases.is_empty() {
             let places: Vec<String> =
-                self.phases.iter().map(|phase| all.place(Cell::text(&phase.to_lowercase()))).collect();
+                self.phases.iter().map(|phase| all.bind(Cell::text(&phase.to_lowercase()))).collect();
             all.sql.push(format!("LOWER(j.phase) IN ({})", places.join(", ")));
         }
         if let Some(since) = self.since {
@@ -165,10 +165,10 @@ pub async fn jobs(database: &Database, question: &Question) -> Result<(Vec<JobRe
     let limit = question.limit();
     let mut conditions = question.conditions();
     if let Some((submitted, uid)) = &question.after {
-        let (submitted, uid) = (conditions.place(Cell::Int(Some(*submitted))), conditions.place(Cell::text(uid)));
+        let (submitted, uid) = (conditions.bind(Cell::Int(Some(*submitted))), conditions.bind(Cell::text(uid)));
         conditions.sql.push(format!("(j.submitted, j.uid) < ({submitted}, {uid})"));
     }
-    let more = conditions.place(Cell::Int(Some(limit + 1)));
+    let more = conditions.bind(Cell::Int(Some(limit + 1)));
     let sql = format!(
         "SELECT {} FROM job j WHERE {} ORDER BY j.submitted DESC, j.uid DESC LIMIT {more}",
         columns(Table::Job, "j"),

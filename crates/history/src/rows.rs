@@ -229,7 +229,7 @@ impl Table {
     }
 
     /// The place of a column. O(columns).
-    pub fn place(self, name: &str) -> Option<usize> {
+    pub fn column_index(self, name: &str) -> Option<usize> {
         self.columns().iter().position(|column| column.name == name)
     }
 }
@@ -259,7 +259,8 @@ impl Row {
     /// When the table has no such column of that kind: names are constants of this crate.
     #[must_use]
     pub fn with(mut self, name: &str, cell: Cell) -> Row {
-        let place = self.table.place(name).unwrap_or_else(|| panic!("{} has no column {name}", self.table.name()));
+        let place =
+            self.table.column_index(name).unwrap_or_else(|| panic!("{} has no column {name}", self.table.name()));
         let fits = matches!(
             (self.table.columns()[place].kind, &cell),
             (Kind::Int, Cell::Int(_)) | (Kind::Text, Cell::Text(_))
@@ -320,7 +321,7 @@ impl Row {
     }
 
     fn counts_after(&self, older: &Row) -> bool {
-        let of = |row: &Row, name| row.table.place(name).map(|place| row.cells[place].clone());
+        let of = |row: &Row, name| row.table.column_index(name).map(|place| row.cells[place].clone());
         let order = |name| of(self, name).cmp(&of(older, name));
         match self.table.later() {
             Later::Version => order("seen").then_with(|| order("version")) != Ordering::Less,
@@ -338,7 +339,7 @@ mod tests {
     }
 
     fn cell(row: &Row, name: &str) -> Cell {
-        row.cells[row.table.place(name).unwrap()].clone()
+        row.cells[row.table.column_index(name).unwrap()].clone()
     }
 
     #[test]
@@ -347,7 +348,7 @@ mod tests {
             assert!(table.key_width() > 0);
             assert!(table.columns()[table.key_width()..].iter().all(|column| column.keep != Key));
             let guards: &[&str] = if table.later() == Later::Version { &["version", "seen"] } else { &["sampled"] };
-            assert!(guards.iter().all(|name| table.place(name).is_some()), "{}", table.name());
+            assert!(guards.iter().all(|name| table.column_index(name).is_some()), "{}", table.name());
         }
     }
 

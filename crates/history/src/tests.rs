@@ -8,7 +8,7 @@ use pumice_testkit::Postgres;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::database::{Database, Place};
+use crate::database::{Database, Location};
 use crate::numbers::Numbers;
 use crate::pending::{Cursor, Entry, Pending, Watched};
 use crate::progress::Progress;
@@ -163,11 +163,11 @@ fn runtime() -> tokio::runtime::Runtime {
 fn in_both(check: impl Fn(&Database, &tokio::runtime::Runtime)) {
     let runtime = runtime();
     let directory = tempfile::tempdir().unwrap();
-    let file = runtime.block_on(Database::open(&Place::File(directory.path().join("h.db")))).unwrap();
+    let file = runtime.block_on(Database::open(&Location::File(directory.path().join("h.db")))).unwrap();
     check(&file, &runtime);
     runtime.block_on(file.close());
     let postgres = Postgres::start();
-    let server = runtime.block_on(Database::open(&Place::Postgres(postgres.url()))).unwrap();
+    let server = runtime.block_on(Database::open(&Location::Postgres(postgres.url()))).unwrap();
     check(&server, &runtime);
     runtime.block_on(server.close());
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use pumice_history::{DAYS, Place};
+use pumice_history::{DAYS, Location};
 
 use super::cluster::{ClusterArgs, LeaseArgs};
 use super::serving::ServingArgs;
@@ -40,10 +40,10 @@ pub struct HistoryKeepArgs {
 
 impl HistoryKeepArgs {
     /// The database that is named, else the file in `folder`.
-    pub fn place(&self, folder: &Path) -> Result<Place> {
+    pub fn place(&self, folder: &Path) -> Result<Location> {
         match &self.history_database_url {
-            Some(url) => Place::postgres(url).context("--history-database-url can't be used"),
-            None => Ok(Place::File(folder.join(FILE))),
+            Some(url) => Location::postgres(url).context("--history-database-url can't be used"),
+            None => Ok(Location::File(folder.join(FILE))),
         }
     }
 }
@@ -73,9 +73,9 @@ pub struct HistoryRunArgs {
 
 impl HistoryRunArgs {
     /// The file, or the database.
-    pub fn place(&self) -> Result<Place> {
+    pub fn place(&self) -> Result<Location> {
         match &self.history_file {
-            Some(file) => Ok(Place::File(file.clone())),
+            Some(file) => Ok(Location::File(file.clone())),
             None => self.keep.place(Path::new("")),
         }
     }
@@ -129,11 +129,11 @@ mod tests {
     #[test]
     fn it_is_kept_in_a_file_unless_said_otherwise() {
         let place = |line: &str| parsed(line).keep.place(Path::new("/d")).map_err(|error| format!("{error:#}"));
-        assert_eq!(place(""), Ok(Place::File("/d/history.db".into())));
+        assert_eq!(place(""), Ok(Location::File("/d/history.db".into())));
         assert!(parsed("").history && !parsed("--history=false").history);
         assert_eq!((parsed("").keep.history_days, parsed("--history-days 7").keep.history_days), (DAYS, 7));
         let url = "postgres://me@host/db";
-        assert_eq!(place(&format!("--history-database-url {url}")), Ok(Place::Postgres(url.to_owned())));
+        assert_eq!(place(&format!("--history-database-url {url}")), Ok(Location::Postgres(url.to_owned())));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use pumice_auth::{Identity, Subject, built_in, identity_of, valid_until};
 use pumice_cluster::Client;
 use pumice_cluster::connect::client_from;
 use pumice_fleet_server::doctor::{self, Check, Diagnosis};
-use pumice_fleet_server::front::EXECUTORS;
+use pumice_fleet_server::gateway::EXECUTORS;
 use rustls::ClientConfig;
 
 use super::runtime;
@@ -56,13 +56,13 @@ async fn look(args: &FleetDoctorArgs, who: &Identity, left: i64, tls: Arc<Client
     let mut classes = BTreeSet::new();
     match answer {
         Ok(answer) => {
-            checks.push(Check::ok("server", format!("{} answers, release {}", args.server, answer.standing.release)));
+            checks.push(Check::ok("server", format!("{} answers, release {}", args.server, answer.health.release)));
             let remedy = "start the server anew: it makes another at each start";
             checks.push(doctor::certificate("TLS", "the server's certificate", answer.certificate_seconds, remedy));
             checks.push(doctor::clock("clock", "the server's clock", answer.ahead_ms));
-            let standing = &answer.standing;
+            let standing = &answer.health;
             checks.extend(if is_executor { doctor::executor(standing) } else { doctor::server(standing) });
-            classes = answer.standing.priority_classes;
+            classes = answer.health.priority_classes;
         }
         Err(error) => {
             let remedy = "look whether it runs there, at its --name and --bind-address, and at walls between";

@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use pumice_auth::{Ca, ShownCertificate};
 use pumice_fleet_server::config::Config;
-use pumice_fleet_server::front::Gate;
+use pumice_fleet_server::gateway::Gate;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 

@@ -18,8 +18,8 @@ use pumice_fleet_model::submission::VolcanoJobs;
 use pumice_fleet_server::api::{Api, Sources};
 use pumice_fleet_server::bidding::Bidding;
 use pumice_fleet_server::config::Config;
-use pumice_fleet_server::database::{Database, Place};
-use pumice_fleet_server::front::{ADMINISTRATORS, EXECUTORS, Front, Gate};
+use pumice_fleet_server::database::{Database, Location};
+use pumice_fleet_server::gateway::{ADMINISTRATORS, EXECUTORS, Gate, Gateway};
 use pumice_fleet_server::leader::{Leader, Options};
 use pumice_fleet_server::metrics::Metrics;
 use pumice_store::DirectoryLock;
@@ -54,7 +54,7 @@ pub struct Server {
     leader: Leader,
     bidding: Option<Bidding>,
     metrics: Arc<Metrics>,
-    front: Front,
+    front: Gateway,
     listener: TcpListener,
     /// Where no TLS is asked for.
     plaintext: Option<TcpListener>,
@@ -89,10 +89,10 @@ impl Server {
             None => None,
         };
         let place = match &args.database_url {
-            Some(url) => Place::Postgres(url.clone()),
-            None => Place::File(data.path().join("fleet.db")),
+            Some(url) => Location::Postgres(url.clone()),
+            None => Location::File(data.path().join("fleet.db")),
         };
-        if let Place::File(path) = &place {
+        if let Location::File(path) = &place {
             keep_private(path);
         }
         let database = Arc::new(Database::open(&place).await.context("open the fleet's database")?);
@@ -115,7 +115,7 @@ impl Server {
         let served = Api::new(Arc::clone(&database), config.submission, Sources::system(), stopping.clone());
         let served = served.with_policies(policies).with_classes(known_classes);
         let gate = Arc::new(Gate::new(access));
-        let front = Front::new(served, inputs, Arc::clone(&gate)).counting(Arc::clone(&metrics)).allowing(origins);
+        let front = Gateway::new(served, inputs, Arc::clone(&gate)).counting(Arc::clone(&metrics)).allowing(origins);
         let reached = if address.ip().is_unspecified() { pumice_node::host_ip().into() } else { address.ip() };
         let url = format!("https://{}", SocketAddr::from((reached, address.port())));
         let certificate = Certificate { ca, names, shown };
@@ -233,7 +233,7 @@ impl Server {
 }
 
 /// What answers one connection, of whom this certificate names, if one was shown.
-fn handler(front: &Front, certificate: Option<&[u8]>) -> Result<Handler, ConnectionError> {
+fn handler(front: &Gateway, certificate: Option<&[u8]>) -> Result<Handler, ConnectionError> {
     let (front, peer) = (front.clone(), front.peer(certificate)?);
     Ok(Box::new(move |request| {
         Box::pin(front.clone().answer(peer.clone(), request).map(|response| response.map(Body::new)))

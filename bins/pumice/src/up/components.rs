@@ -14,7 +14,7 @@ use pumice_auth::Identity;
 use pumice_cluster::{Client, client_over};
 use pumice_controllers::{FinishedKind, TakenIn};
 use pumice_history::pending::Watched;
-use pumice_history::{LastRuns, Place};
+use pumice_history::{LastRuns, Location};
 use pumice_node::{ShimCommand, SimulatedHandle, SimulatedOptions};
 use pumice_scheduler::{AskRuns, PastRuns};
 use pumice_units::Quantity;
@@ -46,7 +46,7 @@ impl Components {
     pub fn start(
         api: &ApiServer,
         late: &Late,
-        (args, history): (&UpArgs, Option<Place>),
+        (args, history): (&UpArgs, Option<Location>),
         data: &Path,
         port: u16,
     ) -> Result<Components> {
@@ -58,7 +58,8 @@ impl Components {
         let (mut past_runs, mut taken_in) = (None, None);
         if let Some(place) = history {
             let days = args.history.keep.history_days;
-            let history = pumice_history::Options { client: client(names::USER_HISTORY), place, days }.build();
+            let history =
+                pumice_history::Options { client: client(names::USER_HISTORY), location: place, days }.build();
             past_runs = Some(ask_for_runs(history.handle()));
             taken_in = Some(ask_for_progress(history.handle()));
             let _ = late.history.set(history.handle());

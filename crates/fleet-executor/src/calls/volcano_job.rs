@@ -15,7 +15,7 @@ use pumice_ledger::RunId;
 use super::{delete_one, refusal, taken_by};
 use crate::core::{DeleteAnswer, Deletion, Input, Refusal, RefusalKind};
 use crate::labels::RUN_LABEL;
-use crate::stuck::Checks;
+use crate::pending_checks::Checks;
 
 /// Jobs of a namespace, as they are: a newer Volcano may say more of them than is known here.
 pub fn jobs_of(client: Client, namespace: &str) -> Api<DynamicObject> {

@@ -89,7 +89,7 @@ struct World {
     /// Pods that were ever made.
     made: BTreeMap<RunId, usize>,
     /// Runs of which the executor was told that there is a pod, or was.
-    told: BTreeSet<RunId>,
+    reported: BTreeSet<RunId>,
     /// Runs whose pod somebody else deleted.
     interfered: BTreeSet<RunId>,
     succeeded: BTreeSet<RunId>,
@@ -122,7 +122,7 @@ impl World {
             calls: VecDeque::new(),
             inbox: Vec::new(),
             made: BTreeMap::new(),
-            told: BTreeSet::new(),
+            reported: BTreeSet::new(),
             interfered: BTreeSet::new(),
             succeeded: BTreeSet::new(),
             leased: BTreeSet::new(),
@@ -148,14 +148,16 @@ impl World {
 
     fn put(&mut self, input: Input) {
         match &input {
-            Input::Pods(pods) => self.told.extend(pods.iter().map(|pod| pod.run)),
-            Input::Pod(pod) => self.told.extend([pod.run]),
-            Input::PodRemoved { run, .. } | Input::Created { run, .. } => self.told.extend([*run]),
+            Input::Pods(pods) => self.reported.extend(pods.iter().map(|pod| pod.run)),
+            Input::Pod(pod) => self.reported.extend([pod.run]),
+            Input::PodRemoved { run, .. } | Input::Created { run, .. } => self.reported.extend([*run]),
             _ => {}
         }
         for output in self.core.apply(self.now, input) {
             match output {
-                Output::Create { run, .. } if self.told.contains(&run) => panic!("a second pod is asked for: {run}"),
+                Output::Create { run, .. } if self.reported.contains(&run) => {
+                    panic!("a second pod is asked for: {run}")
+                }
                 Output::Report(runs) => {
                     runs.reports.iter().for_each(|report| self.check(report));
                     self.inbox.extend(runs.reports);

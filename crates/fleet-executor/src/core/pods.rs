@@ -119,7 +119,7 @@ impl Core {
             run.pod = None;
             run.stage = Stage::Made(self.now);
             if let Some(leaving) = &mut run.leaving {
-                leaving.asked = None;
+                leaving.requested_at = None;
             }
             return self.end_with_first_pod(id);
         }
@@ -238,7 +238,7 @@ impl Core {
                         run.follow(pod);
                     }
                 } else {
-                    leaving.asked = None;
+                    leaving.requested_at = None;
                 }
             }
             DeleteAnswer::Failed => {}
@@ -262,11 +262,13 @@ impl Core {
         let Some(leaving) = run.leaving.as_mut().filter(|leaving| !leaving.in_flight) else { return };
         let deletion = run.pod.as_ref().and_then(|pod| pod.deletion);
         let is_late = deletion.is_some_and(|by| self.now >= by.plus(self.settings.kill_after_ms));
-        let is_asked = leaving.asked.is_some_and(|asked| self.now.since(asked) < self.settings.delete_repeat_ms);
+        let is_asked = leaving
+            .requested_at
+            .is_some_and(|requested_at| self.now.since(requested_at) < self.settings.delete_repeat_ms);
         if is_asked || deletion.is_some() && !is_late {
             return;
         }
-        leaving.asked = Some(self.now);
+        leaving.requested_at = Some(self.now);
         leaving.in_flight = true;
         let how = match &leaving.if_version {
             _ if is_late => Deletion::Forced,

@@ -6,7 +6,7 @@ use pumice_fleet_model::names::pod_name;
 use pumice_ledger::{RunId, TimeMs};
 use pumice_wire::executor::{Lease, RunCause, RunContainer, RunPhase, RunReport};
 
-use crate::categories::{Categories, Named, PodAction};
+use crate::error_categories::{Categories, Named, PodAction};
 use crate::facts::{ContainerState, Kind, PodEvent, PodFacts, PodPhase};
 use crate::pod::{cut_off_of, is_volcano_job};
 
@@ -51,7 +51,7 @@ pub struct Leaving {
     /// Counts only while the pod has not changed; cleared once the cluster agreed.
     pub if_version: Option<String>,
     /// When the deletion was last asked for.
-    pub asked: Option<TimeMs>,
+    pub requested_at: Option<TimeMs>,
     /// A deletion is under way.
     pub in_flight: bool,
     /// The last deletion was of a certain pod, and says nothing of another one of its name.
@@ -62,7 +62,7 @@ pub struct Leaving {
 
 impl Leaving {
     pub fn new(ending: Ending) -> Self {
-        Self { ending, if_version: None, asked: None, in_flight: false, by_uid: false, is_ruled: false }
+        Self { ending, if_version: None, requested_at: None, in_flight: false, by_uid: false, is_ruled: false }
     }
 }
 

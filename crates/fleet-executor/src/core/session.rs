@@ -91,7 +91,7 @@ impl Core {
                 }
                 // A deletion that might not have counted is asked for again, without its condition.
                 if leaving.if_version.take().is_some() {
-                    leaving.asked = None;
+                    leaving.requested_at = None;
                 }
                 leaving.is_ruled = false;
             }

@@ -38,14 +38,14 @@ pub enum SubmitError {
 
 /// A container of a pod spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ContainerPath {
     /// `containers` or `initContainers`.
     pub list: &'static str,
     /// Its place in the list, from zero.
     pub index: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ContainerPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "podSpec.{}[{}]", self.list, self.index)
     }
@@ -55,7 +55,7 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Amount {
     /// The container.
-    pub place: Place,
+    pub at: ContainerPath,
     /// `requests` or `limits`.
     pub of: &'static str,
     /// The resource.
@@ -64,7 +64,7 @@ pub struct Amount {
 
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.resources.{}[{}]", self.place, self.of, self.resource)
+        write!(f, "{}.resources.{}[{}]", self.at, self.of, self.resource)
     }
 }
 
@@ -137,8 +137,8 @@ pub enum ItemError {
         "podSpec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[{term}].matchFields[{field}]: give key metadata.name, operator In or NotIn and one value"
     )]
     AffinityField { term: usize, field: usize },
-    #[error("{place}.resources: it names none: set requests and limits")]
-    NoResources { place: Place },
+    #[error("{at}.resources: it names none: set requests and limits")]
+    NoResources { at: ContainerPath },
     #[error("{missing}: it is missing, and the other of requests and limits is there: set both")]
     ResourcesDiffer { missing: Amount },
     #[error("{amount}: {text} is not an amount between 0 and {}: write it as 500m, 2 or 4Gi", i64::MAX)]
@@ -165,8 +165,8 @@ pub enum ItemError {
     IngressPorts { index: usize },
     #[error("ingress[{index}].ports: {port} is in ingress[{first}], too: have it in one")]
     IngressPortTwice { index: usize, port: u32, first: usize },
-    #[error("{place}.ports: {port} is a port of {first}, too: containers of a pod share an address, so choose another")]
-    PortTwice { place: Place, port: u64, first: Place },
+    #[error("{at}.ports: {port} is a port of {first}, too: containers of a pod share an address, so choose another")]
+    PortTwice { at: ContainerPath, port: u64, first: ContainerPath },
     #[error("clientId: it has {length} characters: have at most {max}")]
     ClientId { length: usize, max: usize },
     #[error("podSpec.tolerations[{index}]: {key:?} may not be tolerated here: leave it out")]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::annotations::{FAIL_FAST, GANG_CARDINALITY, GANG_ID, GANG_UNIFORMITY};
 use super::spec;
-use super::{Asked, Item, ItemError, Rules, SubmitError};
+use super::{Item, ItemError, RequestedJob, Rules, SubmitError};
 
 /// The gang of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,10 +34,10 @@ struct Common<'i> {
 }
 
 /// Checks that gangs are well told and agree with themselves. What is asked for again agrees with its first time.
-pub fn check(items: &[Asked], rules: &Rules) -> Result<(), SubmitError> {
+pub fn check(items: &[RequestedJob], rules: &Rules) -> Result<(), SubmitError> {
     let mut gangs: BTreeMap<String, Common<'_>> = BTreeMap::new();
     for (index, asked) in items.iter().enumerate() {
-        let Asked::Item(item) = asked else { continue };
+        let RequestedJob::Item(item) = asked else { continue };
         let refuse = |cause| SubmitError::Item { index, cause };
         let Some(cardinality) = cardinality(item, rules).map_err(refuse)? else { continue };
         let id = &item.annotations[GANG_ID];

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pumice_units::Quantity;
 use serde_json::Value;
 
-use super::error::{Amount, Misfit, Place};
+use super::error::{Amount, ContainerPath, Misfit};
 use super::spec;
 use super::{ItemError, Rules};
 
@@ -19,17 +19,17 @@ const RATIO_TOLERANCE: f64 = 1e-9;
 const AMOUNT_LIMIT: Quantity = Quantity::from_units(i64::MAX);
 
 /// Containers with their places: init containers last.
-pub fn places(pod_spec: &Value) -> impl Iterator<Item = (Place, &Value)> {
+pub fn places(pod_spec: &Value) -> impl Iterator<Item = (ContainerPath, &Value)> {
     ["containers", "initContainers"].into_iter().flat_map(|list| {
         let containers = spec::list(pod_spec, list).iter().enumerate();
-        containers.map(move |(index, container)| (Place { list, index }, container))
+        containers.map(move |(index, container)| (ContainerPath { list, index }, container))
     })
 }
 
 /// Checks requests and limits of every container, and the amounts of the pod itself.
 pub fn check(pod_spec: &Value, rules: &Rules) -> Result<(), ItemError> {
-    for (place, container) in places(pod_spec) {
-        check_container(&place, container, rules)?;
+    for (at, container) in places(pod_spec) {
+        check_container(&at, container, rules)?;
     }
     let resources = &pod_spec["resources"];
     for (field, amounts) in [
@@ -42,15 +42,15 @@ pub fn check(pod_spec: &Value, rules: &Rules) -> Result<(), ItemError> {
     Ok(())
 }
 
-fn check_container(place: &Place, container: &Value, rules: &Rules) -> Result<(), ItemError> {
-    let amount = |of, resource: &str| Amount { place: place.clone(), of, resource: resource.to_owned() };
+fn check_container(at: &ContainerPath, container: &Value, rules: &Rules) -> Result<(), ItemError> {
+    let amount = |of, resource: &str| Amount { at: at.clone(), of, resource: resource.to_owned() };
     let read = |of: &'static str| {
         let amounts = &container["resources"][of];
         read(amounts, |resource, text| ItemError::Amount { amount: amount(of, &resource), text })
     };
     let (requests, limits) = (read("requests")?, read("limits")?);
     if requests.is_empty() && limits.is_empty() {
-        return Err(ItemError::NoResources { place: place.clone() });
+        return Err(ItemError::NoResources { at: at.clone() });
     }
     for (of, some, others) in [("limits", &requests, &limits), ("requests", &limits, &requests)] {
         if let Some(resource) = some.keys().find(|resource| !others.contains_key(*resource)) {
@@ -89,8 +89,8 @@ pub fn check_init_cores(pod_spec: &Value, rules: &Rules) -> Result<(), ItemError
     for (index, container) in spec::list(pod_spec, "initContainers").iter().enumerate() {
         let cpu = parse(&container["resources"]["requests"]["cpu"]);
         if let Some(is) = cpu.filter(|cpu| cpu.is_whole() && !cpu.is_zero()) {
-            let place = Place { list: "initContainers", index };
-            let request = Box::new(Amount { place, of: "requests", resource: "cpu".to_owned() });
+            let at = ContainerPath { list: "initContainers", index };
+            let request = Box::new(Amount { at, of: "requests", resource: "cpu".to_owned() });
             return Err(ItemError::WholeCores { request, is });
         }
     }

@@ -31,8 +31,8 @@ pub(super) fn submission(items: Vec<Item>) -> Submission {
     Submission { queue: "q".to_owned(), job_set: "set".to_owned(), items: asked(items) }
 }
 
-fn asked(items: Vec<Item>) -> Vec<Asked> {
-    items.into_iter().map(|item| Asked::Item(Box::new(item))).collect()
+fn asked(items: Vec<Item>) -> Vec<RequestedJob> {
+    items.into_iter().map(|item| RequestedJob::Item(Box::new(item))).collect()
 }
 
 pub(super) fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -127,7 +127,7 @@ fn what_is_asked_for_again_has_rules_of_its_own_in_their_order() {
     let annotated = Item { annotations: map(&[(annotations::EXTERNAL_JOB_URI, "at://first")]), ..item() };
     let again = |priority: f64, client_id: &str, uri: &str| {
         let (client_id, external_job_uri) = (client_id.to_owned(), uri.to_owned());
-        Asked::Again(Again { of: 0, priority, client_id, external_job_uri })
+        RequestedJob::Again(Again { of: 0, priority, client_id, external_job_uri })
     };
     let mut request = submission(vec![annotated]);
     request.items.extend([again(2.4, "", ""), again(9.0, "mine", "at://mine")]);

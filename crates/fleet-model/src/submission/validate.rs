@@ -9,7 +9,7 @@ use pumice_objects::selector::LabelRequirement;
 use serde_json::Value;
 
 use super::annotations::PRICE_BAND;
-use super::error::Place;
+use super::error::ContainerPath;
 use super::{Again, Item, ItemError, PriceBand, Rules, Submission, SubmitError};
 use super::{failures, gang, resources, services, spec};
 
@@ -173,12 +173,12 @@ fn ingresses(item: &Item) -> Rule {
 
 /// A port appears once over all containers that run together; init containers run one after the other.
 fn ports(pod_spec: &Value) -> Rule {
-    let mut seen: BTreeMap<u64, Place> = BTreeMap::new();
-    let is_running = |place: &Place, container: &Value| place.list == "containers" || spec::is_sidecar(container);
-    for (place, container) in resources::places(pod_spec).filter(|(place, container)| is_running(place, container)) {
+    let mut seen: BTreeMap<u64, ContainerPath> = BTreeMap::new();
+    let is_running = |at: &ContainerPath, container: &Value| at.list == "containers" || spec::is_sidecar(container);
+    for (at, container) in resources::places(pod_spec).filter(|(at, container)| is_running(at, container)) {
         for port in spec::list(container, "ports").iter().filter_map(|port| port["containerPort"].as_u64()) {
-            if let Some(first) = seen.insert(port, place.clone()) {
-                return Err(ItemError::PortTwice { place, port, first });
+            if let Some(first) = seen.insert(port, at.clone()) {
+                return Err(ItemError::PortTwice { at, port, first });
             }
         }
     }

@@ -137,7 +137,7 @@ impl Limits {
             self.constraints.per_queue.keys().chain(own.keys()).collect();
         let ceiling = |class: &String| {
             let key = (Arc::from(name), Arc::from(class.as_str()));
-            let held = given.held.classes.get(&key);
+            let held = given.usage.classes.get(&key);
             let fractions = self.constraints.fractions(&self.pool, class, own);
             let used = |resource: &String| held.and_then(|held| held.get(resource)).copied().unwrap_or(0);
             let amounts = fractions.into_iter().map(|(resource, fraction)| Amount {
@@ -154,7 +154,7 @@ impl Limits {
     fn charge(&mut self, tables: &Tables, task: TaskId, sign: i64) {
         let Some(queue) = tables.task(task).group().map(|group| self.owner(tables, group)) else { return };
         let template = tables.template(task);
-        let charge = |amount: &mut Amount| amount.used += sign * asked(template, &amount.resource);
+        let charge = |amount: &mut Amount| amount.used += sign * requested(template, &amount.resource);
         self.round.iter_mut().for_each(charge);
         self.floating.iter_mut().for_each(charge);
         let class = class_of(template);
@@ -197,15 +197,15 @@ impl Limits {
     /// Why the task may not start as well.
     fn exceeded(&self, tables: &Tables, queue: QueueId, task: TaskId) -> Option<Reason> {
         let template = tables.template(task);
-        let beyond = |amount: &&Amount| amount.would_exceed(asked(template, &amount.resource));
+        let beyond = |amount: &&Amount| amount.would_exceed(requested(template, &amount.resource));
         if let Some(amount) = self.floating.iter().find(beyond) {
-            let (wanted, text) = (amount_text(&amount.resource, asked(template, &amount.resource)), amount.text());
+            let (wanted, text) = (amount_text(&amount.resource, requested(template, &amount.resource)), amount.text());
             return Some(refused(format!("pool {} has too little left: {text} in use, {wanted} asked for", self.pool)));
         }
         let class = class_of(template);
         let ceilings = self.ceilings.get(&queue).into_iter().flatten().filter(|ceiling| ceiling.class == class);
         let amount = ceilings.flat_map(|ceiling| &ceiling.amounts).find(beyond)?;
-        let (wanted, name) = (asked(template, &amount.resource), tables.queue(queue).name());
+        let (wanted, name) = (requested(template, &amount.resource), tables.queue(queue).name());
         let (text, wanted_text) = (amount.text(), amount_text(&amount.resource, wanted));
         let ever = if wanted > amount.limit { "more than it may ever hold" } else { "asked for" };
         let (pool, key) = (&self.pool, "maximumResourceFractionPerQueue");
@@ -234,7 +234,7 @@ fn class_of(template: &PodTemplate) -> &str {
 }
 
 /// What a pod asks for, on its node or not.
-fn asked(template: &PodTemplate, resource: &str) -> i64 {
+fn requested(template: &PodTemplate, resource: &str) -> i64 {
     template.requests.get(resource).copied().unwrap_or_else(|| {
         let mut floating = template.annotations.range(FLOATING.to_owned()..);
         let found = floating.by_ref().take_while(|(key, _)| key.starts_with(FLOATING));
@@ -266,7 +266,7 @@ impl Plugin for Limits {
         total.extend(offered.map(|(name, amount)| (name.clone(), amount)));
         let amount = |resource: &String, limit: i64, used: i64| Amount { resource: resource.clone(), limit, used };
         let floating = self.constraints.floating.iter().map(|(name, pools)| {
-            let held = given.held.floating.get(name).copied().unwrap_or(0);
+            let held = given.usage.floating.get(name).copied().unwrap_or(0);
             amount(name, pools.get(&self.pool).copied().unwrap_or(0), held)
         });
         self.floating = floating.collect();

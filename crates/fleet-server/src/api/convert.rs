@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pumice_fleet_model::submission::{
-    self, Again, Asked, Checked, Completed, IngressConfig, Item, ItemError, Rules, ServiceConfig, ServiceType,
+    self, Again, Checked, Completed, IngressConfig, Item, ItemError, RequestedJob, Rules, ServiceConfig, ServiceType,
     SubmitError,
 };
 use pumice_ledger::{Digest, Gang, JobId, Shape, Submitted, TimeMs};
@@ -81,7 +81,7 @@ struct Kind {
 /// # Errors
 /// The first rule that is broken.
 pub fn submission(message: JobSubmitRequest, rules: &Rules, request: &Request) -> Result<Submission, Refusal> {
-    let asked = asked(message, rules)?;
+    let asked = submission_of(message, rules)?;
     let checked = submission::check(&asked, rules)?;
     let mut written = Submission {
         at: request.at,
@@ -154,16 +154,16 @@ fn kind(
 }
 
 /// What a request asks for.
-fn asked(message: JobSubmitRequest, rules: &Rules) -> Result<submission::Submission, Refusal> {
+fn submission_of(message: JobSubmitRequest, rules: &Rules) -> Result<submission::Submission, Refusal> {
     let firsts = firsts(&message.job_request_items);
     let items = message.job_request_items.into_iter().zip(firsts).enumerate();
     let items = items.map(|(index, (asked, of))| {
         if of < index {
             let JobSubmitRequestItem { priority, client_id, external_job_uri, .. } = asked;
-            return Ok(Asked::Again(Again { of, priority, client_id, external_job_uri }));
+            return Ok(RequestedJob::Again(Again { of, priority, client_id, external_job_uri }));
         }
         let item = item(asked, rules).map_err(|cause| SubmitError::Item { index, cause })?;
-        Ok(Asked::Item(Box::new(item)))
+        Ok(RequestedJob::Item(Box::new(item)))
     });
     Ok(submission::Submission {
         items: items.collect::<Result<_, Refusal>>()?,
@@ -214,10 +214,10 @@ fn service(config: api::ServiceConfig) -> ServiceConfig {
 }
 
 /// What is kept of a job that was checked: it is taken out.
-fn spec(job: &mut Completed, asked: Asked, owner: &str, rules: &Rules) -> JobSpec {
+fn spec(job: &mut Completed, asked: RequestedJob, owner: &str, rules: &Rules) -> JobSpec {
     let (services, ingresses) = match asked {
-        Asked::Item(item) => (item.services, item.ingress),
-        Asked::Again(_) => (Vec::new(), Vec::new()),
+        RequestedJob::Item(item) => (item.services, item.ingress),
+        RequestedJob::Again(_) => (Vec::new(), Vec::new()),
     };
     let services = services.into_iter().map(|config| api::ServiceConfig {
         r#type: match config.service_type {

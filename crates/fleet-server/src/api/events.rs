@@ -13,8 +13,8 @@ use pumice_ledger::{Cause, ContainerEnd, Digest, Entry, Event, Failure, JobId, P
 use pumice_wire::api::{self, EventMessage, event_message::Events};
 use pumice_wire::kubernetes::ResourceRequirements;
 
+use super::job_states::{addresses, time};
 use super::spec::{JobSpec, JobTold};
-use super::states::{addresses, time};
 use crate::database::{RunRow, Seq};
 
 /// Where a message stands: its entry, and its place within it from zero. Nothing to clients.

@@ -74,7 +74,7 @@ impl Api {
 struct Pending {
     seq: Seq,
     entry: Arc<Entry>,
-    told: usize,
+    sent: usize,
 }
 
 /// A stream between two messages.
@@ -99,9 +99,9 @@ impl Follower {
             if self.pending.is_empty() && !self.read().await? {
                 return Ok(None);
             }
-            let told = self.tell().await?;
-            if !told.is_empty() {
-                return Ok(Some((told, self)));
+            let sent = self.tell().await?;
+            if !sent.is_empty() {
+                return Ok(Some((sent, self)));
             }
         }
     }
@@ -118,7 +118,7 @@ impl Follower {
             entries.retain(|(seq, _)| self.until.is_none_or(|until| *seq <= until));
             if let Some((last, _)) = entries.last() {
                 self.after = *last;
-                let pending = |(seq, entry)| Pending { seq, entry: Arc::new(entry), told: 0 };
+                let pending = |(seq, entry)| Pending { seq, entry: Arc::new(entry), sent: 0 };
                 self.pending.extend(entries.into_iter().map(pending));
                 return Ok(true);
             }
@@ -149,7 +149,7 @@ impl Follower {
             needs.add(&entry.events[*event]);
         }
         let context = self.context(needs).await?;
-        let mut told = Vec::with_capacity(picked.len());
+        let mut sent = Vec::with_capacity(picked.len());
         for (seq, entry, event) in picked {
             if self.next.seq != seq {
                 self.next = MessageId { seq, index: 0 };
@@ -158,12 +158,12 @@ impl Follower {
                 let id = self.next;
                 self.next.index += 1;
                 if self.from.is_none_or(|from| id > from) {
-                    told.push(EventStreamMessage { id: id.to_string(), message: Some(message) });
+                    sent.push(EventStreamMessage { id: id.to_string(), message: Some(message) });
                 }
             }
         }
         self.specs = context.specs;
-        Ok(told)
+        Ok(sent)
     }
 
     /// The next events, each with its entry.
@@ -172,10 +172,10 @@ impl Follower {
         while let Some(pending) = self.pending.front_mut()
             && weight < MESSAGES_MAX
         {
-            if let Some(event) = pending.entry.events.get(pending.told) {
+            if let Some(event) = pending.entry.events.get(pending.sent) {
                 weight += self::weight(event);
-                picked.push((pending.seq, pending.entry.clone(), pending.told));
-                pending.told += 1;
+                picked.push((pending.seq, pending.entry.clone(), pending.sent));
+                pending.sent += 1;
             } else {
                 self.pending.pop_front();
             }

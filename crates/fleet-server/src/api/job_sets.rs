@@ -12,8 +12,8 @@ use pumice_wire::job_sets::{JobSet, JobsInState as OnWire, ListRequest, ListResp
 use pumice_wire::wellknown::Timestamp as OnWireTime;
 use tonic::{Request, Response, Status, async_trait};
 
+use super::job_states::{job_state, time};
 use super::limits;
-use super::states::{job_state, time};
 use super::{Api, Error, Who};
 use crate::database::JobsInState;
 
@@ -57,7 +57,7 @@ impl Api {
         } else {
             (watched.into_iter().map(|queue| (queue.to_owned(), job_set.clone())).collect(), false)
         };
-        Ok(ListResponse { job_sets: told(self.log().standing(&sets).await?), user, more })
+        Ok(ListResponse { job_sets: messages(self.log().job_counts(&sets).await?), user, more })
     }
 
     /// The smallest id of a job that was submitted then, or lately.
@@ -72,7 +72,7 @@ impl Api {
 }
 
 /// Sets with their states, newest first.
-fn told(rows: Vec<JobsInState>) -> Vec<JobSet> {
+fn messages(rows: Vec<JobsInState>) -> Vec<JobSet> {
     let mut sets: BTreeMap<(String, String), (JobId, Vec<OnWire>)> = BTreeMap::new();
     for row in rows {
         let (first, states) = sets.entry((row.queue, row.job_set)).or_insert((row.first, Vec::new()));

@@ -11,8 +11,8 @@ use pumice_wire::api::{
 };
 
 use super::events::preempted_text;
+use super::job_states::{job_details, job_state, job_told, run_details};
 use super::limits::{self, QUERY_IDS_MAX};
-use super::states::{job_details, job_state, run_details, told};
 use super::{Api, Error, Who};
 use crate::database::{self, JobRow};
 
@@ -80,7 +80,7 @@ impl Api {
         }
         let details = rows.iter().map(|row| {
             let mut details = job_details(row);
-            details.job_spec = specs.get(&row.spec).map(|spec| spec.job(told(row)));
+            details.job_spec = specs.get(&row.spec).map(|spec| spec.job(job_told(row)));
             details.job_runs = runs.remove(&row.job).unwrap_or_default();
             (row.job.to_string(), details)
         });

@@ -9,8 +9,8 @@ use pumice_units::GoDuration;
 use pumice_wire::api;
 use pumice_wire::api::queue::{Permissions, permissions};
 
+use super::identity::verb_word;
 use super::limits::TEXT_BYTES_MAX;
-use super::who::verb_word;
 use super::{Api, Error};
 use crate::sessions::SILENCE_LEAST_MS;
 

@@ -15,7 +15,7 @@ use pumice_wire::kubernetes::PodSpec;
 use serde::{Deserialize, Serialize, Serializer, ser};
 use serde_json::Value;
 
-use super::states::time;
+use super::job_states::time;
 
 /// A job's specification.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

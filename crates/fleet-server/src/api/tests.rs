@@ -24,7 +24,7 @@ use super::convert::tests::request as jobs;
 use super::{Api, Permission, Sources, Who};
 use crate::database::tests as stored;
 use crate::database::tests::leading::{Leader, proposals, report, reports};
-use crate::database::{Database, Place, Seq};
+use crate::database::{Database, Location, Seq};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -38,7 +38,7 @@ pub(super) struct Home {
 
 pub(super) async fn home() -> Home {
     let directory = tempfile::tempdir().unwrap();
-    let log = Arc::new(Database::open(&Place::File(directory.path().join("fleet.db"))).await.unwrap());
+    let log = Arc::new(Database::open(&Location::File(directory.path().join("fleet.db"))).await.unwrap());
     let clock = Arc::new(AtomicI64::new(1_764_000_000_000));
     let drawn = AtomicU64::new(0);
     let now = clock.clone();

@@ -195,7 +195,7 @@ pub(super) async fn write_log(transaction: &mut Transaction, mut seq: Seq, entri
 
 /// Writes rows of the log, in order.
 async fn insert_log(transaction: &mut Transaction, rows: Vec<Vec<Cell>>) -> Result<(), Error> {
-    let ends = [rows.first(), rows.last()].map(|row| row.and_then(|row| partitions::place(row)));
+    let ends = [rows.first(), rows.last()].map(|row| row.and_then(|row| partitions::seq_of_row(row)));
     if let [Some(first), Some(last)] = ends {
         partitions::cover(transaction, first, last).await?;
     }

@@ -10,7 +10,7 @@ use pumice_ledger::{Entry, Growth, Job, JobId, Ledger, NodeRef, PendingRequests,
 use super::append::write_shapes;
 use super::cells::{Cell, Columns, Kind, Transaction};
 use super::rows::RUN;
-use super::told::{JobEnd, RunChange, Told};
+use super::run_changes::{JobEnd, RunChange, RunChanges};
 use super::{Error, JobState, RunState, body};
 
 /// Rows of which the cells are in memory at a time.
@@ -249,7 +249,7 @@ async fn write_rows(
 pub(super) async fn write(transaction: &mut Transaction, changed: &Changed) -> Result<(), Error> {
     let shapes = changed.entries.iter().flat_map(|entry| &entry.shapes);
     write_shapes(transaction, shapes).await?;
-    let told = Told::of(&changed.entries);
+    let told = RunChanges::of(&changed.entries);
 
     let leases = told.runs().filter_map(|run| run.lease_cells().map(Ok));
     write_rows(transaction, (LEASE, &run_statement(LEASE, LEASE_ALSO)), leases).await?;

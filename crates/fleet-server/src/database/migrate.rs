@@ -6,7 +6,7 @@
 use sqlx::AssertSqlSafe;
 
 use super::cells::{Cell, Kind, Transaction};
-use super::{Database, Error, Place, Pools, partitions};
+use super::{Database, Error, Location, Pools, partitions};
 
 /// Statements that lead from each format to the next, in words that [`take`] puts into each database's; what was released is
 /// never changed.
@@ -25,7 +25,7 @@ const META: &str = "CREATE TABLE IF NOT EXISTS meta (key TEXT NOT NULL PRIMARY K
 /// Postgres' lock for whoever takes the steps: any number that no other program has.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(6022140857)";
 
-pub(super) async fn run(database: &Database, place: &Place, steps: &[&'static str]) -> Result<(), Error> {
+pub(super) async fn run(database: &Database, location: &Location, steps: &[&'static str]) -> Result<(), Error> {
     let mut transaction = database.begin_write().await?;
     if transaction.is_postgres() {
         transaction.execute(LOCK, vec![]).await?;
@@ -47,7 +47,7 @@ pub(super) async fn run(database: &Database, place: &Place, steps: &[&'static st
     }
     if found > 0 && !transaction.is_postgres() {
         drop(transaction);
-        copy(database, place, found, known).await?;
+        copy(database, location, found, known).await?;
         transaction = database.begin_write().await?;
     }
     let missing = steps.iter().copied().skip(usize::try_from(found).unwrap_or_default());
@@ -58,8 +58,8 @@ pub(super) async fn run(database: &Database, place: &Place, steps: &[&'static st
 }
 
 /// Only one process writes a file.
-async fn copy(database: &Database, place: &Place, found: i64, known: i64) -> Result<(), Error> {
-    let (Pools::Sqlite { writer, .. }, Place::File(path)) = (database.pools(), place) else { return Ok(()) };
+async fn copy(database: &Database, location: &Location, found: i64, known: i64) -> Result<(), Error> {
+    let (Pools::Sqlite { writer, .. }, Location::File(path)) = (database.pools(), location) else { return Ok(()) };
     let copy = path.with_extension(format!("v{found}"));
     if copy.exists() {
         return Ok(());

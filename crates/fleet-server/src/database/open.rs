@@ -37,19 +37,19 @@ pub(super) const CHANNEL: &str = "pumice_fleet_head";
 
 /// Where the log is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// A file of SQLite, which is made if it is not there. One process at a time uses it.
     File(PathBuf),
     /// A database of Postgres, as `postgres://USER@HOST/NAME`. The password is in `$PGPASSWORD` or the file `$PGPASSFILE`.
     Postgres(String),
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Location {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::File(path) => path.display().fmt(f),
+            Location::File(path) => path.display().fmt(f),
             // What follows may be anything that libpq knows, secrets among it.
-            Place::Postgres(url) => f.write_str(url.split('?').next().unwrap_or_default()),
+            Location::Postgres(url) => f.write_str(url.split('?').next().unwrap_or_default()),
         }
     }
 }
@@ -81,11 +81,11 @@ impl Database {
     ///
     /// # Errors
     /// When it can't be opened or is of a later format.
-    pub fn open(place: &Place) -> BoxFuture<'_, Result<Database, Error>> {
+    pub fn open(location: &Location) -> BoxFuture<'_, Result<Database, Error>> {
         Box::pin(async move {
-            let pools = match place {
-                Place::File(path) => open_file(place, path).await?,
-                Place::Postgres(url) => open_postgres(place, url).await?,
+            let pools = match location {
+                Location::File(path) => open_file(location, path).await?,
+                Location::Postgres(url) => open_postgres(location, url).await?,
             };
             let closing = CancellationToken::new();
             let (writer, work) = Writer::new();
@@ -98,7 +98,7 @@ impl Database {
                 closing: closing.clone(),
                 _open: Arc::new(closing.drop_guard()),
             };
-            migrate::run(&database, place, migrate::STEPS).await?;
+            migrate::run(&database, location, migrate::STEPS).await?;
             let parts = database.parts();
             // Before the head is read: nothing that is written after that is missed.
             if let Pools::Postgres { writer, .. } = &parts.pools {
@@ -254,8 +254,8 @@ async fn listen(database: Parts, mut listener: PgListener) {
     }
 }
 
-async fn open_file(place: &Place, path: &std::path::Path) -> Result<Pools, Error> {
-    let failed = |source: sqlx::Error| Error::Open { place: place.to_string(), source: source.into() };
+async fn open_file(location: &Location, path: &std::path::Path) -> Result<Pools, Error> {
+    let failed = |source: sqlx::Error| Error::Open { location: location.to_string(), source: source.into() };
     let options = SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(true)
@@ -287,7 +287,7 @@ fn address(url: &str) -> Result<PgConnectOptions, Error> {
     PgConnectOptions::from_str(url).map_err(|source| Error::Address(source.into()))
 }
 
-async fn open_postgres(place: &Place, url: &str) -> Result<Pools, Error> {
+async fn open_postgres(location: &Location, url: &str) -> Result<Pools, Error> {
     let ms = |time: Duration| time.as_millis().to_string();
     let options = address(url)?.application_name("pumice-fleet").statement_cache_capacity(PREPARED_MAX).options([
         ("statement_timeout", ms(STATEMENT_MAX)),
@@ -302,6 +302,6 @@ async fn open_postgres(place: &Place, url: &str) -> Result<Pools, Error> {
     let writer = pool(WRITERS_MAX)
         .connect_with(options)
         .await
-        .map_err(|source| Error::Open { place: place.to_string(), source: source.into() })?;
+        .map_err(|source| Error::Open { location: location.to_string(), source: source.into() })?;
     Ok(Pools::Postgres { writer, readers })
 }

@@ -85,7 +85,7 @@ pub(super) async fn retire(database: &Database, epoch: Epoch) -> Result<bool, Er
 }
 
 /// Where a row of the log says that it stands.
-pub(super) fn place(row: &[Cell]) -> Option<Seq> {
+pub(super) fn seq_of_row(row: &[Cell]) -> Option<Seq> {
     match row.first() {
         Some(Cell::Int(Some(seq))) => Some(Seq(*seq)),
         _ => None,

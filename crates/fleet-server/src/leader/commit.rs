@@ -11,14 +11,14 @@ use pumice_ledger::{Entry, Event, TimeMs};
 
 use super::{Ended, RENEW_EVERY, Term, room};
 use crate::database::{Changed, Database, Seq};
-use crate::metrics::Told;
+use crate::metrics::LifecycleEvent;
 
 /// Entries that are read and folded at a time.
 const TAIL: u32 = 100;
 
 /// What was asked about queues and executors since pools were told.
 #[derive(Debug, Default)]
-pub(super) struct News {
+pub(super) struct PendingChanges {
     queues: Vec<Delta>,
     /// Executors of which something is set, or nothing any more.
     set: BTreeSet<String>,
@@ -40,12 +40,12 @@ impl Term {
             .commit(self.epoch, self.position, |tail| {
                 self.take_in(&tail, told_by);
                 let inbox = std::mem::take(&mut self.inbox);
-                let (ledger, stories) = (&mut self.ledger, &mut self.stories);
+                let (ledger, lifecycles) = (&mut self.ledger, &mut self.lifecycles);
                 let now = TimeMs(clock::now_ms());
                 let nodes = self.sessions.all_nodes(ledger, (self.began, now));
                 let could_hold = room::question(nodes, &self.constraints);
                 let decided = ledger.decide_where(now, inbox, self.retries.clone(), &could_hold);
-                decided.iter().for_each(|entry| stories.tell(ledger, entry, told_by));
+                decided.iter().for_each(|entry| lifecycles.tell(ledger, entry, told_by));
                 for event in decided.iter().flat_map(|entry| &entry.events) {
                     if let Event::Leased { run, .. } = event {
                         leased_by.insert(run.job);
@@ -55,7 +55,7 @@ impl Term {
             })
             .await?;
         self.metrics.committed(began.elapsed());
-        self.metrics.told(told);
+        self.metrics.count_events(told);
         self.position = committed.head;
         self.dirty = self.ledger.has_parts();
         self.sessions.written();
@@ -72,7 +72,7 @@ impl Term {
             let Some((last, _)) = tail.last() else { break };
             let (last, mut told) = (*last, Vec::new());
             self.take_in(&tail, &mut told);
-            self.metrics.told(told);
+            self.metrics.count_events(told);
             self.position = last;
             if renewed.elapsed() >= RENEW_EVERY {
                 log.renew(self.epoch).await?;
@@ -83,21 +83,21 @@ impl Term {
     }
 
     /// Folds what was asked. What it decides of is written with the next commit.
-    fn take_in(&mut self, tail: &[(Seq, Entry)], told: &mut Vec<Told>) {
+    fn take_in(&mut self, tail: &[(Seq, Entry)], told: &mut Vec<LifecycleEvent>) {
         for (_, entry) in tail {
             self.ledger.fold(entry);
-            self.stories.tell(&self.ledger, entry, told);
+            self.lifecycles.tell(&self.ledger, entry, told);
             for event in &entry.events {
                 match event {
-                    Event::QueueSet(queue) => self.news.queues.push(queue_delta(queue)),
-                    Event::QueueRemoved => self.news.queues.push(Delta::QueueRemove(entry.queue.clone())),
+                    Event::QueueSet(queue) => self.pending_changes.queues.push(queue_delta(queue)),
+                    Event::QueueRemoved => self.pending_changes.queues.push(Delta::QueueRemove(entry.queue.clone())),
                     Event::ExecutorSet { executor, .. } | Event::ExecutorUnset { executor } => {
-                        self.news.set.insert(executor.clone());
+                        self.pending_changes.set.insert(executor.clone());
                     }
                     Event::ExecutorForgotten { executor } => {
                         let reports = self.sessions.gone(executor, &self.ledger, TimeMs(clock::now_ms()));
                         self.inbox.reports.extend(reports);
-                        self.news.gone.push(executor.clone());
+                        self.pending_changes.gone.push(executor.clone());
                     }
                     _ => {}
                 }
@@ -107,22 +107,22 @@ impl Term {
 
     /// What pools have to know before their next round.
     fn tell_pools(&mut self) {
-        let News { queues, set, gone } = std::mem::take(&mut self.news);
+        let PendingChanges { queues, set, gone } = std::mem::take(&mut self.pending_changes);
         for executor in set {
             for (pool, delta) in self.sessions.nodes(&executor, &self.ledger) {
-                self.told.entry(pool).or_default().push(delta);
+                self.pool_updates.entry(pool).or_default().push(delta);
             }
         }
         for executor in gone {
             for (pool, delta) in self.sessions.forget(&executor, TimeMs(clock::now_ms())) {
-                self.told.entry(pool).or_default().push(delta);
+                self.pool_updates.entry(pool).or_default().push(delta);
             }
         }
         self.penalties.take(self.ledger.take_ended(), &self.constraints.short_jobs);
         let changed = self.ledger.take_changed();
         for name in self.pools.keys().chain(&self.busy) {
             self.changed.entry(name.clone()).or_default().extend(&changed);
-            self.told.entry(name.clone()).or_default().extend(queues.iter().cloned());
+            self.pool_updates.entry(name.clone()).or_default().extend(queues.iter().cloned());
         }
     }
 }

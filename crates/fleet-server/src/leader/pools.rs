@@ -11,7 +11,7 @@ use pumice_engine::Delta;
 use pumice_fleet_scheduling::{Bids, Pool, PoolView, queue_delta};
 use pumice_ledger::{JobId, Proposal, TimeMs};
 
-use super::questions::LastRound;
+use super::explain::LastRound;
 use super::{ROUND_EVERY, Term};
 
 /// What one round found.
@@ -37,7 +37,7 @@ impl Term {
         let pool = Pool::within(name, &self.classes, self.constraints.clone());
         let definitions = self.ledger.queues().filter_map(|queue| queue.definition);
         let known: Vec<Delta> = definitions.map(queue_delta).collect();
-        self.told.entry(name.to_owned()).or_default().extend(known);
+        self.pool_updates.entry(name.to_owned()).or_default().extend(known);
         let window = PoolView::within(name, self.limits, self.constraints.clone());
         self.pools.insert(name.to_owned(), Waiting { window, pool, last: LastRound::default() });
     }
@@ -58,7 +58,7 @@ impl Term {
         let news = |(name, waiting): &(&String, &Waiting)| {
             let wakes = waiting.pool.wakes().is_some_and(|at| at <= now);
             let changed = self.changed.get(name.as_str()).is_some_and(|changed| !changed.is_empty());
-            let told = self.told.get(name.as_str()).is_some_and(|told| !told.is_empty());
+            let told = self.pool_updates.get(name.as_str()).is_some_and(|told| !told.is_empty());
             let again = self.again.get(name.as_str()).is_some_and(|at| at.0 <= now.0);
             (changed || told || wakes || again) && !unsettled.contains(name)
         };
@@ -66,7 +66,7 @@ impl Term {
         let due: Vec<String> = self.pools.iter().filter(news).map(|(name, _)| name.clone()).collect();
         for name in due {
             let Some(Waiting { mut window, mut pool, last }) = self.pools.remove(&name) else { continue };
-            let deltas = self.told.remove(&name).unwrap_or_default();
+            let deltas = self.pool_updates.remove(&name).unwrap_or_default();
             let changed = self.changed.remove(&name).unwrap_or_default();
             window.bid(&self.bids);
             let told = window.sync(&self.ledger, &changed);

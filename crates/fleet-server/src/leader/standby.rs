@@ -18,7 +18,7 @@ const ENTRIES: u32 = 100;
 const LOAD_EVERY: Duration = Duration::from_secs(10);
 
 /// A ledger and its place: all that was decided up to there is in it, and nothing else.
-pub(super) struct Standing {
+pub(super) struct FollowedLedger {
     pub ledger: Ledger,
     pub position: Seq,
 }
@@ -40,7 +40,7 @@ enum Astray {
     },
 }
 
-impl Standing {
+impl FollowedLedger {
     /// Reads everything.
     async fn load(log: &Database, classes: PriorityClasses) -> Result<Self, Ended> {
         let loaded = log.load().await?;
@@ -81,15 +81,15 @@ impl Standing {
 /// What a server that does not lead keeps to be able to.
 #[derive(Default)]
 pub(super) struct Standby {
-    standing: Option<Standing>,
+    followed: Option<FollowedLedger>,
     loaded: Option<Instant>,
 }
 
 impl Standby {
     /// Goes on with whoever leads; begins with a load. O(what was decided since), the first time O(all that has not ended).
     pub(super) async fn follow(mut self, log: Arc<Database>, classes: PriorityClasses) -> Self {
-        let followed = match &mut self.standing {
-            Some(standing) => standing.follow(&log).await,
+        let followed = match &mut self.followed {
+            Some(followed) => followed.follow(&log).await,
             None => {
                 if self.loaded.is_none_or(|loaded| loaded.elapsed() >= LOAD_EVERY) {
                     self.loaded = Some(clock::monotonic());
@@ -103,7 +103,7 @@ impl Standby {
             Err(Astray::Log(error)) => tracing::debug!(%error, "what was decided can't be read now"),
             Err(error) => {
                 tracing::warn!(%error, "this server can't follow the one that leads; it reads everything anew");
-                self.standing = None;
+                self.followed = None;
             }
         }
         self
@@ -111,28 +111,28 @@ impl Standby {
 
     /// Up to where it follows.
     pub(super) fn position(&self) -> Option<Seq> {
-        self.standing.as_ref().map(|standing| standing.position)
+        self.followed.as_ref().map(|followed| followed.position)
     }
 
     async fn load(&mut self, log: &Database, classes: PriorityClasses) {
-        match Standing::load(log, classes).await {
-            Ok(standing) => {
-                tracing::info!(position = %standing.position, "this server follows the one that leads, and could lead");
-                self.standing = Some(standing);
+        match FollowedLedger::load(log, classes).await {
+            Ok(followed) => {
+                tracing::info!(position = %followed.position, "this server follows the one that leads, and could lead");
+                self.followed = Some(followed);
             }
             Err(error) => tracing::warn!(%error, "this server can't read what it would lead; it tries again soon"),
         }
     }
 
     /// All that is decided, where this server leads now and nobody else decides any more.
-    pub(super) async fn lead(self, log: &Database, classes: PriorityClasses) -> Result<Standing, Ended> {
-        if let Some(mut standing) = self.standing {
-            match standing.follow(log).await {
-                Ok(()) => return Ok(standing),
+    pub(super) async fn lead(self, log: &Database, classes: PriorityClasses) -> Result<FollowedLedger, Ended> {
+        if let Some(mut followed) = self.followed {
+            match followed.follow(log).await {
+                Ok(()) => return Ok(followed),
                 Err(error) => tracing::warn!(%error, "this server reads everything anew"),
             }
         }
-        Standing::load(log, classes).await
+        FollowedLedger::load(log, classes).await
     }
 }
 

@@ -17,8 +17,8 @@ use tokio::task::JoinSet;
 
 use super::*;
 use crate::api::{self, Api, Permission, Who};
-use crate::database::{Database, JobState, Place};
-use crate::front::{Access, Front, Gate, Peer, ReportsFor, Users, UsersFile};
+use crate::database::{Database, JobState, Location};
+use crate::gateway::{Access, Gate, Gateway, Peer, ReportsFor, Users, UsersFile};
 use crate::reports::Reports;
 
 mod binoculars;
@@ -199,7 +199,7 @@ fn sorted(jobs: &[JobId]) -> Vec<JobId> {
 #[tokio::test]
 async fn jobs_run_on_all_clusters_and_a_killed_leader_loses_none() {
     let folder = tempfile::tempdir().expect("a folder");
-    let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
+    let log = Arc::new(Database::open(&Location::File(folder.path().join("fleet.db"))).await.expect("a database"));
     let jobs = submit(&log, 100).await;
     let mut clusters = [Cluster::new("one"), Cluster::new("two")];
     let run = async {
@@ -238,7 +238,7 @@ async fn jobs_run_on_all_clusters_and_a_killed_leader_loses_none() {
 #[tokio::test]
 async fn whoever_is_known_reads_metrics_of_the_whole_way() {
     let folder = tempfile::tempdir().expect("a folder");
-    let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
+    let log = Arc::new(Database::open(&Location::File(folder.path().join("fleet.db"))).await.expect("a database"));
     let jobs = submit(&log, 9).await;
     let metrics = Arc::new(Metrics::new(Arc::clone(log.writes())));
     let (leader, inputs) = Leader::new(Arc::clone(&log), options());
@@ -249,7 +249,7 @@ async fn whoever_is_known_reads_metrics_of_the_whole_way() {
     let api = Api::new(Arc::clone(&log), Rules::default(), sources, CancellationToken::new());
     let users = Users::new(UsersFile::default()).expect("nobody");
     let gate = Gate::new(Access { users, permissions: BTreeMap::new(), issuer: None, reports: ReportsFor::default() });
-    let front = Front::new(api, inputs, Arc::new(gate)).counting(metrics);
+    let front = Gateway::new(api, inputs, Arc::new(gate)).counting(metrics);
     let ca = pumice_auth::Ca::passing(jiff::Timestamp::constant(1_764_000_000, 0)).expect("an authority");
     let shown = ca.issue_client("ada", &[], jiff::Timestamp::constant(1_764_000_000, 0)).expect("a certificate");
     let ada = front.peer(Some(&shown.certificate)).expect("ada");
@@ -291,7 +291,7 @@ async fn whoever_is_known_reads_metrics_of_the_whole_way() {
 #[tokio::test]
 async fn what_is_over_goes_and_streams_go_on() {
     let folder = tempfile::tempdir().expect("a folder");
-    let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
+    let log = Arc::new(Database::open(&Location::File(folder.path().join("fleet.db"))).await.expect("a database"));
     let jobs = submit(&log, 3).await;
     let server = Server::start(&log);
     let mut cluster = Cluster::new("one");
@@ -343,7 +343,7 @@ fn reports(log: &Arc<Database>, server: &Server) -> Reports {
 #[tokio::test]
 async fn whoever_may_watch_is_told_why_a_job_waits() {
     let folder = tempfile::tempdir().expect("a folder");
-    let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
+    let log = Arc::new(Database::open(&Location::File(folder.path().join("fleet.db"))).await.expect("a database"));
     let jobs = submit(&log, 9).await;
     let server = Server::start(&log);
     let reports = reports(&log, &server);
@@ -399,7 +399,7 @@ async fn whoever_may_watch_is_told_why_a_job_waits() {
 #[tokio::test]
 async fn a_cordoned_cluster_gets_nothing_until_it_is_let_go() {
     let folder = tempfile::tempdir().expect("a folder");
-    let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
+    let log = Arc::new(Database::open(&Location::File(folder.path().join("fleet.db"))).await.expect("a database"));
     let jobs = submit(&log, 6).await;
     let ask = async |event| {
         let entry =

@@ -30,12 +30,12 @@ const STREAMS: [&str; 4] = ["GetJobSetEvents", "Watch", "GetQueues", "Session"];
 
 /// What a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Asked {
+pub(crate) struct CallKey {
     service: &'static str,
     call: String,
 }
 
-impl Asked {
+impl CallKey {
     /// The call under a path of gRPC, or under a method and a path of HTTP.
     pub(crate) fn of(is_grpc: bool, method: &str, path: &str) -> Self {
         let (service, call) = if is_grpc {
@@ -66,7 +66,7 @@ impl Asked {
 #[derive(Debug)]
 pub(super) struct Requests {
     handled: Counts<4>,
-    seconds: Mutex<BTreeMap<Asked, Arc<Histogram>>>,
+    seconds: Mutex<BTreeMap<CallKey, Arc<Histogram>>>,
 }
 
 impl Default for Requests {
@@ -77,14 +77,14 @@ impl Default for Requests {
 }
 
 impl Requests {
-    pub(super) fn count(&self, mut asked: Asked, code: Code, took: Duration) {
+    pub(super) fn count(&self, mut call_key: CallKey, code: Code, took: Duration) {
         // Strangers, and whoever asks for what is not there, may write anything into a path.
         if matches!(code, Code::Unimplemented | Code::Unauthenticated) {
-            asked.call = UNKNOWN.to_owned();
+            call_key.call = UNKNOWN.to_owned();
         }
-        self.handled.add([kind(&asked), asked.service, &asked.call, word(code)]);
+        self.handled.add([kind(&call_key), call_key.service, &call_key.call, word(code)]);
         let mut seconds = self.seconds.lock().unwrap_or_else(PoisonError::into_inner);
-        let times = seconds.entry(asked).or_insert_with(|| Arc::new(Histogram::in_seconds(&SECONDS)));
+        let times = seconds.entry(call_key).or_insert_with(|| Arc::new(Histogram::in_seconds(&SECONDS)));
         times.observe(took);
     }
 
@@ -96,16 +96,19 @@ impl Requests {
             beginning of the answer.";
         page.head(name, "histogram", help);
         let seconds = self.seconds.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for (asked, histogram) in &seconds {
-            let labels =
-                [("grpc_type", kind(asked)), ("grpc_service", asked.service), ("grpc_method", asked.call.as_str())];
+        for (call_key, histogram) in &seconds {
+            let labels = [
+                ("grpc_type", kind(call_key)),
+                ("grpc_service", call_key.service),
+                ("grpc_method", call_key.call.as_str()),
+            ];
             page.classes(name, &labels, histogram);
         }
     }
 }
 
-fn kind(asked: &Asked) -> &'static str {
-    match asked.call.as_str() {
+fn kind(call_key: &CallKey) -> &'static str {
+    match call_key.call.as_str() {
         "Session" => "bidi_stream",
         call if STREAMS.contains(&call) => "server_stream",
         _ => "unary",

@@ -9,7 +9,7 @@ use pumice_ledger::{Ages, Counter, Ledger, QueueView, RunPhase, TimeMs, UsageKey
 use pumice_metrics::Page;
 
 use super::shares::{Amounts, Asking, Shares, shares};
-use crate::standing::{ExecutorStanding, Known, Stuck};
+use crate::health::{ExecutorHealth, Known, Stuck};
 
 /// Seconds that jobs may wait or run: Armada's.
 const AGES: [i64; 9] = [60, 600, 1_800, 3_600, 10_800, 43_200, 86_400, 172_800, 604_800];
@@ -96,15 +96,15 @@ impl Snapshot {
         let mut queues: Vec<QueueCounts> =
             ledger.queues().filter(is_worth_telling).map(|view| queue(view, now)).collect();
         queues.sort_by(|left, right| left.name.cmp(&right.name));
-        let held = queues.iter().flat_map(|queue| &queue.usage).map(|(held, _)| held.pool.clone());
+        let usage = queues.iter().flat_map(|queue| &queue.usage).map(|(usage, _)| usage.pool.clone());
         let offered = clusters.iter().flat_map(|cluster| cluster.pools.keys().cloned());
-        let pools = held.chain(offered).collect();
+        let pools = usage.chain(offered).collect();
         Self { now, queues, clusters, pools, silent_max_ms }
     }
 
     /// What a doctor has to know of it.
     pub fn known(&self) -> Known {
-        let executors = self.clusters.iter().map(|cluster| ExecutorStanding {
+        let executors = self.clusters.iter().map(|cluster| ExecutorHealth {
             name: cluster.name.clone(),
             connected: cluster.connected,
             silent_ms: self.now.since(cluster.heard),
@@ -138,11 +138,11 @@ impl Snapshot {
     fn stuck(&self) -> Vec<Stuck> {
         let mut stuck: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for queue in &self.queues {
-            for (held, counted) in queue.usage.iter().filter(|(held, _)| held.phase == RunPhase::Leased) {
+            for (usage, counted) in queue.usage.iter().filter(|(usage, _)| usage.phase == RunPhase::Leased) {
                 let young = counted.ages.within.get(STUCK_AFTER).copied().unwrap_or_default();
                 let old = counted.ages.count.saturating_sub(young);
                 if old > 0 {
-                    *stuck.entry((&held.cluster, &queue.name)).or_default() += old;
+                    *stuck.entry((&usage.cluster, &queue.name)).or_default() += old;
                 }
             }
         }
@@ -232,8 +232,8 @@ impl Snapshot {
         page.head(name, "gauge", "Resource allocated to running jobs of a queue");
         for queue in &self.queues {
             let mut sums: BTreeMap<[&str; 3], Amounts> = BTreeMap::new();
-            for (held, counted) in &queue.usage {
-                add(sums.entry([&held.cluster, &held.pool, &held.class]).or_default(), &counted.requests);
+            for (usage, counted) in &queue.usage {
+                add(sums.entry([&usage.cluster, &usage.pool, &usage.class]).or_default(), &counted.requests);
             }
             for ([cluster, pool, class], amounts) in sums {
                 let labels = [("cluster", cluster), ("pool", pool), ("priorityClass", class)];
@@ -245,8 +245,8 @@ impl Snapshot {
         page.head(name, "gauge", "Number of leased pods");
         for queue in &self.queues {
             let mut sums: BTreeMap<[&str; 3], usize> = BTreeMap::new();
-            for (held, counted) in &queue.usage {
-                *sums.entry([&held.cluster, &held.pool, phase(held.phase)]).or_default() += counted.ages.count;
+            for (usage, counted) in &queue.usage {
+                *sums.entry([&usage.cluster, &usage.pool, phase(usage.phase)]).or_default() += counted.ages.count;
             }
             for ([cluster, pool, phase], count) in sums {
                 let labels = [("cluster", cluster), ("pool", pool), ("phase", phase)];
@@ -257,8 +257,8 @@ impl Snapshot {
         page.head(name, "histogram", "Run time for Armada jobs");
         for queue in &self.queues {
             let mut sums: BTreeMap<[&str; 2], Ages> = BTreeMap::new();
-            for (held, counted) in queue.usage.iter().filter(|(held, _)| held.phase != RunPhase::Stopping) {
-                sums.entry([&held.pool, &held.class]).or_default().add(&counted.ages);
+            for (usage, counted) in queue.usage.iter().filter(|(usage, _)| usage.phase != RunPhase::Stopping) {
+                sums.entry([&usage.pool, &usage.class]).or_default().add(&counted.ages);
             }
             for ([pool, class], sum) in sums {
                 let labels = [&[("pool", pool), ("priorityClass", class)][..], &names(&queue.name)].concat();
@@ -352,7 +352,7 @@ impl Snapshot {
         let mut asking = Vec::new();
         for queue in &self.queues {
             let mut allocated = Amounts::new();
-            for (_, counted) in queue.usage.iter().filter(|(held, _)| held.pool == pool) {
+            for (_, counted) in queue.usage.iter().filter(|(usage, _)| usage.pool == pool) {
                 add(&mut allocated, &counted.requests);
             }
             if allocated.is_empty() && queue.waiting == 0 {
@@ -386,7 +386,7 @@ fn queue(view: QueueView<'_>, now: TimeMs) -> QueueCounts {
         waiting: view.waiting,
         shapes: view.shapes,
         queued: view.queued.iter().map(|(class, counter)| (class.clone(), Counted::of(counter, now))).collect(),
-        usage: view.usage.iter().map(|(held, counter)| (held.clone(), Counted::of(counter, now))).collect(),
+        usage: view.usage.iter().map(|(usage, counter)| (usage.clone(), Counted::of(counter, now))).collect(),
     }
 }
 

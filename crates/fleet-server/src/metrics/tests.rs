@@ -12,15 +12,15 @@ const NOW: TimeMs = TimeMs(7_200_000);
 
 struct Fleet {
     ledger: Ledger,
-    stories: Stories,
-    told: Vec<stories::Told>,
+    lifecycles: Lifecycles,
+    told: Vec<lifecycle::LifecycleEvent>,
 }
 
 impl Fleet {
     fn new() -> Self {
         let class = PriorityClass { value: 0, preemptible: true };
         let ledger = Ledger::new([("armada-default".to_owned(), class)].into());
-        Self { ledger, stories: Stories::default(), told: Vec::new() }
+        Self { ledger, lifecycles: Lifecycles::default(), told: Vec::new() }
     }
 
     fn fold(&mut self, at: i64, queue: &str, events: Vec<Event>) {
@@ -36,7 +36,7 @@ impl Fleet {
         let shapes = [(Digest(2), shape)].into();
         let entry = Entry { shapes, events, ..Entry::new(TimeMs(at), queue, "set") };
         assert_eq!(self.ledger.fold(&entry), []);
-        self.stories.tell(&self.ledger, &entry, &mut self.told);
+        self.lifecycles.tell(&self.ledger, &entry, &mut self.told);
     }
 
     fn queue(&mut self, name: &str, priority_factor: f64) {
@@ -54,7 +54,7 @@ impl Fleet {
 
     fn decide(&mut self, inbox: Inbox) {
         for entry in self.ledger.decide(TimeMs(3_600_000), inbox, Retries::default()) {
-            self.stories.tell(&self.ledger, &entry, &mut self.told);
+            self.lifecycles.tell(&self.ledger, &entry, &mut self.told);
         }
         assert_eq!(self.ledger.lint(), Vec::<String>::new());
     }
@@ -111,11 +111,11 @@ fn a_page_has_armadas_names_and_adds_up() {
     let fleet = fleet();
     let metrics = Metrics::default();
     metrics.leads(Some(TimeMs(5_000)));
-    metrics.told(fleet.told.clone());
+    metrics.count_events(fleet.told.clone());
     metrics.round("default", Duration::from_millis(7));
     metrics.committed(Duration::from_micros(1_500));
-    metrics.answered(Asked::of(true, "POST", "/api.Submit/SubmitJobs"), tonic::Code::Ok, Duration::from_millis(3));
-    metrics.answered(Asked::of(false, "POST", "/v1/job/submit"), tonic::Code::Ok, Duration::from_millis(30));
+    metrics.answered(CallKey::of(true, "POST", "/api.Submit/SubmitJobs"), tonic::Code::Ok, Duration::from_millis(3));
+    metrics.answered(CallKey::of(false, "POST", "/v1/job/submit"), tonic::Code::Ok, Duration::from_millis(30));
     let page = metrics.page(Seq(17), Some(&Snapshot::of(NOW, &fleet.ledger, vec![east()], 0)));
     assert_eq!(pumice_metrics::lint(&page), Vec::<String>::new());
     insta::assert_snapshot!(page);
@@ -150,10 +150,10 @@ fn paths_of_strangers_make_no_lines() {
     let metrics = Metrics::default();
     for number in 0..100 {
         let path = format!("/api.Submit/Call{number}");
-        metrics.answered(Asked::of(true, "POST", &path), tonic::Code::Unimplemented, Duration::ZERO);
-        metrics.answered(Asked::of(false, "GET", &path), tonic::Code::NotFound, Duration::ZERO);
+        metrics.answered(CallKey::of(true, "POST", &path), tonic::Code::Unimplemented, Duration::ZERO);
+        metrics.answered(CallKey::of(false, "GET", &path), tonic::Code::NotFound, Duration::ZERO);
         let path = format!("/odd.Service{number}/Call");
-        metrics.answered(Asked::of(true, "POST", &path), tonic::Code::Unauthenticated, Duration::ZERO);
+        metrics.answered(CallKey::of(true, "POST", &path), tonic::Code::Unauthenticated, Duration::ZERO);
     }
     let page = metrics.page(Seq(0), None);
     assert_eq!(page.lines().filter(|line| line.starts_with("grpc_server_handled_total{")).count(), 3);
@@ -162,10 +162,10 @@ fn paths_of_strangers_make_no_lines() {
 #[test]
 fn a_new_leader_knows_from_where_its_runs_come() {
     let mut fleet = fleet();
-    fleet.stories = Stories::of(&fleet.ledger);
+    fleet.lifecycles = Lifecycles::of(&fleet.ledger);
     fleet.told.clear();
     fleet.report(1, ReportKind::Succeeded);
-    let kind = stories::Kind::State { state: "succeeded", prior: "running" };
-    let told = stories::Told { queue: "fast".to_owned(), pool: "default".to_owned(), kind };
+    let kind = lifecycle::Kind::State { state: "succeeded", prior: "running" };
+    let told = lifecycle::LifecycleEvent { queue: "fast".to_owned(), pool: "default".to_owned(), kind };
     assert_eq!(fleet.told, [told]);
 }

@@ -57,14 +57,14 @@ impl Nodes {
                 cluster.clone_into(name);
             }
             self.nodes.insert(facts.name.clone(), (pool.clone(), facts.clone()));
-            told.push((pool, shown(cluster, facts, openness)));
+            told.push((pool, node_upsert(cluster, facts, openness)));
         }
         told
     }
 
     /// All of them, as pools are to know them: nothing new is to start there but where it is open.
     pub(super) fn all(&self, cluster: &str, openness: Openness) -> Vec<(String, Delta)> {
-        let told = |(pool, facts): &(String, NodeFacts)| (pool.clone(), shown(cluster, facts.clone(), openness));
+        let told = |(pool, facts): &(String, NodeFacts)| (pool.clone(), node_upsert(cluster, facts.clone(), openness));
         self.nodes.values().map(told).collect()
     }
 
@@ -116,7 +116,7 @@ impl Nodes {
 }
 
 /// A node as its pool knows it. Whoever waits is told why it takes nothing, where nobody has cordoned it.
-fn shown(cluster: &str, mut facts: NodeFacts, openness: Openness) -> Delta {
+fn node_upsert(cluster: &str, mut facts: NodeFacts, openness: Openness) -> Delta {
     if openness == Openness::Away {
         facts.annotations.insert(NODE_CLOSED.to_owned(), format!("of cluster {cluster}, which is not heard of"));
     }

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use pumice_ledger::{Entry, Event, JobId, RunId};
 
-use super::course::EPOCH_MS;
+use super::run::EPOCH_MS;
 
 /// The first row.
 pub const HEADER: &str = "seconds,event,queue,job_set,job,attempt,pool,cluster,node";
 
 /// What an event says: its name, the job, its attempt, and the pool, cluster and node.
-type Said<'e> = (&'static str, JobId, Option<RunId>, [&'e str; 3]);
+type EventRow<'e> = (&'static str, JobId, Option<RunId>, [&'e str; 3]);
 
 /// A row for each event of an entry that is about a job, each with an end of line.
 #[allow(clippy::cast_precision_loss, reason = "seconds as people read them")]
@@ -18,7 +18,7 @@ pub fn rows(entry: &Entry) -> String {
     let mut text = String::new();
     let seconds = (entry.at.0 - EPOCH_MS) as f64 / 1_000.0;
     for event in &entry.events {
-        let Some((name, job, run, place)) = said(event) else { continue };
+        let Some((name, job, run, place)) = event_row(event) else { continue };
         let attempt = run.map(|run| run.attempt.to_string()).unwrap_or_default();
         let [pool, cluster, node] = place.map(cell);
         let (queue, set) = (cell(&entry.queue), cell(&entry.job_set));
@@ -28,7 +28,7 @@ pub fn rows(entry: &Entry) -> String {
     text
 }
 
-fn said(event: &Event) -> Option<Said<'_>> {
+fn event_row(event: &Event) -> Option<EventRow<'_>> {
     let of_run = |name, run: &RunId| Some((name, run.job, Some(*run), [""; 3]));
     match event {
         Event::Submitted(submitted) => Some(("submitted", submitted.job, None, [""; 3])),

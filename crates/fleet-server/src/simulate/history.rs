@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pumice_ledger::{Entry, Event, JobId, RunId};
 
-use super::course::{EPOCH_MS, job_of};
+use super::run::{EPOCH_MS, job_of};
 
 /// What became of all jobs. Times are in milliseconds from the beginning.
 #[derive(Debug, Clone, Default, PartialEq)]

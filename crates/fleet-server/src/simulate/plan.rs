@@ -39,7 +39,7 @@ pub(super) fn class_of<'c>(template: &'c Template, scheduling: &'c Scheduling) -
     scheduling.class(&template.class).ok_or_else(|| {
         let known: Vec<&str> = scheduling.classes.keys().map(String::as_str).collect();
         let problem = format!("there is no priority class {:?}; there are {}", template.class, known.join(", "));
-        wrong(format!("{}.priorityClassName", template.place), problem)
+        wrong(format!("{}.priorityClassName", template.path), problem)
     })
 }
 
@@ -49,8 +49,7 @@ impl Plan {
         let mut plan = Self { seed, run_ms: Vec::new(), batches: Vec::new(), shapes: Vec::new(), first: Vec::new() };
         for (index, template) in workload.templates.iter().enumerate() {
             let shape = template.requirements.shape(class_of(template, scheduling)?);
-            let refuse =
-                |error: serde_json::Error| wrong(format!("{}.requirements", template.place), error.to_string());
+            let refuse = |error: serde_json::Error| wrong(format!("{}.requirements", template.path), error.to_string());
             plan.shapes.push(shape.map_err(refuse)?);
             plan.first.push(plan.batches.len());
             for repeat in 0..i64::from(template.repeats) {

@@ -13,7 +13,7 @@ use pumice_ledger::{Changes, Ended, Entry, Event, JobId, Ledger, Proposal, Queue
 
 use super::Stopwatch;
 use super::clusters::Clusters;
-use super::course::EPOCH_MS;
+use super::run::EPOCH_MS;
 use super::scheduling::Scheduling;
 
 /// All pools.
@@ -30,7 +30,7 @@ struct Side {
     window: PoolView,
     pool: Pool,
     changed: Changes,
-    told: Vec<Delta>,
+    pending: Vec<Delta>,
     /// The earliest time of its next round.
     not_before: i64,
     /// When there is another, since limits cut the last one short.
@@ -51,11 +51,11 @@ impl Pools {
                 window: PoolView::within(&node.pool, scheduling.limits, scheduling.constraints.clone()),
                 pool: Pool::within(&node.pool, &scheduling.classes, scheduling.constraints.clone()),
                 changed: Changes::default(),
-                told: queues.iter().map(queue_delta).collect(),
+                pending: queues.iter().map(queue_delta).collect(),
                 not_before: EPOCH_MS,
                 again: None,
             });
-            side.told.push(node_delta(&node.cluster, node.facts.clone()));
+            side.pending.push(node_delta(&node.cluster, node.facts.clone()));
         }
         let (rates, constraints) = (Rates::new(scheduling.constraints.rates), scheduling.constraints.clone());
         Self { pools, round_every_ms, rates, penalties: Penalties::default(), constraints }
@@ -84,7 +84,7 @@ impl Pools {
             if side.due().is_none_or(|(at, _)| at > now) {
                 continue;
             }
-            let deltas = std::mem::take(&mut side.told);
+            let deltas = std::mem::take(&mut side.pending);
             let told = side.window.sync(ledger, &std::mem::take(&mut side.changed));
             let grant = self.rates.grant(pumice_ledger::TimeMs(now), pools);
             let penalties = self.penalties.of(name, pumice_ledger::TimeMs(now));
@@ -138,7 +138,7 @@ impl Pools {
 impl Side {
     /// When its next round is due, and whether something is new.
     fn due(&self) -> Option<(i64, bool)> {
-        if !self.changed.is_empty() || !self.told.is_empty() {
+        if !self.changed.is_empty() || !self.pending.is_empty() {
             return Some((self.not_before, true));
         }
         let again = self.again.map(|at| (at, false));

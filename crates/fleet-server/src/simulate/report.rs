@@ -129,7 +129,8 @@ pub struct QueueReport {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Part {
     /// What was held.
-    pub held: f64,
+    #[serde(rename = "held")]
+    pub used: f64,
     /// The fair share: by weight, and no more than is asked for.
     pub fair: f64,
 }

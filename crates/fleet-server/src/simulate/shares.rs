@@ -42,7 +42,7 @@ pub(super) struct Shares {
 struct Queue {
     weight: f64,
     demand: Vec<i64>,
-    held: Vec<i64>,
+    used: Vec<i64>,
     /// While it demanded something: the time, and share and fair share times it.
     busy_ms: f64,
     sum: Part,
@@ -57,7 +57,7 @@ pub(super) fn shares(weights: &[f64], offered: &Resources, mut changes: Vec<Chan
     let new = |weight: &f64| Queue {
         weight: *weight,
         demand: vec![0; totals.len()],
-        held: vec![0; totals.len()],
+        used: vec![0; totals.len()],
         busy_ms: 0.0,
         sum: Part::default(),
     };
@@ -67,7 +67,7 @@ pub(super) fn shares(weights: &[f64], offered: &Resources, mut changes: Vec<Chan
     let length_ms = (to_ms - from_ms).max(1);
     let step_ms = (length_ms / STEPS_MAX).max(1);
     let mut parts = vec![vec![Part::default(); weights.len()]; PARTS];
-    let (mut held, mut sums, mut most) =
+    let (mut used, mut sums, mut most) =
         (vec![0_i64; totals.len()], vec![0.0; totals.len()], vec![0_i64; totals.len()]);
     let (mut apart, mut fair) = (0.0, 0.0);
     let mut since = from_ms;
@@ -75,14 +75,14 @@ pub(super) fn shares(weights: &[f64], offered: &Resources, mut changes: Vec<Chan
     while since < to_ms {
         while let Some(change) = next.next_if(|change| change.at_ms <= since) {
             let queue = &mut queues[change.queue];
-            let amounts = if change.demand { &mut queue.demand } else { &mut queue.held };
+            let amounts = if change.demand { &mut queue.demand } else { &mut queue.used };
             for (name, amount) in change.requests {
                 let Some(place) = names.get(name.as_str()) else { continue };
                 let amount = if change.is_more { *amount } else { -amount };
                 amounts[*place] += amount;
                 if !change.demand {
-                    held[*place] += amount;
-                    most[*place] = most[*place].max(held[*place]);
+                    used[*place] += amount;
+                    most[*place] = most[*place].max(used[*place]);
                 }
             }
         }
@@ -94,11 +94,11 @@ pub(super) fn shares(weights: &[f64], offered: &Resources, mut changes: Vec<Chan
                 queue.busy_ms += lasted;
                 add(&mut queue.sum, *part, lasted);
             }
-            apart += (part.held - part.fair).abs() * lasted;
+            apart += (part.used - part.fair).abs() * lasted;
             fair += part.fair * lasted;
         }
-        for (sum, held) in sums.iter_mut().zip(&held) {
-            *sum += *held as f64 * lasted;
+        for (sum, used) in sums.iter_mut().zip(&used) {
+            *sum += *used as f64 * lasted;
         }
         spread_over(&mut parts, &now, (since - from_ms, until - from_ms), length_ms);
         since = until;
@@ -111,7 +111,7 @@ pub(super) fn shares(weights: &[f64], offered: &Resources, mut changes: Vec<Chan
     };
     let of_queue = |queue: &Queue| match queue.busy_ms {
         0.0 => Part::default(),
-        busy => Part { held: queue.sum.held / busy, fair: queue.sum.fair / busy },
+        busy => Part { used: queue.sum.used / busy, fair: queue.sum.fair / busy },
     };
     Shares {
         queues: queues.iter().map(of_queue).collect(),
@@ -122,7 +122,7 @@ pub(super) fn shares(weights: &[f64], offered: &Resources, mut changes: Vec<Chan
 }
 
 fn add(sum: &mut Part, part: Part, times: f64) {
-    sum.held += part.held * times;
+    sum.used += part.used * times;
     sum.fair += part.fair * times;
 }
 
@@ -154,7 +154,7 @@ fn over_time(parts: Vec<Vec<Part>>, length_ms: i64) -> Vec<Moment> {
     let moment = |(place, sums): (usize, Vec<Part>)| Moment {
         from_s: place as f64 * part / 1_000.0,
         to_s: (place + 1) as f64 * part / 1_000.0,
-        shares: sums.iter().map(|sum| Part { held: sum.held / part, fair: sum.fair / part }).collect(),
+        shares: sums.iter().map(|sum| Part { used: sum.used / part, fair: sum.fair / part }).collect(),
     };
     parts.into_iter().enumerate().map(moment).collect()
 }
@@ -171,7 +171,7 @@ fn now(queues: &[Queue], totals: &[i64]) -> Vec<Part> {
     order.sort_by(|left, right| {
         (demands[*left] / queues[*left].weight).total_cmp(&(demands[*right] / queues[*right].weight))
     });
-    let mut parts: Vec<Part> = queues.iter().map(|queue| Part { held: dominant(&queue.held), fair: 0.0 }).collect();
+    let mut parts: Vec<Part> = queues.iter().map(|queue| Part { used: dominant(&queue.used), fair: 0.0 }).collect();
     let mut weights: f64 = order.iter().map(|queue| queues[*queue].weight).sum();
     let mut left = 1.0_f64;
     for queue in order {
@@ -191,8 +191,8 @@ mod tests {
         [("cpu".to_owned(), milli)].into()
     }
 
-    fn queue(weight: f64, demand: i64, held: i64) -> Queue {
-        Queue { weight, demand: vec![demand], held: vec![held], busy_ms: 0.0, sum: Part::default() }
+    fn queue(weight: f64, demand: i64, used: i64) -> Queue {
+        Queue { weight, demand: vec![demand], used: vec![used], busy_ms: 0.0, sum: Part::default() }
     }
 
     #[test]
@@ -219,11 +219,11 @@ mod tests {
             change(0, 0, false, true),
         ];
         let found = shares(&[1.0, 1.0], &all, changes, (0, 100));
-        assert_eq!(found.queues, [Part { held: 1.0, fair: 0.5 }, Part { held: 0.0, fair: 0.5 }]);
+        assert_eq!(found.queues, [Part { used: 1.0, fair: 0.5 }, Part { used: 0.0, fair: 0.5 }]);
         assert_eq!(found.unfairness, 0.5);
         assert_eq!(found.resources["cpu"], ResourceReport { offered: 2.0, mean: 1.0, most: 1.0 });
         assert_eq!(found.over_time.len(), PARTS);
-        assert!(found.over_time.iter().all(|moment| (moment.shares[0].held - 1.0).abs() < 1e-9));
+        assert!(found.over_time.iter().all(|moment| (moment.shares[0].used - 1.0).abs() < 1e-9));
     }
 
     #[test]

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use pumice_ledger::JobId;
 use pumice_testkit::shared_fixture;
 
-use super::course::job_of;
 use super::plan::Plan;
+use super::run::job_of;
 use super::*;
 
 /// Four classes of falling patience, of which the last never makes room.
@@ -273,7 +273,7 @@ fn a_seed_draws_other_times_and_an_unknown_class_is_named() {
 
 #[test]
 fn ids_say_which_job_it_is() {
-    assert_eq!(job_of(JobId::new(pumice_ledger::TimeMs(course::EPOCH_MS), 77)), 77);
+    assert_eq!(job_of(JobId::new(pumice_ledger::TimeMs(run::EPOCH_MS), 77)), 77);
 }
 
 /// Every specification below a folder.

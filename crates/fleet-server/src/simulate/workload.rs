@@ -52,7 +52,7 @@ pub struct WorkloadQueue {
 #[derive(Debug, Clone)]
 pub(super) struct Template {
     /// Where it stands in the specification.
-    pub place: String,
+    pub path: String,
     pub id: String,
     /// Which queue.
     pub queue: usize,
@@ -192,7 +192,7 @@ fn template(place: String, queue: usize, fields: JobTemplateFields) -> Result<Te
     };
     Ok(Template {
         requirements: pod(&place, fields.requirements)?,
-        place,
+        path: place,
         id: fields.id,
         queue,
         job_set: fields.job_set,
@@ -243,7 +243,7 @@ fn depend(templates: &mut [Template], wants: &[Vec<String>]) -> Result<(), SpecE
     for (index, template) in templates.iter().enumerate() {
         if by_id.insert(template.id.clone(), index).is_some() {
             let problem = format!("there is another template with the id {:?}", template.id);
-            return Err(wrong(format!("{}.id", template.place), problem));
+            return Err(wrong(format!("{}.id", template.path), problem));
         }
     }
     for (template, wants) in templates.iter_mut().zip(wants) {
@@ -251,7 +251,7 @@ fn depend(templates: &mut [Template], wants: &[Vec<String>]) -> Result<(), SpecE
         for id in wants {
             let Some(index) = by_id.get(id) else {
                 let problem = format!("there is no template with the id {id:?}");
-                return Err(wrong(format!("{}.dependencies", template.place), problem));
+                return Err(wrong(format!("{}.dependencies", template.path), problem));
             };
             dependencies.insert(*index);
         }
@@ -261,7 +261,7 @@ fn depend(templates: &mut [Template], wants: &[Vec<String>]) -> Result<(), SpecE
         None => Ok(()),
         Some(circle) => {
             let ids: Vec<&str> = circle.iter().map(|index| templates[*index].id.as_str()).collect();
-            let place = format!("{}.dependencies", templates[circle[0]].place);
+            let place = format!("{}.dependencies", templates[circle[0]].path);
             Err(wrong(place, format!("each waits for the next, in a circle: {}", ids.join(", "))))
         }
     }

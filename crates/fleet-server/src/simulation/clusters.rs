@@ -1,7 +1,7 @@
 //! Clusters, the executors that see them late, and the network between these and the leader.
 
 use pumice_fleet_executor::facts::{Container, ContainerState};
-use pumice_fleet_executor::stuck::StuckRules;
+use pumice_fleet_executor::pending_checks::PendingCheckRules;
 use pumice_fleet_model::submission::annotations::VOLCANO_JOB;
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ pub(super) struct Link {
     pub number: u64,
     pub up: VecDeque<wire::FromExecutor>,
     pub down: VecDeque<wire::ToExecutor>,
-    pub said: u64,
+    pub sequence: u64,
 }
 
 /// A cluster: its truth, and the executor that sees it late.
@@ -36,7 +36,7 @@ pub(super) struct Cluster {
 }
 
 fn core() -> Core {
-    let stuck = StuckRules { job_deadline_ms: 180 * SECOND, ..StuckRules::default() };
+    let stuck = PendingCheckRules { job_deadline_ms: 180 * SECOND, ..PendingCheckRules::default() };
     Core::new(Settings { starts_max: 3, stuck, ..Settings::default() }).expect("patterns are good")
 }
 
@@ -117,7 +117,7 @@ impl World {
         let first = wire::FromExecutor { sequence: 1, message: Some(from_executor::Message::Hello(hello)) };
         let opened = leader.sessions.open(&first, Some(cluster.name), self.sessions, self.now);
         let (_, welcome) = opened.expect("a session");
-        cluster.link = Some(Link { number: self.sessions, up: VecDeque::new(), down: [welcome].into(), said: 1 });
+        cluster.link = Some(Link { number: self.sessions, up: VecDeque::new(), down: [welcome].into(), sequence: 1 });
         cluster.hear(self.now, Input::Connected { session: self.sessions });
     }
 
@@ -128,9 +128,9 @@ impl World {
             && let Some(link) = &mut cluster.link
         {
             cluster.beat = self.now;
-            link.said += 1;
+            link.sequence += 1;
             let message = Some(from_executor::Message::Heartbeat(wire::Heartbeat::default()));
-            link.up.push_back(wire::FromExecutor { sequence: link.said, message });
+            link.up.push_back(wire::FromExecutor { sequence: link.sequence, message });
         }
         let Some(link) = &mut cluster.link else { return };
         let number = link.number;
@@ -331,9 +331,9 @@ impl Cluster {
             match output {
                 Output::Report(runs) => {
                     if let Some(link) = &mut self.link {
-                        link.said += 1;
+                        link.sequence += 1;
                         let message = Some(from_executor::Message::Runs(runs));
-                        link.up.push_back(wire::FromExecutor { sequence: link.said, message });
+                        link.up.push_back(wire::FromExecutor { sequence: link.sequence, message });
                     }
                 }
                 Output::EndSession(end) => panic!("{end:?}"),

@@ -115,7 +115,7 @@ impl Expected {
         match self.fields.iter().find(|(name, expected)| field(name) != *expected) {
             None => Ok(()),
             Some((name, expected)) => {
-                Err(Difference { field: name.clone(), expected: told(expected), actual: told(field(name)) })
+                Err(Difference { field: name.clone(), expected: text_of(expected), actual: text_of(field(name)) })
             }
         }
     }
@@ -136,7 +136,7 @@ pub fn no_value() -> Value {
     json!([[[]]])
 }
 
-fn told(value: &Value) -> String {
+fn text_of(value: &Value) -> String {
     if value.is_null() { "unset".to_owned() } else { value.to_string() }
 }
 

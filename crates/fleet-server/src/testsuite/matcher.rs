@@ -32,7 +32,7 @@ struct Seen {
     kinds: u32,
     last: Option<Kind>,
     /// Executor and node.
-    place: Option<(String, String)>,
+    assigned: Option<(String, String)>,
 }
 
 /// A job saw what it should not.
@@ -97,7 +97,7 @@ impl Matcher {
         seen.kinds |= kind.bit();
         seen.last = Some(kind);
         if let Some((executor, node)) = place_of(event) {
-            seen.place = Some((executor.to_owned(), node.to_owned()));
+            seen.assigned = Some((executor.to_owned(), node.to_owned()));
         }
         let Some(next) = self.expected.get(seen.matched) else { return Ok(()) };
         if next.kind() == kind {
@@ -140,7 +140,7 @@ impl Matcher {
 
     /// Executors and nodes of the submitted jobs; nothing while one is on none.
     pub fn places(&self) -> Option<BTreeSet<(String, String)>> {
-        self.submissions().map(|(_, seen)| seen.place.clone()).collect()
+        self.submissions().map(|(_, seen)| seen.assigned.clone()).collect()
     }
 
     /// What submitted jobs still wait for.

@@ -40,7 +40,7 @@ pub struct Spec {
     /// What every job has to see, in this order.
     pub expected: Vec<Expected>,
     /// What is done when all jobs are there.
-    pub asked: Option<Asked>,
+    pub planned: Option<PlannedAction>,
     /// Whether the job set is cancelled once more at the end, which has to succeed.
     pub cancels_inactive: bool,
     /// Queues of its own, which it looks at.
@@ -64,7 +64,7 @@ pub struct Submission {
 
 /// Something to do to jobs.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct PlannedAction {
     /// It is done when all jobs saw an event of this kind.
     pub trigger: Kind,
     /// What it is.
@@ -164,10 +164,10 @@ pub enum SpecError {
     #[error("{0} is given in two documents")]
     Twice(String),
     /// A field has no such value.
-    #[error("{place}: {problem}")]
+    #[error("{path}: {problem}")]
     Field {
         /// The field.
-        place: String,
+        path: String,
         /// What is wrong.
         problem: String,
     },

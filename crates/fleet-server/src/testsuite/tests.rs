@@ -25,7 +25,7 @@ use tonic::transport::Endpoint;
 
 use super::{Case, Report, Server, Settings, Spec, run};
 use crate::api::{Api, Permission, Sources, Who};
-use crate::database::{Database, Place};
+use crate::database::{Database, Location};
 use crate::leader::{Input, Leader, Options};
 
 /// A fleet without clusters.
@@ -39,7 +39,7 @@ struct Fleet {
 
 async fn fleet() -> Fleet {
     let directory = tempfile::tempdir().unwrap();
-    let log = Arc::new(Database::open(&Place::File(directory.path().join("fleet.db"))).await.unwrap());
+    let log = Arc::new(Database::open(&Location::File(directory.path().join("fleet.db"))).await.unwrap());
     let class = PriorityClass { value: 0, preemptible: true };
     let options = Options {
         holder: "test".to_owned(),

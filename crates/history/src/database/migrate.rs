@@ -5,7 +5,7 @@
 
 use sqlx::AssertSqlSafe;
 
-use super::{Database, DatabaseError, Place};
+use super::{Database, DatabaseError, Location};
 use crate::rows::Kind;
 use crate::statements::Statement;
 
@@ -14,7 +14,7 @@ pub(super) const STEPS: &[&str] = &[include_str!("../../migrations/1.sql")];
 
 const META: &str = "CREATE TABLE IF NOT EXISTS meta (name TEXT NOT NULL PRIMARY KEY, value BIGINT NOT NULL)";
 
-pub(super) async fn run(database: &Database, place: &Place, steps: &[&str]) -> Result<(), DatabaseError> {
+pub(super) async fn run(database: &Database, location: &Location, steps: &[&str]) -> Result<(), DatabaseError> {
     database.commit(&[Statement::new(META, vec![])]).await?;
     let asked = Statement::new("SELECT value FROM meta WHERE name = 'format'", vec![]);
     let rows = database.ask(&asked, &[Kind::Int]).await?;
@@ -30,7 +30,7 @@ pub(super) async fn run(database: &Database, place: &Place, steps: &[&str]) -> R
         return Ok(());
     }
     let failed = |source| DatabaseError::Upgrade { to: known, source };
-    if let (Database::Sqlite { writer, .. }, Place::File(path), true) = (database, place, found > 0) {
+    if let (Database::Sqlite { writer, .. }, Location::File(path), true) = (database, location, found > 0) {
         let copy = path.with_extension(format!("v{found}"));
         if !copy.exists() {
             sqlx::query(AssertSqlSafe(super::vacuum_into(&copy))).execute(writer).await.map_err(failed)?;
@@ -64,7 +64,7 @@ mod tests {
     #[tokio::test]
     async fn the_steps_make_the_tables_that_rows_are_of() {
         let directory = tempfile::tempdir().unwrap();
-        let database = Database::open(&Place::File(directory.path().join("h.db"))).await.unwrap();
+        let database = Database::open(&Location::File(directory.path().join("h.db"))).await.unwrap();
         for table in Table::ALL {
             let wanted: Vec<Vec<Cell>> = table
                 .columns()
@@ -83,30 +83,30 @@ mod tests {
     async fn an_older_format_is_copied_and_upgraded_and_a_newer_one_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("h.db");
-        let place = Place::File(path.clone());
-        let database = Database::open(&place).await.unwrap();
+        let location = Location::File(path.clone());
+        let database = Database::open(&location).await.unwrap();
         let job = "INSERT INTO job (uid, version, seen) VALUES ('u', 1, 1)";
         database.commit(&[Statement::new(job, vec![])]).await.unwrap();
         let steps = [STEPS[0], "ALTER TABLE job ADD COLUMN colour TEXT; UPDATE job SET colour = 'red'"];
-        run(&database, &place, &steps).await.unwrap();
+        run(&database, &location, &steps).await.unwrap();
         let colours = Statement::new("SELECT colour FROM job", vec![]);
         assert_eq!(database.ask(&colours, &[Kind::Text]).await.unwrap(), [[Cell::text("red")]]);
-        run(&database, &place, &steps).await.expect("a second time changes nothing");
+        run(&database, &location, &steps).await.expect("a second time changes nothing");
         database.close().await;
-        let copy = Database::open(&Place::File(directory.path().join("h.v1"))).await.unwrap();
+        let copy = Database::open(&Location::File(directory.path().join("h.v1"))).await.unwrap();
         assert_eq!(columns_of(&copy, Table::Job).await.len(), Table::Job.columns().len());
         copy.close().await;
-        let refused = Database::open(&place).await.unwrap_err();
+        let refused = Database::open(&location).await.unwrap_err();
         assert!(matches!(refused, DatabaseError::Newer { found: 2, known: 1 }), "{refused}");
     }
 
     #[tokio::test]
     async fn a_step_that_fails_changes_nothing() {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place::File(directory.path().join("h.db"));
-        let database = Database::open(&place).await.unwrap();
+        let location = Location::File(directory.path().join("h.db"));
+        let database = Database::open(&location).await.unwrap();
         let steps = [STEPS[0], "ALTER TABLE job ADD COLUMN colour TEXT; nonsense"];
-        let failed = run(&database, &place, &steps).await.unwrap_err();
+        let failed = run(&database, &location, &steps).await.unwrap_err();
         assert!(matches!(failed, DatabaseError::Upgrade { to: 2, .. }), "{failed}");
         assert_eq!(columns_of(&database, Table::Job).await.len(), Table::Job.columns().len());
     }
@@ -114,7 +114,7 @@ mod tests {
     #[tokio::test]
     async fn a_password_is_not_taken_from_an_address() {
         for url in ["postgres://me:secret@host/db", "postgres://host/db?password=secret"] {
-            let refused = Database::open(&Place::Postgres(url.to_owned())).await.unwrap_err();
+            let refused = Database::open(&Location::Postgres(url.to_owned())).await.unwrap_err();
             assert!(matches!(refused, DatabaseError::Password));
             assert!(!refused.to_string().contains("secret"));
         }

@@ -14,7 +14,7 @@ use super::{Facts, Fate, Seen, annotation, millis, text, versioned};
 use crate::rows::{Row, Table};
 
 /// What both kinds of jobs say.
-struct Told {
+struct JobFacts {
     api: &'static str,
     queue: String,
     priority_class: String,
@@ -64,7 +64,7 @@ impl Facts for Job {
                     .int("memory_bytes", each.memory_bytes),
             );
         }
-        let told = Told {
+        let facts = JobFacts {
             api: "batch.volcano.sh",
             queue: if spec.queue.is_empty() { names::DEFAULT_QUEUE.to_owned() } else { spec.queue.clone() },
             priority_class: spec.priority_class_name.clone(),
@@ -79,7 +79,7 @@ impl Facts for Job {
             retries: status.retry_count.into(),
             requests: total,
         };
-        rows.push(row(&self.metadata, told, fate, seen));
+        rows.push(row(&self.metadata, facts, fate, seen));
     }
 }
 
@@ -113,7 +113,7 @@ impl Facts for kubernetes::Job {
                 .int("cpu_milli", each.cpu_milli)
                 .int("memory_bytes", each.memory_bytes),
         );
-        let told = Told {
+        let facts = JobFacts {
             api: "batch",
             queue: annotation(&self.metadata, names::SCHEDULING_QUEUE_NAME).to_owned(),
             priority_class: template.and_then(|spec| spec.priority_class_name.clone()).unwrap_or_default(),
@@ -128,36 +128,36 @@ impl Facts for kubernetes::Job {
             retries: 0,
             requests: each.times(replicas),
         };
-        rows.push(row(&self.metadata, told, fate, seen));
+        rows.push(row(&self.metadata, facts, fate, seen));
     }
 }
 
-fn row(metadata: &ObjectMeta, told: Told, fate: Fate, seen: Seen) -> Row {
+fn row(metadata: &ObjectMeta, facts: JobFacts, fate: Fate, seen: Seen) -> Row {
     let name = text(metadata.name.as_ref());
     let mut row = versioned(Table::Job, metadata, seen)
         .text("uid", text(metadata.uid.as_ref()))
-        .text("api", told.api)
+        .text("api", facts.api)
         .text("namespace", text(metadata.namespace.as_ref()))
         .text("name", name)
         .text("profile", runs::base_name(name))
         .text_if("submitter", annotation(metadata, names::USER))
-        .text_if("queue", &told.queue)
-        .text("priority_class", &told.priority_class)
-        .text("phase", &told.phase)
-        .text("reason", &told.reason)
-        .text("message", &told.message)
+        .text_if("queue", &facts.queue)
+        .text("priority_class", &facts.priority_class)
+        .text("phase", &facts.phase)
+        .text("reason", &facts.reason)
+        .text("message", &facts.message)
         .int("submitted", millis(metadata.creation_timestamp.as_ref()))
-        .int("started", told.started)
-        .int("ended", told.ended)
-        .int("replicas", told.replicas)
-        .int("succeeded", told.succeeded)
-        .int("failed", told.failed)
-        .int("retries", told.retries)
-        .int("cpu_milli", told.requests.cpu_milli)
-        .int("memory_bytes", told.requests.memory_bytes);
+        .int("started", facts.started)
+        .int("ended", facts.ended)
+        .int("replicas", facts.replicas)
+        .int("succeeded", facts.succeeded)
+        .int("failed", facts.failed)
+        .int("retries", facts.retries)
+        .int("cpu_milli", facts.requests.cpu_milli)
+        .int("memory_bytes", facts.requests.memory_bytes);
     if let Fate::Gone(now) = fate {
         row = row.int("gone", now.as_millisecond());
-        if told.ended.is_none() {
+        if facts.ended.is_none() {
             row = row.text("phase", DELETED).int("ended", now.as_millisecond());
         }
     }

@@ -18,7 +18,7 @@ struct Of<'a> {
 
 impl Of<'_> {
     fn cell(&self, name: &str) -> Option<&Cell> {
-        self.cells.get(self.table.place(name)?)
+        self.cells.get(self.table.column_index(name)?)
     }
 
     fn text(&self, name: &str) -> String {

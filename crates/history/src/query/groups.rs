@@ -74,11 +74,11 @@ pub async fn groups(
     let mut conditions = question.conditions();
     let which = conditions.text();
     let on_node = match &question.node {
-        Some(node) => format!("AND a.node = {}", conditions.place(Cell::text(node))),
+        Some(node) => format!("AND a.node = {}", conditions.bind(Cell::text(node))),
         None => String::new(),
     };
-    let now = conditions.place(Cell::Int(Some(now)));
-    let limit = conditions.place(Cell::Int(Some(question.limit())));
+    let now = conditions.bind(Cell::Int(Some(now)));
+    let limit = conditions.bind(Cell::Int(Some(question.limit())));
     let key = by.sql(database.dialect());
     // Milliseconds from the moment at which a pod took its place.
     let held = format!(

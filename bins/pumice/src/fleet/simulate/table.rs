@@ -116,7 +116,7 @@ fn queues(report: &Report) -> Vec<Vec<String>> {
             &time(wait_s.p50),
             &time(wait_s.p90),
             &time(wait_s.p99),
-            &part(share.held),
+            &part(share.used),
             &part(share.fair),
             &preemptions.to_string(),
         ]));
@@ -131,7 +131,7 @@ fn over_time(text: &mut String, report: &Report) {
     text.push('\n');
     // The queues that held most, in their own order.
     let mut shown: Vec<usize> = (0..report.queues.len()).collect();
-    shown.sort_by(|left, right| report.queues[*right].share.held.total_cmp(&report.queues[*left].share.held));
+    shown.sort_by(|left, right| report.queues[*right].share.used.total_cmp(&report.queues[*left].share.used));
     shown.truncate(QUEUES_MAX);
     shown.sort_unstable();
     let mut titles = vec!["held / fair share".to_owned()];
@@ -139,8 +139,8 @@ fn over_time(text: &mut String, report: &Report) {
     let mut rows = vec![titles];
     for moment in &report.over_time {
         let share = |queue: &usize| {
-            let Part { held, fair } = moment.shares[*queue];
-            if held == 0.0 && fair == 0.0 { "-".to_owned() } else { format!("{} / {}", part(held), part(fair)) }
+            let Part { used, fair } = moment.shares[*queue];
+            if used == 0.0 && fair == 0.0 { "-".to_owned() } else { format!("{} / {}", part(used), part(fair)) }
         };
         let mut row = vec![format!("{} to {}", time(moment.from_s), time(moment.to_s))];
         row.extend(shown.iter().map(share));

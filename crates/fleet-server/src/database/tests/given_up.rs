@@ -5,7 +5,7 @@ use std::pin::pin;
 use sqlx::{Connection as _, PgConnection};
 
 use super::homes::Home;
-use crate::database::Place;
+use crate::database::Location;
 
 /// Turns after which a question is given up: those in which its transaction begins are among them.
 const TURNS: usize = 60;
@@ -23,7 +23,7 @@ async fn a_question_that_is_given_up_leaves_no_transaction_open() {
             tokio::task::yield_now().await;
         }
     }
-    let Place::Postgres(url) = &home.place else { panic!("it is Postgres") };
+    let Location::Postgres(url) = &home.place else { panic!("it is Postgres") };
     let mut connection = PgConnection::connect(url).await.expect("connects");
     // What stays open is ended by Postgres after a while, and its connection with it.
     let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'";

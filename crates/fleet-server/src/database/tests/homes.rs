@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tempfile::TempDir;
 
 use crate::database::cells::Cell;
-use crate::database::{Database, Place};
+use crate::database::{Database, Location};
 
 /// One server for all tests that run at the same time.
 static SERVER: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
@@ -16,7 +16,7 @@ static DATABASES: AtomicUsize = AtomicUsize::new(0);
 
 /// An empty database.
 pub struct Home {
-    pub place: Place,
+    pub place: Location,
     _directory: Option<TempDir>,
     _server: Option<Arc<Postgres>>,
 }
@@ -24,7 +24,7 @@ pub struct Home {
 impl Home {
     pub fn sqlite() -> Home {
         let directory = tempfile::tempdir().unwrap();
-        let place = Place::File(directory.path().join("fleet.db"));
+        let place = Location::File(directory.path().join("fleet.db"));
         Home { place, _directory: Some(directory), _server: None }
     }
 
@@ -33,7 +33,7 @@ impl Home {
         let name = format!("fleet_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
         let mut connection = PgConnection::connect(&server.url()).await.unwrap();
         sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&mut connection).await.unwrap();
-        let place = Place::Postgres(server.url().replace("/postgres?", &format!("/{name}?")));
+        let place = Location::Postgres(server.url().replace("/postgres?", &format!("/{name}?")));
         Home { place, _directory: None, _server: Some(server) }
     }
 
@@ -42,7 +42,7 @@ impl Home {
     }
 
     pub fn is_shared(&self) -> bool {
-        matches!(self.place, Place::Postgres(_))
+        matches!(self.place, Location::Postgres(_))
     }
 }
 

@@ -46,7 +46,7 @@ async fn names_as_long_as_they_may_be_are_found_again(home: Home) {
     assert_eq!(database.submit(vec![of(&set)]).await.unwrap()[0].jobs, [JobId(1)], "its client id is found");
     assert_eq!(database.events(&queue, &set, Seq(0), 10).await.unwrap().len(), 1);
     assert_eq!(database.jobs_by_uri(&queue, &set, &uri).await.unwrap().len(), 1);
-    assert_eq!(database.standing(&[(queue.clone(), set.clone())]).await.unwrap()[0].jobs, 1);
+    assert_eq!(database.job_counts(&[(queue.clone(), set.clone())]).await.unwrap()[0].jobs, 1);
     for (longer, bytes) in [(set.clone() + "x", 1_024), ("\0".repeat(342), 1_026)] {
         let refused = database.submit(vec![of(&longer)]).await;
         let Err(Error::TooLong { what: "job set", bytes: told, max: 1_023 }) = refused else { panic!("{refused:?}") };
@@ -276,14 +276,14 @@ async fn job_sets_are_listed_newest_first_and_counted(home: Home) {
         let recent = database.recent_sets(JobId(since), limit).await.unwrap();
         assert_eq!(recent, wanted.into_iter().map(set).collect::<Vec<_>>(), "since {since}");
     }
-    let mut standing = database.standing(&[set("a"), set("b"), set("nothing")]).await.unwrap();
+    let mut standing = database.job_counts(&[set("a"), set("b"), set("nothing")]).await.unwrap();
     standing.sort_by(|one, other| one.job_set.cmp(&other.job_set));
     let told: Vec<_> = standing.iter().map(|one| (one.job_set.as_str(), one.state, one.jobs, one.first)).collect();
     assert_eq!(told, [("a", JobState::Queued, 2, JobId(4)), ("b", JobState::Queued, 1, JobId(5))]);
     // What has ended is listed by its age alone.
     execute(&database, "UPDATE jobs SET state = 'succeeded', ended = 1 WHERE job_set = 'b'", vec![]).await;
     assert_eq!(database.recent_sets(JobId(6), 10).await.unwrap(), [set("a")]);
-    assert_eq!(database.standing(&[set("b")]).await.unwrap()[0].state, JobState::Succeeded);
-    assert_eq!(database.standing(&[]).await.unwrap(), []);
+    assert_eq!(database.job_counts(&[set("b")]).await.unwrap()[0].state, JobState::Succeeded);
+    assert_eq!(database.job_counts(&[]).await.unwrap(), []);
     database.close().await;
 }

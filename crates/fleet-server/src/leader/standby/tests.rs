@@ -22,9 +22,9 @@ const STEPS: usize = 250;
 /// Jobs that one decision changes of what is asked of more.
 const PART: usize = 3;
 
-async fn loaded(database: &Database) -> Standing {
-    let Standing { ledger, position } = Standing::load(database, classes()).await.unwrap();
-    Standing { ledger: ledger.in_parts_of(PART), position }
+async fn loaded(database: &Database) -> FollowedLedger {
+    let FollowedLedger { ledger, position } = FollowedLedger::load(database, classes()).await.unwrap();
+    FollowedLedger { ledger: ledger.in_parts_of(PART), position }
 }
 
 /// All that a ledger goes on from.
@@ -129,8 +129,8 @@ async fn who_follows_has_what_the_tables_have(home: Home) {
             let epoch = database.lead("other").await.unwrap().unwrap();
             let lost = leader.commit(&database, now, Inbox::default()).await;
             assert!(matches!(lost, Err(Error::Deposed)), "{lost:?}");
-            let standby = Standby { standing: Some(standing), loaded: None };
-            let Standing { ledger, position } = standby.lead(&database, classes()).await.unwrap();
+            let standby = Standby { followed: Some(standing), loaded: None };
+            let FollowedLedger { ledger, position } = standby.lead(&database, classes()).await.unwrap();
             leader = Leader { epoch, ledger, position };
             standing = loaded(&database).await;
             led += 1;
@@ -149,7 +149,7 @@ async fn who_missed_something_reads_everything_anew(home: Home) {
     database.submit(vec![submission("old", jobs), submission("new", vec![job(3, None)])]).await.unwrap();
     leader.commit(&database, 3_000, proposals(vec![lease(1, "one"), lease(2, "one")])).await.unwrap();
     standby = standby.follow(Arc::clone(&database), classes()).await;
-    assert_eq!(standby.standing.as_ref().map(|standing| standing.ledger.digest()), Some(leader.ledger.digest()));
+    assert_eq!(standby.followed.as_ref().map(|followed| followed.ledger.digest()), Some(leader.ledger.digest()));
     let report = |job| {
         let run = RunId { job: JobId(job), attempt: 1 };
         Report { cluster: "one".to_owned(), run, kind: ReportKind::Succeeded }
@@ -158,7 +158,7 @@ async fn who_missed_something_reads_everything_anew(home: Home) {
     let set = ("q".to_owned(), "old".to_owned());
     while !database.prune(leader.epoch, &set, TimeMs(9_000), 100).await.unwrap().done {}
     // What was removed was the end of the log: nothing comes after it that would show the gap.
-    let standing = standby.standing.as_mut().unwrap();
+    let standing = standby.followed.as_mut().unwrap();
     assert!(matches!(standing.follow(&database).await, Err(Astray::Gone(_))));
     database.submit(vec![submission("new", vec![job(4, None)])]).await.unwrap();
     leader.commit(&database, 5_000, Inbox::default()).await.unwrap();
@@ -177,14 +177,14 @@ async fn what_does_not_fit_is_not_followed(home: Home) {
     leader.commit(&database, 3_000, Inbox::default()).await.unwrap();
     let position = leader.position;
     leader.commit(&database, 4_000, proposals(vec![lease(1, "one")])).await.unwrap();
-    let other = || Standing { ledger: Ledger::new(classes()), position };
+    let other = || FollowedLedger { ledger: Ledger::new(classes()), position };
     let astray = other().follow(&database).await;
     assert!(matches!(astray, Err(Astray::Refused { seq, .. }) if seq == leader.position), "{astray:?}");
-    let mut standby = Standby { standing: Some(other()), loaded: None };
+    let mut standby = Standby { followed: Some(other()), loaded: None };
     standby = standby.follow(Arc::clone(&database), classes()).await;
-    assert!(standby.standing.is_none(), "it is dropped");
+    assert!(standby.followed.is_none(), "it is dropped");
     standby = standby.follow(Arc::clone(&database), classes()).await;
-    let standing = standby.standing.expect("it is loaded anew");
+    let standing = standby.followed.expect("it is loaded anew");
     assert_eq!(everything(&standing.ledger), everything(&loaded(&database).await.ledger));
     database.close().await;
 }

@@ -7,7 +7,7 @@ use pumice_wire::executor::errand_answer::Answer;
 
 use super::*;
 use crate::binoculars::Binoculars;
-use crate::errands::Errands;
+use crate::executor_commands::ExecutorCommands;
 
 /// The next errand of a cluster.
 async fn errand(cluster: &mut Cluster) -> wire::Errand {
@@ -29,7 +29,7 @@ fn answer(errand: &wire::Errand, answer: Answer) -> wire::ErrandAnswer {
 #[tokio::test]
 async fn logs_and_cordons_reach_the_one_cluster_that_is_meant() {
     let folder = tempfile::tempdir().expect("a folder");
-    let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
+    let log = Arc::new(Database::open(&Location::File(folder.path().join("fleet.db"))).await.expect("a database"));
     let jobs = submit(&log, 1).await;
     let api = Api::new(Arc::clone(&log), Rules::default(), api::Sources::system(), CancellationToken::new());
     let permissions = Permission::ALL.iter().copied().collect();
@@ -38,7 +38,7 @@ async fn logs_and_cordons_reach_the_one_cluster_that_is_meant() {
     let cordon = |name: &str| asked(&who, CordonRequest { node_name: name.to_owned() });
 
     let server = Server::start(&log);
-    let errands = Errands::new(server.inputs.clone());
+    let errands = ExecutorCommands::new(server.inputs.clone());
     let binoculars = Binoculars::new(api.clone(), errands.clone());
     let mut one = Cluster::new("one");
     one.connect(&server, 1).await;

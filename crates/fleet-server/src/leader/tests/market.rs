@@ -53,7 +53,7 @@ async fn leased(cluster: &mut Cluster, server: &Server) -> RunId {
 #[tokio::test]
 async fn a_higher_bid_takes_the_room_of_a_lower_one() {
     let folder = tempfile::tempdir().expect("a folder");
-    let log = Arc::new(Database::open(&Place::File(folder.path().join("fleet.db"))).await.expect("a database"));
+    let log = Arc::new(Database::open(&Location::File(folder.path().join("fleet.db"))).await.expect("a database"));
     let api = Api::new(Arc::clone(&log), Rules::default(), api::Sources::system(), CancellationToken::new());
     let permissions = Permission::ALL.iter().copied().collect();
     let who = Arc::new(Who { name: "ada".to_owned(), permissions, reads_all: true, ..Who::default() });

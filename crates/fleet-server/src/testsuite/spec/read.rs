@@ -9,7 +9,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::text::{with_texts, without_nulls};
-use super::{Action, Asked, Assertion, QueueCase, SPEC_BYTES_MAX, Spec, SpecError, Submission, TIMEOUT_DEFAULT};
+use super::{
+    Action, Assertion, PlannedAction, QueueCase, SPEC_BYTES_MAX, Spec, SpecError, Submission, TIMEOUT_DEFAULT,
+};
 use crate::testsuite::events::Kind;
 use crate::testsuite::expected::{Expected, no_value};
 
@@ -121,7 +123,7 @@ impl Spec {
         Ok(Self {
             timeout: duration("timeout", fields.timeout)?.filter(|time| !time.is_zero()).unwrap_or(TIMEOUT_DEFAULT),
             expected: self::expected(expected)?,
-            asked: asked(&fields)?,
+            planned: planned(&fields)?,
             submission: submission(&fields)?,
             cancels_inactive,
             queues: fields.queue_config.map(queues).transpose()?,
@@ -133,7 +135,7 @@ impl Spec {
 }
 
 fn wrong(place: impl Into<String>, problem: impl ToString) -> SpecError {
-    SpecError::Field { place: place.into(), problem: problem.to_string() }
+    SpecError::Field { path: place.into(), problem: problem.to_string() }
 }
 
 /// The fields of all documents.
@@ -219,7 +221,7 @@ fn submission(fields: &Fields) -> Result<Option<Submission>, SpecError> {
     }))
 }
 
-fn asked(fields: &Fields) -> Result<Option<Asked>, SpecError> {
+fn planned(fields: &Fields) -> Result<Option<PlannedAction>, SpecError> {
     let mut actions = Vec::new();
     if let Some(action) = &fields.cancel {
         actions.push(Action::Cancel(message("cancel.request", action.request.clone())?));
@@ -252,7 +254,7 @@ fn asked(fields: &Fields) -> Result<Option<Asked>, SpecError> {
     }
     match actions.pop() {
         Some(_) if fields.jobs.is_empty() => Err(wrong("jobs", "there are none to do something to")),
-        Some(action) => Ok(Some(Asked { trigger: trigger.unwrap_or_else(|| action.trigger()), action })),
+        Some(action) => Ok(Some(PlannedAction { trigger: trigger.unwrap_or_else(|| action.trigger()), action })),
         None => Ok(None),
     }
 }

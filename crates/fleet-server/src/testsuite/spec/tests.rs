@@ -60,10 +60,10 @@ fn both_documents_are_one_specification() {
     assert_eq!(spec.timeout, Duration::from_secs(100));
     let kinds: Vec<Kind> = spec.expected.iter().map(Expected::kind).collect();
     assert_eq!(kinds, [Kind::Submitted, Kind::LeaseReturned, Kind::Failed]);
-    let asked = spec.asked.expect("something is done");
-    assert_eq!(asked.trigger, Kind::Leased);
+    let planned = spec.planned.expect("something is done");
+    assert_eq!(planned.trigger, Kind::Leased);
     let request = JobReprioritizeRequest { new_priority: 7.0, ..JobReprioritizeRequest::default() };
-    assert_eq!(asked.action, Action::Reprioritize { request, by_job_set: true });
+    assert_eq!(planned.action, Action::Reprioritize { request, by_job_set: true });
     let submission = spec.submission.expect("jobs are submitted");
     assert_eq!((submission.batches, submission.batch_size), (Some(some(2)), some(3)));
     assert_eq!((submission.interval, submission.random_client_id), (Duration::from_millis(1_500), true));
@@ -89,9 +89,9 @@ fn what_is_left_out_has_its_default() {
     assert_eq!((submission.batches, submission.interval), (None, Duration::ZERO));
     assert_eq!((spec.timeout, spec.expected, spec.queues), (TIMEOUT_DEFAULT, Vec::new(), None));
     let action = Action::CancelJobSet(JobSetCancelRequest::default());
-    assert_eq!(spec.asked, Some(Asked { trigger: Kind::Queued, action }));
-    let preempts = read(&["queue: q\njobs: [{}]\nbatchSize: 1\npreempt: {}\n"]).expect("it reads").asked;
-    assert_eq!(preempts.map(|asked| asked.trigger), Some(Kind::Running));
+    assert_eq!(spec.planned, Some(PlannedAction { trigger: Kind::Queued, action }));
+    let preempts = read(&["queue: q\njobs: [{}]\nbatchSize: 1\npreempt: {}\n"]).expect("it reads").planned;
+    assert_eq!(preempts.map(|planned| planned.trigger), Some(Kind::Running));
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn all_of_armadas_are_read() {
         // Nothing that it says is lost.
         let says = |word: &str| text.lines().any(|line| line.starts_with(word));
         let acts = ["cancel", "preempt", "reprioritize"].iter().any(|word| says(word));
-        assert_eq!(spec.asked.is_some(), acts, "{}", file.display());
+        assert_eq!(spec.planned.is_some(), acts, "{}", file.display());
         assert_eq!(spec.queues.is_some(), says("queueConfig"), "{}", file.display());
         for job in spec.submission.iter().flat_map(|submission| &submission.jobs) {
             let job: Value = serde_json::to_value(job).expect("JSON");
