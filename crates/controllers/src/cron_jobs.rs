@@ -19,7 +19,7 @@ use pumice_api::names;
 use pumice_clock as clock;
 use pumice_cluster::{Change, EventRecorder, WatchScope, failure, watch_optional, words};
 use pumice_machines::cron::{Cron, CronEffect, CronView, EffectOf, Schedule, ScheduleError, step, zone_name};
-use pumice_machines::workload::{Told, reference_to};
+use pumice_machines::workload::{WorkEvent, reference_to};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -185,7 +185,7 @@ impl<C: Scheduled> Controller for CronJobs<C> {
         for effect in plan.effects {
             match effect {
                 CronEffect::Record { is_warning, reason, message } => {
-                    teller.tell(Told { is_warning, reason, message });
+                    teller.tell(WorkEvent { is_warning, reason, message });
                 }
                 effect => effects.push(effect),
             }
@@ -264,6 +264,6 @@ impl<C: Scheduled> Carrying<C> {
     }
 
     fn tell(&self, is_warning: bool, reason: &'static str, message: String) {
-        self.teller.tell(Told { is_warning, reason, message });
+        self.teller.tell(WorkEvent { is_warning, reason, message });
     }
 }

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use pumice_cluster::EventRecorder;
 use pumice_cluster::events::{Occurrence, Severity};
-use pumice_machines::workload::Told;
+use pumice_machines::workload::WorkEvent;
 
 use pumice_clock as clock;
 
@@ -19,7 +19,7 @@ impl Teller {
         Self { recorder: recorder.clone(), about }
     }
 
-    pub fn tell(&self, told: Told) {
+    pub fn tell(&self, told: WorkEvent) {
         let severity = if told.is_warning { Severity::Warning } else { Severity::Normal };
         let about = self.about.clone();
         let reason = told.reason.to_owned();
@@ -27,13 +27,13 @@ impl Teller {
     }
 
     pub fn warn(&self, reason: &'static str, message: String) {
-        self.tell(Told { is_warning: true, reason, message });
+        self.tell(WorkEvent { is_warning: true, reason, message });
     }
 
     /// Something that happens to each pod: left out while many events wait.
     pub fn note(&self, reason: &'static str, message: String) {
         if self.recorder.has_room() {
-            self.tell(Told { is_warning: false, reason, message });
+            self.tell(WorkEvent { is_warning: false, reason, message });
         }
     }
 }

@@ -17,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::replica_set::whole_second;
 use crate::workload::{
-    OwnedPod, PodEffect, Told, WorkPlan, claim, owner_of, read_selector, refusal, set_condition, some_count,
+    OwnedPod, PodEffect, WorkEvent, WorkPlan, claim, owner_of, read_selector, refusal, set_condition, some_count,
 };
 use counting::Count;
 use verdict::{COMPLETE, FAILED, Verdict};
@@ -46,14 +46,14 @@ pub struct JobPlan {
 }
 
 /// What is known of a Job while it is decided about.
-struct Course<'a> {
+struct StepContext<'a> {
     job: &'a Job,
     spec: &'a JobSpec,
     own: Vec<&'a OwnedPod>,
     now: Timestamp,
 }
 
-impl Course<'_> {
+impl StepContext<'_> {
     fn is_indexed(&self) -> bool {
         self.spec.completion_mode.as_deref() == Some("Indexed")
     }
@@ -126,22 +126,22 @@ pub fn step(view: &JobView<'_>, now: Timestamp) -> JobPlan {
     let selector = selector.unwrap_or_else(pumice_objects::selector::LabelSelector::nothing);
     let finished = outcome(view.job);
     let claimed = claim(&view.pods, &selector, &owner, stays && finished.is_none(), true);
-    let course = Course { job: view.job, spec, own: claimed.own, now };
+    let context = StepContext { job: view.job, spec, own: claimed.own, now };
     if !stays || finished.is_some() {
-        plan.work.pods = let_go(&course);
+        plan.work.pods = let_go(&context);
         if stays {
-            plan.is_over = expires(&course, finished, &mut plan.work);
+            plan.is_over = expires(&context, finished, &mut plan.work);
         }
         return plan;
     }
     plan.work.pods = claimed.effects;
-    unfinished(&course, &mut plan.work);
+    unfinished(&context, &mut plan.work);
     plan
 }
 
 /// Pods that are held for counting, when there is nothing more to count.
-fn let_go(course: &Course<'_>) -> Vec<PodEffect> {
-    course.own.iter().filter(|pod| pod.is_tracked).map(|pod| PodEffect::Untrack(pod.id())).collect()
+fn let_go(context: &StepContext<'_>) -> Vec<PodEffect> {
+    context.own.iter().filter(|pod| pod.is_tracked).map(|pod| PodEffect::Untrack(pod.id())).collect()
 }
 
 /// What to do for pods of a Job that is gone.
@@ -150,14 +150,14 @@ pub fn abandoned(pods: &[&OwnedPod]) -> Vec<PodEffect> {
 }
 
 /// Whether a finished Job is to go by now; if later, that is when to look again.
-fn expires(course: &Course<'_>, outcome: Option<bool>, work: &mut WorkPlan<JobStatus>) -> bool {
-    let Some(seconds) = course.spec.ttl_seconds_after_finished else { return false };
+fn expires(context: &StepContext<'_>, outcome: Option<bool>, work: &mut WorkPlan<JobStatus>) -> bool {
+    let Some(seconds) = context.spec.ttl_seconds_after_finished else { return false };
     let kind = if outcome == Some(true) { COMPLETE } else { FAILED };
-    let conditions = course.job.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let conditions = context.job.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let ended = conditions.iter().find(|one| one.type_ == kind).and_then(|one| one.last_transition_time.as_ref());
     let at = ended.and_then(|ended| ended.0.checked_add(SignedDuration::from_secs(i64::from(seconds))).ok());
     match at {
-        Some(at) if at > course.now => {
+        Some(at) if at > context.now => {
             work.look_at(Some(at));
             false
         }
@@ -166,35 +166,35 @@ fn expires(course: &Course<'_>, outcome: Option<bool>, work: &mut WorkPlan<JobSt
     }
 }
 
-fn unfinished(course: &Course<'_>, work: &mut WorkPlan<JobStatus>) {
-    let before = course.job.status.clone().unwrap_or_default();
+fn unfinished(context: &StepContext<'_>, work: &mut WorkPlan<JobStatus>) {
+    let before = context.job.status.clone().unwrap_or_default();
     let mut status = before.clone();
-    if status.start_time.is_none() && !course.is_suspended() {
-        status.start_time = Some(whole_second(course.now));
+    if status.start_time.is_none() && !context.is_suspended() {
+        status.start_time = Some(whole_second(context.now));
     }
-    let mut count = Count::of(course, &before);
-    let counted = count.take_ends(course);
+    let mut count = Count::of(context, &before);
+    let counted = count.take_ends(context);
     // Who sees that it has ended finds nothing that holds its pods.
     let is_settled = count.is_settled() && counted.effects.is_empty();
     work.pods.extend(counted.effects);
-    let verdict = Verdict::standing(&before).or_else(|| Verdict::reached(course, &status, &count, counted.fails_job));
+    let verdict = Verdict::recorded(&before).or_else(|| Verdict::reached(context, &status, &count, counted.fails_job));
     let mut conditions = status.conditions.take().unwrap_or_default();
     match &verdict {
         Some(verdict) => {
-            tell(course, verdict, &mut conditions, work, &before);
-            end_pods(course, verdict, work);
-            let is_quiet = course.active().next().is_none() && course.terminating() == 0;
+            tell(context, verdict, &mut conditions, work, &before);
+            end_pods(context, verdict, work);
+            let is_quiet = context.active().next().is_none() && context.terminating() == 0;
             if is_quiet && is_settled {
-                finish(course, verdict, &mut conditions, &mut status, work);
+                finish(context, verdict, &mut conditions, &mut status, work);
             }
         }
-        None => go_on(course, &mut conditions, &mut status, &count, work),
+        None => go_on(context, &mut conditions, &mut status, &count, work),
     }
     status.conditions = Some(conditions).filter(|conditions| !conditions.is_empty());
-    count.write(course, &mut status);
-    status.active = some_count(course.active().count());
-    status.ready = Some(some_count(course.active().filter(|pod| pod.is_ready()).count()).unwrap_or(0));
-    status.terminating = Some(some_count(course.terminating()).unwrap_or(0));
+    count.write(context, &mut status);
+    status.active = some_count(context.active().count());
+    status.ready = Some(some_count(context.active().filter(|pod| pod.is_ready()).count()).unwrap_or(0));
+    status.terminating = Some(some_count(context.terminating()).unwrap_or(0));
     if status != before {
         work.status = Some(Box::new(status));
     }
@@ -202,77 +202,77 @@ fn unfinished(course: &Course<'_>, work: &mut WorkPlan<JobStatus>) {
 
 /// Runs, waits or is suspended.
 fn go_on(
-    course: &Course<'_>,
+    context: &StepContext<'_>,
     conditions: &mut Vec<JobCondition>,
     status: &mut JobStatus,
     count: &Count,
     work: &mut WorkPlan<JobStatus>,
 ) {
     let was_suspended = conditions.iter().any(|one| one.type_ == SUSPENDED && one.status == "True");
-    if course.is_suspended() {
-        work.pods.extend(course.active().map(|pod| PodEffect::Withdraw(pod.id())));
+    if context.is_suspended() {
+        work.pods.extend(context.active().map(|pod| PodEffect::Withdraw(pod.id())));
         if !was_suspended {
-            set_condition(conditions, condition(SUSPENDED, true, "JobSuspended", "Job suspended", course.now));
-            work.events.push(Told { is_warning: false, reason: "Suspended", message: "Job suspended".to_owned() });
+            set_condition(conditions, condition(SUSPENDED, true, "JobSuspended", "Job suspended", context.now));
+            work.events.push(WorkEvent { is_warning: false, reason: "Suspended", message: "Job suspended".to_owned() });
         }
         status.start_time = None;
         return;
     }
     if was_suspended {
-        set_condition(conditions, condition(SUSPENDED, false, "JobResumed", "Job resumed", course.now));
-        work.events.push(Told { is_warning: false, reason: "Resumed", message: "Job resumed".to_owned() });
-        status.start_time = Some(whole_second(course.now));
+        set_condition(conditions, condition(SUSPENDED, false, "JobResumed", "Job resumed", context.now));
+        work.events.push(WorkEvent { is_warning: false, reason: "Resumed", message: "Job resumed".to_owned() });
+        status.start_time = Some(whole_second(context.now));
     }
-    let deadline = course
+    let deadline = context
         .spec
         .active_deadline_seconds
         .and_then(|seconds| status.start_time.as_ref()?.0.checked_add(SignedDuration::from_secs(seconds.max(0))).ok());
     work.look_at(deadline);
-    match refusal(&course.spec.template) {
-        Some(message) => work.events.push(Told { is_warning: true, reason: "FailedCreate", message }),
-        None => making::manage(course, count, work),
+    match refusal(&context.spec.template) {
+        Some(message) => work.events.push(WorkEvent { is_warning: true, reason: "FailedCreate", message }),
+        None => making::manage(context, count, work),
     }
 }
 
 /// Says what it comes to, before its pods are gone.
 fn tell(
-    course: &Course<'_>,
+    context: &StepContext<'_>,
     verdict: &Verdict,
     conditions: &mut Vec<JobCondition>,
     work: &mut WorkPlan<JobStatus>,
     before: &JobStatus,
 ) {
-    if Verdict::standing(before).is_some() {
+    if Verdict::recorded(before).is_some() {
         return;
     }
-    set_condition(conditions, condition(verdict.announced(), true, &verdict.reason, &verdict.message, course.now));
+    set_condition(conditions, condition(verdict.announced(), true, &verdict.reason, &verdict.message, context.now));
     if !verdict.is_success {
         let message = verdict.message.clone();
-        work.events.push(Told { is_warning: true, reason: verdict.event(), message });
+        work.events.push(WorkEvent { is_warning: true, reason: verdict.event(), message });
     }
 }
 
 /// Ends what still runs: of a Job that fails it counts as failed, of one that is done it does not count.
-fn end_pods(course: &Course<'_>, verdict: &Verdict, work: &mut WorkPlan<JobStatus>) {
+fn end_pods(context: &StepContext<'_>, verdict: &Verdict, work: &mut WorkPlan<JobStatus>) {
     let end = |pod: &OwnedPod| match verdict.is_success {
         true => PodEffect::Withdraw(pod.id()),
         false => PodEffect::Delete(pod.id()),
     };
-    work.pods.extend(course.active().map(end));
+    work.pods.extend(context.active().map(end));
 }
 
 fn finish(
-    course: &Course<'_>,
+    context: &StepContext<'_>,
     verdict: &Verdict,
     conditions: &mut Vec<JobCondition>,
     status: &mut JobStatus,
     work: &mut WorkPlan<JobStatus>,
 ) {
     let kind = if verdict.is_success { COMPLETE } else { FAILED };
-    set_condition(conditions, condition(kind, true, &verdict.reason, &verdict.message, course.now));
+    set_condition(conditions, condition(kind, true, &verdict.reason, &verdict.message, context.now));
     if verdict.is_success {
-        status.completion_time = Some(whole_second(course.now));
-        work.events.push(Told { is_warning: false, reason: "Completed", message: "Job completed".to_owned() });
+        status.completion_time = Some(whole_second(context.now));
+        work.events.push(WorkEvent { is_warning: false, reason: "Completed", message: "Job completed".to_owned() });
     }
 }
 

@@ -207,7 +207,7 @@ fn serve<C: Cron>(
     // has several.
     let number = if schedule.is_dense() { due.as_second() } else { due.as_second().div_euclid(60) };
     let name = format!("{}-{number}", view.cron.metadata().name.as_deref().unwrap_or_default());
-    effects.push(CronEffect::CreateJob(Box::new(view.cron.job(name, schedule.shown(due)))));
+    effects.push(CronEffect::CreateJob(Box::new(view.cron.job(name, schedule.in_time_zone(due)))));
 }
 
 fn warning<J, S>(reason: &'static str, message: String) -> CronEffect<J, S> {

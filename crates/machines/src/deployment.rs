@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::workload::{Told, resolve};
+use crate::workload::{WorkEvent, resolve};
 
 /// The annotation with the number of a revision.
 pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -83,13 +83,13 @@ pub struct DeploymentPlan {
     /// The changes.
     pub effects: Vec<DeploymentEffect>,
     /// What to tell.
-    pub events: Vec<Told>,
+    pub events: Vec<WorkEvent>,
     /// When the deadline for progress is over, or a new pod counts as available.
     pub wake_at: Option<Timestamp>,
 }
 
 /// A Deployment with its ReplicaSets, told apart.
-struct Course<'a> {
+struct StepContext<'a> {
     deployment: &'a Deployment,
     spec: &'a DeploymentSpec,
     /// The one of the template that is wanted.
@@ -100,7 +100,7 @@ struct Course<'a> {
     now: Timestamp,
 }
 
-impl<'a> Course<'a> {
+impl<'a> StepContext<'a> {
     fn replicas(&self) -> i32 {
         self.spec.replicas.unwrap_or(1).max(0)
     }
@@ -144,17 +144,17 @@ pub fn step(view: &DeploymentView<'_>, now: Timestamp) -> DeploymentPlan {
     }
     let own = sets::claim(deployment, spec, &view.sets, &mut plan.effects);
     let (new, old) = sets::sort(spec, own);
-    let course = Course { deployment, spec, new, old, pods: &view.pods, now };
-    sets::number(&course, &mut plan);
-    match sets::is_resized(&course) || course.is_paused() {
-        true => rolling::resize(&course, &mut plan),
-        false if course.is_recreated() => rolling::recreate(&course, &mut plan),
-        false => rolling::roll(&course, &mut plan),
+    let context = StepContext { deployment, spec, new, old, pods: &view.pods, now };
+    sets::number(&context, &mut plan);
+    match sets::is_resized(&context) || context.is_paused() {
+        true => rolling::resize(&context, &mut plan),
+        false if context.is_recreated() => rolling::recreate(&context, &mut plan),
+        false => rolling::roll(&context, &mut plan),
     }
-    if course.is_paused() || status::is_complete(&course) {
-        sets::forget(&course, &mut plan.effects);
+    if context.is_paused() || status::is_complete(&context) {
+        sets::forget(&context, &mut plan.effects);
     }
-    let (status, wake_at) = status::next(&course, &mut plan.events);
+    let (status, wake_at) = status::next(&context, &mut plan.events);
     if deployment.status.as_ref() != Some(&status) {
         plan.effects.push(DeploymentEffect::WriteStatus(Box::new(status)));
     }
@@ -183,7 +183,7 @@ fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
 }
 
 /// Replicas that a ReplicaSet is asked for.
-fn asked(set: &ReplicaSet) -> i32 {
+fn replicas_of(set: &ReplicaSet) -> i32 {
     set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1).max(0)
 }
 

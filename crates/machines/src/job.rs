@@ -4,46 +4,19 @@
 //! [`Plan`] out, puts the answers into its index and steps again until nothing is left to do. Called by the job controller
 //! for each job that something happened to.
 
-mod active_deadline;
-mod after;
-mod census;
-mod claims;
-mod cleanup;
-mod depends;
-mod ended;
-mod events;
 mod facts;
-mod index_runs;
-mod kill;
-mod learned;
 mod memory;
-mod oom;
-mod owed;
-mod phase;
 mod plan;
 mod plugin_objects;
-mod pod_group;
-mod pod_retries;
+mod pod_counts;
 mod pods;
 mod policy;
-mod profile;
-mod raises;
-mod refused;
-mod retry;
-mod rules;
-mod scale_down;
-mod scale_up;
-mod signature;
-mod sizes;
+mod remembered;
+mod restart;
+mod retries;
 mod status;
-mod suspend;
 mod sync;
-mod tally;
 mod task_numbers;
-mod too_large;
-mod ttl;
-mod updated;
-mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,27 +27,28 @@ use pumice_api::names;
 use pumice_api::profile::ResourceProfile;
 use pumice_api::scheduling::PodGroup;
 
-pub use after::{After, AfterError};
-pub use events::Evicted;
+pub use crate::profile::Lesson;
 pub use facts::{JobPod, PodFacts, PodPhase};
-pub use kill::Mark;
-pub use learned::LEARN_MEMORY;
-pub use oom::rule_of;
-pub use phase::{Transition, transition};
+pub use memory::learning::LEARN_MEMORY;
+pub use memory::rule_of;
+pub use memory::scale_up::{ScaleUp, ScaleUpError};
+pub use memory::sizes::gets_more_memory;
 pub use plan::{Effect, Ensured, Existing, ObjectId, ObjectKind, Plan, Severity, StatusChange};
-pub use profile::Lesson;
-pub use scale_down::{PENDING_FIRST, has_free_indices, scale_down_of};
-pub use scale_up::{ScaleUp, ScaleUpError};
-pub use sizes::gets_more_memory;
+pub use pods::scale_down::{PENDING_FIRST, has_free_indices, scale_down_of};
+pub use policy::events::Evicted;
+pub use restart::Mark;
+pub use status::transitions::{Transition, transition};
+pub use sync::start_after::{After, AfterError};
 pub use task_numbers::{MAX_PARALLEL, MIN_SUCCESS, RETRIES, TASK_NUMBERS, TaskNumber, TaskNumberError, at_once};
 
-use census::Census;
-use events::Signal;
-use kill::{Targets, is_unfinished};
-use memory::Memory;
+use memory::learning;
+use pod_counts::{PodCounts, ended};
+use policy::events::Signal;
 use policy::{Judgement, Order};
-use rules::Verdict;
-use status::Draft;
+use remembered::Remembered;
+use restart::{Targets, is_unfinished};
+use status::phase_rules::Verdict;
+use status::{Draft, active_deadline};
 
 /// Everything a step looks at. All of it is observed; nothing is remembered.
 pub struct JobView<'a> {
@@ -120,64 +94,65 @@ pub fn step(view: &JobView<'_>, now: Timestamp) -> Plan {
             format!("phase {word:?} is unknown to this version; the job is left alone"),
         )]);
     }
-    let census = Census::take(view.job, view.pods);
-    let (ended, no_room) = match ended::look(view, &census) {
+    let pod_counts = PodCounts::take(view.job, view.pods);
+    let (ended, no_room) = match ended::look(view, &pod_counts) {
         Ok(ended) => (ended, None),
         Err(known) => (known, Some(ended::no_room())),
     };
-    let census = census.with_ended(&ended);
+    let pod_counts = pod_counts.with_ended(&ended);
     let mut signals = match phase {
-        JobPhase::Pending | JobPhase::Running | JobPhase::Restarting => Signal::gather(view, &census, now),
+        JobPhase::Pending | JobPhase::Running | JobPhase::Restarting => Signal::gather(view, &pod_counts, now),
         _ => Vec::new(),
     };
-    let oom = oom::decide(view, &census, &phase);
-    let retries = pod_retries::decide(view, &census, &phase, &oom);
+    let oom = memory::decide(view, &pod_counts, &phase);
+    let retries = retries::decide(view, &pod_counts, &phase, &oom);
     signals.retain(|signal| !oom.answers(signal) && !retries.answers(signal));
     let changed_at = view.job.status.state.last_transition_time.as_ref().map_or(now, |time| time.0);
     let Judgement { due, wake_at, waiting } = policy::judge(&view.job.spec, &signals, changed_at, now);
-    let refusals = Memory::read(view.job, names::REFUSED_INDICES, None);
-    let scene = Scene { view, census, phase, signals, due, memory: oom, retries, refusals, changed_at, now };
-    let judged = matches!(scene.phase, JobPhase::Pending | JobPhase::Running) && view.command.is_none();
+    let refusals = Remembered::read(view.job, names::REFUSED_INDICES, None);
+    let context =
+        StepContext { view, pod_counts, phase, signals, due, memory: oom, retries, refusals, changed_at, now };
+    let judged = matches!(context.phase, JobPhase::Pending | JobPhase::Running) && view.command.is_none();
     let order = match view.command {
         Some(action) => Some(Order::command(action.clone())),
-        None => scene.due.first().filter(|_| judged).cloned(),
+        None => context.due.first().filter(|_| judged).cloned(),
     };
-    let mut plan = scene.act(order.as_ref());
-    learned::teach(view, &scene.census, &scene.phase, &mut plan);
-    let rest_ends = scene.rest_ends().into_iter().chain(scene.pause_ends());
+    let mut plan = context.act(order.as_ref());
+    learning::teach(view, &context.pod_counts, &context.phase, &mut plan);
+    let rest_ends = context.rest_ends().into_iter().chain(context.pause_ends());
     let deadline = active_deadline::due(view.job).filter(|due| *due > now);
-    plan.prepend_records(no_room.into_iter().chain(scene.memory.refused).collect());
+    plan.prepend_records(no_room.into_iter().chain(context.memory.refused).collect());
     if judged {
         plan.prepend_records(waiting);
         plan.wake_at = plan.wake_at.into_iter().chain(wake_at).chain(rest_ends).min();
     }
-    if matches!(scene.phase, JobPhase::Pending | JobPhase::Running | JobPhase::Restarting) {
+    if matches!(context.phase, JobPhase::Pending | JobPhase::Running | JobPhase::Restarting) {
         plan.wake_at = plan.wake_at.into_iter().chain(deadline).min();
     }
     plan
 }
 
 /// One step's inputs, digested.
-struct Scene<'a> {
+struct StepContext<'a> {
     view: &'a JobView<'a>,
-    census: Census<'a>,
+    pod_counts: PodCounts<'a>,
     phase: JobPhase,
     /// What has happened.
     signals: Vec<Signal>,
     /// Actions that policies ask for now, the one to take first.
     due: Vec<Order>,
     /// What is done about pods killed for want of memory, before anything else.
-    memory: oom::Decision,
+    memory: memory::Decision,
     /// What is done about pods that failed and have retries left, after that.
-    retries: pod_retries::Decision,
+    retries: retries::Decision,
     /// What the job remembers of pods that nodes refused.
-    refusals: Memory,
+    refusals: Remembered,
     /// When the status last changed: since when what has happened at an unknown time counts.
     changed_at: Timestamp,
     now: Timestamp,
 }
 
-impl Scene<'_> {
+impl StepContext<'_> {
     fn act(&self, order: Option<&Order>) -> Plan {
         if let Some(plan) = self.end_overdue() {
             return Plan { command_waits: self.view.command.is_some(), ..plan };
@@ -218,21 +193,21 @@ impl Scene<'_> {
 
     /// A status that differs from the job's only in what is set on it.
     fn draft(&self) -> Draft<'_> {
-        Draft::new(self.view.job, &self.census)
+        Draft::new(self.view.job, &self.pod_counts)
     }
 
     /// The same with the pods that `goes` picks, which are deleted next, as terminating: whoever reads of the phase reads of
     /// them, however soon they are gone.
     fn draft_releasing(&self, goes: impl Fn(&PodFacts) -> bool) -> Draft<'_> {
         let mut draft = self.draft();
-        draft.count(&self.census.clone().releasing(goes));
+        draft.count(&self.pod_counts.clone().releasing(goes));
         draft
     }
 
     /// Moves to the phase of a verdict. The end of a job takes away what is unfinished.
     fn conclude(&self, draft: &mut Draft<'_>, verdict: &Verdict) {
         if verdict.phase.is_finished() {
-            draft.count(&self.census.clone().releasing(is_unfinished));
+            draft.count(&self.pod_counts.clone().releasing(is_unfinished));
         }
         draft.goto(verdict, self.now);
         active_deadline::note(self.view.job, &mut draft.next, self.now);
@@ -248,8 +223,8 @@ impl Scene<'_> {
                 facts.mark = Some(mark.clone());
             }
         }
-        let census = Census::take(self.view.job, &pods).with_ended(&self.ended_beside(targets));
-        Draft::new(self.view.job, &census)
+        let pod_counts = PodCounts::take(self.view.job, &pods).with_ended(&self.ended_beside(targets));
+        Draft::new(self.view.job, &pod_counts)
     }
 }
 

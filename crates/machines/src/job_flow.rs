@@ -58,8 +58,8 @@ pub fn step(view: &FlowView<'_>, now: Timestamp) -> Vec<FlowEffect> {
     if view.flow.metadata.deletion_timestamp.is_some() {
         return Vec::new();
     }
-    let course = Course::of(view);
-    let next = status::next(&course, now);
+    let context = StepContext::of(view);
+    let next = status::next(&context, now);
     let mut effects = Vec::new();
     let phase = next.state.phase.clone();
     if next != view.flow.status {
@@ -69,8 +69,8 @@ pub fn step(view: &FlowView<'_>, now: Timestamp) -> Vec<FlowEffect> {
         Some(FlowPhase::Succeed) if deletes_jobs(view.flow) => effects.extend(view.jobs.values().filter_map(delete)),
         Some(FlowPhase::Succeed | FlowPhase::Failed | FlowPhase::Terminating) => {}
         _ => {
-            effects.extend(course.creations());
-            effects.extend(course.retries());
+            effects.extend(context.creations());
+            effects.extend(context.retries());
         }
     }
     effects
@@ -89,7 +89,7 @@ fn delete(job: &&Job) -> Option<FlowEffect> {
 }
 
 /// A flow and how far its Jobs are.
-struct Course<'a> {
+struct StepContext<'a> {
     view: &'a FlowView<'a>,
     name: &'a str,
     /// The first of each name: a name is one Job.
@@ -98,7 +98,7 @@ struct Course<'a> {
     completed_before: BTreeSet<&'a str>,
 }
 
-impl<'a> Course<'a> {
+impl<'a> StepContext<'a> {
     fn of(view: &'a FlowView<'a>) -> Self {
         let mut seen = BTreeSet::new();
         let flows = view.flow.spec.flows.iter().filter(|flow| seen.insert(flow.name.as_str())).collect();

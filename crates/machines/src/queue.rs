@@ -95,7 +95,7 @@ fn write_state(view: &QueueView<'_>, action: Option<&Action>, effects: &mut Vec<
 
 /// Whether the status tells other counts than there are.
 pub fn counts_differ(view: &QueueView<'_>) -> bool {
-    GroupCounts::told(&view.queue.status) != view.groups
+    GroupCounts::of_status(&view.queue.status) != view.groups
 }
 
 fn open(view: &QueueView<'_>, name: &str, effects: &mut Vec<QueueEffect>) {

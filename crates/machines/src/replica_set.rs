@@ -10,8 +10,8 @@ use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStat
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::workload::{
-    OwnedPod, PodEffect, Told, WorkPlan, claim, name_prefix, owner_of, pod_of, read_selector, refusal, set_condition,
-    some_count,
+    OwnedPod, PodEffect, WorkEvent, WorkPlan, claim, name_prefix, owner_of, pod_of, read_selector, refusal,
+    set_condition, some_count,
 };
 
 /// Most pods that one plan makes or deletes.
@@ -46,7 +46,7 @@ pub fn step(view: &SetView<'_>, now: Timestamp) -> WorkPlan<ReplicaSetStatus> {
     } else if stays && active.len() < wanted {
         match &refusal {
             Some(message) => {
-                plan.events.push(Told { is_warning: true, reason: "FailedCreate", message: message.clone() })
+                plan.events.push(WorkEvent { is_warning: true, reason: "FailedCreate", message: message.clone() })
             }
             None => {
                 let mut pod = pod_of(&template, owner, set.metadata.namespace.clone());

@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use pumice_api::shard::{NodeShard, NodeShardSpec};
 
 pub use config::{Sharding, ShardingError};
-pub use load::{asked, capacity_milli};
+pub use load::{capacity_milli, requested};
 
-/// What a node has, and what of it is asked for.
+/// What a node has, and what of it is requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeLoad {
     /// Its labels.

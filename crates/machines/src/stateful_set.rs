@@ -16,7 +16,7 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpe
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use crate::workload::{OwnedPod, PodEffect, Told, claim, owner_of, read_selector, refusal, resolve};
+use crate::workload::{OwnedPod, PodEffect, WorkEvent, claim, owner_of, read_selector, refusal, resolve};
 use revisions::Revisions;
 
 /// The label with the revision of a pod.
@@ -80,13 +80,13 @@ pub struct StatefulPlan {
     /// The changes.
     pub effects: Vec<StatefulEffect>,
     /// What to tell.
-    pub events: Vec<Told>,
+    pub events: Vec<WorkEvent>,
     /// When the next pod counts as available.
     pub wake_at: Option<Timestamp>,
 }
 
 /// A StatefulSet with its pods by place.
-struct Course<'a> {
+struct StepContext<'a> {
     set: &'a StatefulSet,
     spec: &'a StatefulSetSpec,
     /// The pod of each place, from the first.
@@ -97,7 +97,7 @@ struct Course<'a> {
     now: Timestamp,
 }
 
-impl<'a> Course<'a> {
+impl<'a> StepContext<'a> {
     fn name(&self) -> &'a str {
         self.set.metadata.name.as_deref().unwrap_or_default()
     }
@@ -180,17 +180,17 @@ pub fn step(view: &StatefulView<'_>, now: Timestamp) -> StatefulPlan {
     );
     let own: Vec<&OwnedPod> = claimed.own.into_iter().filter(|pod| is_ours(&pod.name)).collect();
     let (places, condemned) = seat(name, spec, &own);
-    let course = Course { set, spec, places, condemned, revisions, now };
-    let status = status::next(&course);
+    let context = StepContext { set, spec, places, condemned, revisions, now };
+    let status = status::next(&context);
     if set.status.as_ref() != Some(&status) {
         plan.effects.push(StatefulEffect::WriteStatus(Box::new(status)));
     }
     match refusal(&spec.template) {
-        Some(message) => plan.events.push(Told { is_warning: true, reason: "FailedCreate", message }),
-        None => members::manage(&course, view.claims, &mut plan),
+        Some(message) => plan.events.push(WorkEvent { is_warning: true, reason: "FailedCreate", message }),
+        None => members::manage(&context, view.claims, &mut plan),
     }
-    claims::keep(&course, view.claims, &mut plan.effects);
-    plan.effects.extend(course.revisions.surplus(&course));
+    claims::keep(&context, view.claims, &mut plan.effects);
+    plan.effects.extend(context.revisions.surplus(&context));
     plan
 }
 

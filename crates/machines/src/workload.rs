@@ -48,7 +48,7 @@ pub struct PodName {
 
 /// Something to tell people about an object.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct WorkEvent {
     /// Whether it is a warning.
     pub is_warning: bool,
     /// CamelCase word.
@@ -65,7 +65,7 @@ pub struct WorkPlan<S> {
     /// Changes of pods, in any order.
     pub pods: Vec<PodEffect>,
     /// What to tell.
-    pub events: Vec<Told>,
+    pub events: Vec<WorkEvent>,
     /// When to look again even if nothing happens.
     pub wake_at: Option<Timestamp>,
 }

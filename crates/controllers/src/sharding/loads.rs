@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use pumice_cluster::Change;
-use pumice_machines::sharding::{NodeLoad, asked, capacity_milli};
+use pumice_machines::sharding::{NodeLoad, capacity_milli, requested};
 
 use crate::index::{Key, key};
 use crate::node_table::NodeTable;
@@ -59,7 +59,7 @@ impl Loads {
     fn put(&mut self, pod: &Pod) {
         let key = key(&pod.metadata);
         self.drop(&key);
-        if let Some((node, milli)) = asked(pod) {
+        if let Some((node, milli)) = requested(pod) {
             let sum = self.asked.entry(node.to_owned()).or_default();
             *sum = sum.saturating_add(milli);
             self.pods.insert(key, (node.to_owned(), milli));

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::Course;
+use super::StepContext;
 use crate::workload::{OwnedPod, PodPhase};
 
 const FIRST_SECONDS: i64 = 10;
@@ -15,9 +15,9 @@ fn wait(failures: usize) -> SignedDuration {
 }
 
 /// Until when no pod is made: by the failures since the last success.
-pub(super) fn until(course: &Course<'_>) -> Option<Timestamp> {
+pub(super) fn until(context: &StepContext<'_>) -> Option<Timestamp> {
     let ends = |phase: PodPhase| {
-        course.own.iter().filter(move |pod| pod.phase == phase).filter_map(|pod: &&OwnedPod| pod.finished)
+        context.own.iter().filter(move |pod| pod.phase == phase).filter_map(|pod: &&OwnedPod| pod.finished)
     };
     let success = ends(PodPhase::Succeeded).max();
     let since = || ends(PodPhase::Failed).filter(|at| success.is_none_or(|success| *at > success));

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::batch::v1::{JobStatus, UncountedTerminatedPods};
 
-use super::Course;
+use super::StepContext;
 use super::failure_policy::{Action, judge};
 use super::indexes::Indexes;
 use crate::workload::{OwnedPod, PodEffect, PodPhase};
@@ -37,9 +37,10 @@ pub(super) struct Counted {
 
 impl Count {
     /// What the status says, with those added up that are held no more.
-    pub fn of(course: &Course<'_>, status: &JobStatus) -> Self {
+    pub fn of(context: &StepContext<'_>, status: &JobStatus) -> Self {
         let number = |count: Option<i32>| usize::try_from(count.unwrap_or(0)).unwrap_or(0);
-        let held: BTreeSet<&str> = course.own.iter().filter(|pod| pod.is_tracked).map(|pod| pod.uid.as_str()).collect();
+        let held: BTreeSet<&str> =
+            context.own.iter().filter(|pod| pod.is_tracked).map(|pod| pod.uid.as_str()).collect();
         let uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
         let (mut succeeded, mut failed) = (number(status.succeeded), number(status.failed));
         let sort = |uids: Option<Vec<String>>, total: &mut usize| {
@@ -50,7 +51,7 @@ impl Count {
         };
         let uncounted_succeeded = sort(uncounted.succeeded, &mut succeeded);
         let uncounted_failed = sort(uncounted.failed, &mut failed);
-        let indexes = |text: &Option<String>| Indexes::read(text.as_deref().unwrap_or_default(), course.completions());
+        let indexes = |text: &Option<String>| Indexes::read(text.as_deref().unwrap_or_default(), context.completions());
         Self {
             succeeded,
             failed,
@@ -63,16 +64,16 @@ impl Count {
     }
 
     /// Takes in the ends that the status does not say yet.
-    pub fn take_ends(&mut self, course: &Course<'_>) -> Counted {
+    pub fn take_ends(&mut self, context: &StepContext<'_>) -> Counted {
         let mut counted = Counted::default();
-        for pod in course.own.iter().filter(|pod| pod.is_tracked) {
+        for pod in context.own.iter().filter(|pod| pod.is_tracked) {
             let known = self.uncounted_succeeded.contains(&pod.uid) || self.uncounted_failed.contains(&pod.uid);
             if known {
                 counted.effects.push(PodEffect::Untrack(pod.id()));
                 continue;
             }
             let is_success = pod.phase == PodPhase::Succeeded;
-            if !is_success && !course.has_failed(pod) {
+            if !is_success && !context.has_failed(pod) {
                 continue;
             }
             if self.uncounted_succeeded.len() + self.uncounted_failed.len() >= UNCOUNTED_MAX {
@@ -80,25 +81,25 @@ impl Count {
                 break;
             }
             if is_success {
-                self.take_success(course, pod);
+                self.take_success(context, pod);
             } else {
-                self.take_failure(course, pod, &mut counted);
+                self.take_failure(context, pod, &mut counted);
             }
             counted.effects.push(PodEffect::Untrack(pod.id()));
         }
         counted
     }
 
-    fn take_success(&mut self, course: &Course<'_>, pod: &OwnedPod) {
-        if !course.is_indexed() {
+    fn take_success(&mut self, context: &StepContext<'_>, pod: &OwnedPod) {
+        if !context.is_indexed() {
             self.uncounted_succeeded.insert(pod.uid.clone());
-        } else if let Some(index) = pod.index.filter(|index| *index < course.completions()) {
+        } else if let Some(index) = pod.index.filter(|index| *index < context.completions()) {
             self.completed.insert(index);
         }
     }
 
-    fn take_failure(&mut self, course: &Course<'_>, pod: &OwnedPod, counted: &mut Counted) {
-        let judged = judge(course, pod);
+    fn take_failure(&mut self, context: &StepContext<'_>, pod: &OwnedPod, counted: &mut Counted) {
+        let judged = judge(context, pod);
         if judged.action == Action::Ignore {
             return;
         }
@@ -106,17 +107,17 @@ impl Count {
         if judged.action == Action::FailJob {
             counted.fails_job.get_or_insert(judged.message);
         }
-        let (Some(limit), Some(index)) = (course.spec.backoff_limit_per_index, pod.index) else { return };
+        let (Some(limit), Some(index)) = (context.spec.backoff_limit_per_index, pod.index) else { return };
         let failures = pod.index_failures.0.saturating_add(1);
         let is_last = failures > limit || judged.action == Action::FailIndex;
-        if is_last && index < course.completions() && !self.completed.contains(index) {
+        if is_last && index < context.completions() && !self.completed.contains(index) {
             self.failed_indexes.insert(index);
         }
     }
 
     /// How many have ended well.
-    pub fn successes(&self, course: &Course<'_>) -> usize {
-        if course.is_indexed() { self.completed.len() } else { self.succeeded + self.uncounted_succeeded.len() }
+    pub fn successes(&self, context: &StepContext<'_>) -> usize {
+        if context.is_indexed() { self.completed.len() } else { self.succeeded + self.uncounted_succeeded.len() }
     }
 
     /// How many have failed.
@@ -135,18 +136,18 @@ impl Count {
     }
 
     /// Writes itself down.
-    pub fn write(&self, course: &Course<'_>, status: &mut JobStatus) {
+    pub fn write(&self, context: &StepContext<'_>, status: &mut JobStatus) {
         let number = |count: usize| Some(i32::try_from(count).unwrap_or(i32::MAX)).filter(|count| *count > 0);
         let uids =
             |uids: &BTreeSet<String>| Some(uids.iter().cloned().collect()).filter(|all: &Vec<_>| !all.is_empty());
         let text = |indexes: &Indexes| Some(indexes.to_string()).filter(|text| !text.is_empty());
-        status.succeeded = number(if course.is_indexed() { self.completed.len() } else { self.succeeded });
+        status.succeeded = number(if context.is_indexed() { self.completed.len() } else { self.succeeded });
         status.failed = number(self.failed);
         status.uncounted_terminated_pods = Some(UncountedTerminatedPods {
             succeeded: uids(&self.uncounted_succeeded),
             failed: uids(&self.uncounted_failed),
         });
-        if course.is_indexed() {
+        if context.is_indexed() {
             status.completed_indexes = text(&self.completed);
             status.failed_indexes = text(&self.failed_indexes);
         }
@@ -154,11 +155,11 @@ impl Count {
 }
 
 /// Failures of each index so far: those that count, those that do not, and its last pod's end.
-pub(super) fn index_failures<'a>(course: &'a Course<'a>) -> BTreeMap<u32, (i32, i32, &'a OwnedPod)> {
+pub(super) fn index_failures<'a>(context: &'a StepContext<'a>) -> BTreeMap<u32, (i32, i32, &'a OwnedPod)> {
     let mut failures: BTreeMap<u32, (i32, i32, &OwnedPod)> = BTreeMap::new();
-    for pod in course.own.iter().filter(|pod| course.has_failed(pod)) {
+    for pod in context.own.iter().filter(|pod| context.has_failed(pod)) {
         let Some(index) = pod.index else { continue };
-        let ignored = judge(course, pod).action == Action::Ignore;
+        let ignored = judge(context, pod).action == Action::Ignore;
         let (count, without) = pod.index_failures;
         let next = match ignored {
             true => (count, without.saturating_add(1), *pod),

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::batch::v1::{PodFailurePolicyOnExitCodesRequirement, PodFailurePolicyRule};
 
-use super::Course;
+use super::StepContext;
 use crate::workload::OwnedPod;
 
 /// What follows from a failure.
@@ -25,14 +25,14 @@ pub(super) struct Judged {
 }
 
 /// Judges a failed pod.
-pub(super) fn judge(course: &Course<'_>, pod: &OwnedPod) -> Judged {
-    let rules = course.spec.pod_failure_policy.as_ref().map_or(&[][..], |policy| &policy.rules);
+pub(super) fn judge(context: &StepContext<'_>, pod: &OwnedPod) -> Judged {
+    let rules = context.spec.pod_failure_policy.as_ref().map_or(&[][..], |policy| &policy.rules);
     for (place, rule) in rules.iter().enumerate() {
-        let Some(matched) = matched(course, pod, rule) else { continue };
+        let Some(matched) = matched(context, pod, rule) else { continue };
         let action = match rule.action.as_str() {
             "Ignore" => Action::Ignore,
             "FailJob" => Action::FailJob,
-            "FailIndex" if course.spec.backoff_limit_per_index.is_some() => Action::FailIndex,
+            "FailIndex" if context.spec.backoff_limit_per_index.is_some() => Action::FailIndex,
             "Count" => Action::Count,
             // Of a later version.
             _ => continue,
@@ -43,8 +43,8 @@ pub(super) fn judge(course: &Course<'_>, pod: &OwnedPod) -> Judged {
 }
 
 /// What of a pod a rule matches.
-fn matched(course: &Course<'_>, pod: &OwnedPod, rule: &PodFailurePolicyRule) -> Option<String> {
-    let namespace = course.job.metadata.namespace.as_deref().unwrap_or_default();
+fn matched(context: &StepContext<'_>, pod: &OwnedPod, rule: &PodFailurePolicyRule) -> Option<String> {
+    let namespace = context.job.metadata.namespace.as_deref().unwrap_or_default();
     if let Some(codes) = &rule.on_exit_codes {
         let fits = |end: &&crate::workload::ContainerEnd| {
             codes.container_name.as_ref().is_none_or(|name| *name == end.name)

@@ -8,7 +8,7 @@ use k8s_openapi::api::batch::v1::JobStatus;
 use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
 
 use super::counting::{Count, index_failures};
-use super::{Course, backoff};
+use super::{StepContext, backoff};
 use crate::replica_set::BURST_MAX;
 use crate::workload::{
     INDEX, INDEX_FAILURES, INDEX_IGNORED, OwnedPod, PodEffect, TRACKING, WorkPlan, name_prefix, owner_of, pod_of,
@@ -20,37 +20,37 @@ const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
 const HOST_NAME_MAX: usize = 63;
 
 /// Makes what is lacking, ends what is too much.
-pub(super) fn manage(course: &Course<'_>, count: &Count, work: &mut WorkPlan<JobStatus>) {
-    let mut active: Vec<&OwnedPod> = course.active().collect();
-    if course.is_indexed() {
-        active = without_doubles(course, count, active, work);
+pub(super) fn manage(context: &StepContext<'_>, count: &Count, work: &mut WorkPlan<JobStatus>) {
+    let mut active: Vec<&OwnedPod> = context.active().collect();
+    if context.is_indexed() {
+        active = without_doubles(context, count, active, work);
     }
-    let parallelism = usize::try_from(course.spec.parallelism.unwrap_or(1)).unwrap_or(0);
-    let wanted = wanted(course, count, active.len(), parallelism);
+    let parallelism = usize::try_from(context.spec.parallelism.unwrap_or(1)).unwrap_or(0);
+    let wanted = wanted(context, count, active.len(), parallelism);
     if active.len() > wanted {
         end(active, wanted, work);
         return;
     }
-    let held = if course.waits_for_ends() { course.terminating() } else { 0 };
+    let held = if context.waits_for_ends() { context.terminating() } else { 0 };
     let lacking = wanted.saturating_sub(active.len() + held).min(BURST_MAX);
     if lacking == 0 {
         return;
     }
-    if course.is_indexed() {
-        make_indexed(course, count, &active, lacking, work);
+    if context.is_indexed() {
+        make_indexed(context, count, &active, lacking, work);
         return;
     }
-    if let Some(at) = backoff::until(course).filter(|at| *at > course.now) {
+    if let Some(at) = backoff::until(context).filter(|at| *at > context.now) {
         work.look_at(Some(at));
         return;
     }
-    work.pods.extend((0..lacking).map(|_| PodEffect::Create(Box::new(pod(course, None, (0, 0))))));
+    work.pods.extend((0..lacking).map(|_| PodEffect::Create(Box::new(pod(context, None, (0, 0))))));
 }
 
 /// How many pods are to run now.
-fn wanted(course: &Course<'_>, count: &Count, active: usize, parallelism: usize) -> usize {
-    let successes = count.successes(course);
-    match course.spec.completions {
+fn wanted(context: &StepContext<'_>, count: &Count, active: usize, parallelism: usize) -> usize {
+    let successes = count.successes(context);
+    match context.spec.completions {
         Some(completions) => {
             let failed = count.failed_indexes.len();
             let left = usize::try_from(completions).unwrap_or(0).saturating_sub(successes + failed);
@@ -71,7 +71,7 @@ fn end(mut active: Vec<&OwnedPod>, kept: usize, work: &mut WorkPlan<JobStatus>) 
 
 /// Ends pods without an index that needs one, and all but the first of an index.
 fn without_doubles<'a>(
-    course: &Course<'_>,
+    context: &StepContext<'_>,
     count: &Count,
     mut active: Vec<&'a OwnedPod>,
     work: &mut WorkPlan<JobStatus>,
@@ -79,48 +79,48 @@ fn without_doubles<'a>(
     active.sort_by_key(|pod| (pod.created, &pod.name));
     let mut seen = BTreeSet::new();
     let (kept, others): (Vec<&OwnedPod>, Vec<&OwnedPod>) = active.into_iter().partition(|pod| {
-        pod.index.is_some_and(|index| index < course.completions() && !count.is_done(index) && seen.insert(index))
+        pod.index.is_some_and(|index| index < context.completions() && !count.is_done(index) && seen.insert(index))
     });
     work.pods.extend(others.into_iter().map(|pod| PodEffect::Withdraw(pod.id())));
     kept
 }
 
 fn make_indexed(
-    course: &Course<'_>,
+    context: &StepContext<'_>,
     count: &Count,
     active: &[&OwnedPod],
     lacking: usize,
     work: &mut WorkPlan<JobStatus>,
 ) {
-    let is_each = course.spec.backoff_limit_per_index.is_some();
-    if !is_each && let Some(at) = backoff::until(course).filter(|at| *at > course.now) {
+    let is_each = context.spec.backoff_limit_per_index.is_some();
+    if !is_each && let Some(at) = backoff::until(context).filter(|at| *at > context.now) {
         work.look_at(Some(at));
         return;
     }
     let mut taken: BTreeSet<u32> = active.iter().filter_map(|pod| pod.index).collect();
-    if course.waits_for_ends() {
+    if context.waits_for_ends() {
         taken.extend(
-            course
+            context
                 .own
                 .iter()
                 .filter(|pod| pod.is_leaving && !pod.has_ended() && !pod.is_stopped)
                 .filter_map(|pod| pod.index),
         );
     }
-    let failures = if is_each { index_failures(course) } else { BTreeMap::new() };
-    let free = (0..course.completions()).filter(|index| !taken.contains(index) && !count.is_done(*index));
+    let failures = if is_each { index_failures(context) } else { BTreeMap::new() };
+    let free = (0..context.completions()).filter(|index| !taken.contains(index) && !count.is_done(*index));
     let mut made = 0;
     for index in free {
         if made == lacking {
             break;
         }
         let failed = failures.get(&index);
-        if let Some(at) = failed.and_then(waits).filter(|at| *at > course.now) {
+        if let Some(at) = failed.and_then(waits).filter(|at| *at > context.now) {
             work.look_at(Some(at));
             continue;
         }
         let before = failed.map_or((0, 0), |(counted, ignored, _)| (*counted, *ignored));
-        work.pods.push(PodEffect::Create(Box::new(pod(course, Some(index), before))));
+        work.pods.push(PodEffect::Create(Box::new(pod(context, Some(index), before))));
         made += 1;
     }
 }
@@ -132,21 +132,21 @@ fn waits((counted, ignored, last): &(i32, i32, &OwnedPod)) -> Option<Timestamp> 
 }
 
 /// A pod of the Job, of this index, whose index has failed so often before.
-fn pod(course: &Course<'_>, index: Option<u32>, (counted, ignored): (i32, i32)) -> Pod {
-    let owner = owner_of::<Job>(&course.job.metadata);
-    let mut pod = pod_of(&course.spec.template, owner, course.job.metadata.namespace.clone());
-    pod.metadata.generate_name = Some(name_prefix(course.name()));
+fn pod(context: &StepContext<'_>, index: Option<u32>, (counted, ignored): (i32, i32)) -> Pod {
+    let owner = owner_of::<Job>(&context.job.metadata);
+    let mut pod = pod_of(&context.spec.template, owner, context.job.metadata.namespace.clone());
+    pod.metadata.generate_name = Some(name_prefix(context.name()));
     let finalizers = pod.metadata.finalizers.get_or_insert_default();
     if !finalizers.iter().any(|one| one == TRACKING) {
         finalizers.push(TRACKING.to_owned());
     }
     let Some(index) = index else { return pod };
-    let place = format!("{}-{index}", course.name());
+    let place = format!("{}-{index}", context.name());
     pod.metadata.generate_name = Some(name_prefix(&place));
     pod.metadata.labels.get_or_insert_default().insert(INDEX.to_owned(), index.to_string());
     let annotations = pod.metadata.annotations.get_or_insert_default();
     annotations.insert(INDEX.to_owned(), index.to_string());
-    if course.spec.backoff_limit_per_index.is_some() {
+    if context.spec.backoff_limit_per_index.is_some() {
         annotations.insert(INDEX_FAILURES.to_owned(), counted.to_string());
         if ignored > 0 {
             annotations.insert(INDEX_IGNORED.to_owned(), ignored.to_string());

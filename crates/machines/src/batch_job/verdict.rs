@@ -5,7 +5,7 @@
 use jiff::SignedDuration;
 use k8s_openapi::api::batch::v1::JobStatus;
 
-use super::Course;
+use super::StepContext;
 use super::counting::Count;
 use super::indexes::Indexes;
 
@@ -33,7 +33,7 @@ impl Verdict {
     }
 
     /// What was announced.
-    pub fn standing(status: &JobStatus) -> Option<Self> {
+    pub fn recorded(status: &JobStatus) -> Option<Self> {
         let conditions = status.conditions.as_deref().unwrap_or_default();
         let find = |kind: &str| conditions.iter().find(|one| one.type_ == kind && one.status == "True");
         let (condition, is_success) = match find(FAILURE_TARGET) {
@@ -62,70 +62,75 @@ impl Verdict {
     }
 
     /// What it comes to now, if to anything.
-    pub fn reached(course: &Course<'_>, status: &JobStatus, count: &Count, fails_job: Option<String>) -> Option<Self> {
+    pub fn reached(
+        context: &StepContext<'_>,
+        status: &JobStatus,
+        count: &Count,
+        fails_job: Option<String>,
+    ) -> Option<Self> {
         if let Some(message) = fails_job {
             return Some(Self::failure("PodFailurePolicy", &message));
         }
-        if let Some(success) = by_policy(course, count) {
+        if let Some(success) = by_policy(context, count) {
             return Some(success);
         }
-        failed(course, status, count).or_else(|| done(course, count))
+        failed(context, status, count).or_else(|| done(context, count))
     }
 }
 
-fn failed(course: &Course<'_>, status: &JobStatus, count: &Count) -> Option<Verdict> {
-    let spec = course.spec;
+fn failed(context: &StepContext<'_>, status: &JobStatus, count: &Count) -> Option<Verdict> {
+    let spec = context.spec;
     let failed_indexes = count.failed_indexes.len();
     if spec.max_failed_indexes.is_some_and(|most| failed_indexes > usize::try_from(most).unwrap_or(0)) {
         let message = "Job has exceeded the specified maximal number of failed indexes";
         return Some(Verdict::failure("MaxFailedIndexesExceeded", message));
     }
     let limit = spec.backoff_limit.unwrap_or(DEFAULT_BACKOFF_LIMIT);
-    if count.failures() > usize::try_from(limit).unwrap_or(0) || restarted_too_often(course, limit) {
+    if count.failures() > usize::try_from(limit).unwrap_or(0) || restarted_too_often(context, limit) {
         return Some(Verdict::failure("BackoffLimitExceeded", "Job has reached the specified backoff limit"));
     }
     let deadline = spec
         .active_deadline_seconds
-        .filter(|_| !course.is_suspended())
+        .filter(|_| !context.is_suspended())
         .and_then(|seconds| status.start_time.as_ref()?.0.checked_add(SignedDuration::from_secs(seconds.max(0))).ok());
-    if deadline.is_some_and(|deadline| deadline <= course.now) {
+    if deadline.is_some_and(|deadline| deadline <= context.now) {
         return Some(Verdict::failure("DeadlineExceeded", "Job was active longer than specified deadline"));
     }
-    let all = course.completions() as usize;
-    if course.is_indexed() && failed_indexes > 0 && failed_indexes + count.completed.len() >= all {
+    let all = context.completions() as usize;
+    if context.is_indexed() && failed_indexes > 0 && failed_indexes + count.completed.len() >= all {
         return Some(Verdict::failure("FailedIndexes", "Job has failed indexes"));
     }
     None
 }
 
 /// Where containers are restarted in their pods, their restarts are the failures.
-fn restarted_too_often(course: &Course<'_>, limit: i32) -> bool {
-    let restarts_within = course.spec.template.spec.as_ref().and_then(|pod| pod.restart_policy.as_deref());
+fn restarted_too_often(context: &StepContext<'_>, limit: i32) -> bool {
+    let restarts_within = context.spec.template.spec.as_ref().and_then(|pod| pod.restart_policy.as_deref());
     if restarts_within != Some("OnFailure") {
         return false;
     }
-    let restarts = course.active().fold(0_i32, |sum, pod| sum.saturating_add(pod.restarts));
+    let restarts = context.active().fold(0_i32, |sum, pod| sum.saturating_add(pod.restarts));
     if limit == 0 { restarts > 0 } else { restarts >= limit }
 }
 
-fn done(course: &Course<'_>, count: &Count) -> Option<Verdict> {
-    let successes = count.successes(course);
-    let is_done = match course.spec.completions {
+fn done(context: &StepContext<'_>, count: &Count) -> Option<Verdict> {
+    let successes = count.successes(context);
+    let is_done = match context.spec.completions {
         Some(wanted) => successes >= usize::try_from(wanted).unwrap_or(0),
-        None => successes > 0 && course.active().next().is_none() && course.terminating() == 0,
+        None => successes > 0 && context.active().next().is_none() && context.terminating() == 0,
     };
     is_done.then(|| Verdict::success("CompletionsReached", "Reached expected number of succeeded pods".to_owned()))
 }
 
-fn by_policy(course: &Course<'_>, count: &Count) -> Option<Verdict> {
-    let rules = course.spec.success_policy.as_ref().filter(|_| course.is_indexed())?;
+fn by_policy(context: &StepContext<'_>, count: &Count) -> Option<Verdict> {
+    let rules = context.spec.success_policy.as_ref().filter(|_| context.is_indexed())?;
     let met = rules.rules.iter().position(|rule| {
         let (among, named) = match &rule.succeeded_indexes {
             Some(text) => {
-                let named = Indexes::read(text, course.completions());
+                let named = Indexes::read(text, context.completions());
                 (count.completed.len_within(&named), named.len())
             }
-            None => (count.completed.len(), course.completions() as usize),
+            None => (count.completed.len(), context.completions() as usize),
         };
         let wanted = rule.succeeded_count.map_or(named, |count| usize::try_from(count).unwrap_or(0));
         !count.completed.is_empty() && among >= wanted

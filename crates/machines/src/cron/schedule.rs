@@ -127,7 +127,7 @@ impl Schedule {
     }
 
     /// A time as people of the zone write it, RFC 3339.
-    pub fn shown(&self, at: Timestamp) -> String {
+    pub fn in_time_zone(&self, at: Timestamp) -> String {
         let zoned = self.zoned(at);
         zoned.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
     }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, ReplicaSet, ReplicaSetSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 
-use super::{Course, DeploymentEffect, DeploymentPlan, REVISION, annotation, asked};
-use crate::workload::{Told, is_same_template, owner_of, read_selector, template_hash};
+use super::{DeploymentEffect, DeploymentPlan, REVISION, StepContext, annotation, replicas_of};
+use crate::workload::{WorkEvent, is_same_template, owner_of, read_selector, template_hash};
 
 /// The label that tells pods of one template from those of another.
 pub(crate) const TEMPLATE_HASH: &str = "pod-template-hash";
@@ -87,16 +87,16 @@ fn revision(metadata: &ObjectMeta) -> i64 {
 }
 
 /// What every ReplicaSet is told of the whole.
-fn sizes(course: &Course<'_>) -> BTreeMap<String, String> {
-    let most = course.replicas().saturating_add(course.bounds().0);
-    [(DESIRED, course.replicas()), (MOST, most)].map(|(key, number)| (key.to_owned(), number.to_string())).into()
+fn sizes(context: &StepContext<'_>) -> BTreeMap<String, String> {
+    let most = context.replicas().saturating_add(context.bounds().0);
+    [(DESIRED, context.replicas()), (MOST, most)].map(|(key, number)| (key.to_owned(), number.to_string())).into()
 }
 
 /// Numbers the new revision, and makes its ReplicaSet unless it is paused or waits for the old ones' end.
-pub(super) fn number(course: &Course<'_>, plan: &mut DeploymentPlan) {
-    let newest = course.old.iter().map(|set| revision(&set.metadata)).max().unwrap_or(0).saturating_add(1);
-    let Some(new) = course.new else { return };
-    let mut annotations = copied(&course.deployment.metadata);
+pub(super) fn number(context: &StepContext<'_>, plan: &mut DeploymentPlan) {
+    let newest = context.old.iter().map(|set| revision(&set.metadata)).max().unwrap_or(0).saturating_add(1);
+    let Some(new) = context.new else { return };
+    let mut annotations = copied(&context.deployment.metadata);
     let held = revision(&new.metadata);
     let number = newest.max(held);
     annotations.insert(REVISION.to_owned(), number.to_string());
@@ -109,14 +109,14 @@ pub(super) fn number(course: &Course<'_>, plan: &mut DeploymentPlan) {
     let given = new.metadata.annotations.clone().unwrap_or_default();
     annotations.retain(|key, value| given.get(key) != Some(value));
     let seconds = |seconds: Option<i32>| seconds.unwrap_or(0);
-    let wanted = seconds(course.spec.min_ready_seconds);
+    let wanted = seconds(context.spec.min_ready_seconds);
     let min_ready_seconds =
         Some(wanted).filter(|wanted| seconds(new.spec.as_ref().and_then(|spec| spec.min_ready_seconds)) != *wanted);
     if !annotations.is_empty() || min_ready_seconds.is_some() {
         let (name, uid) = id(new);
         plan.effects.push(DeploymentEffect::ChangeSet { name, uid, replicas: None, min_ready_seconds, annotations });
     }
-    if revision(&course.deployment.metadata) != number {
+    if revision(&context.deployment.metadata) != number {
         plan.effects.push(DeploymentEffect::Annotate { revision: number.to_string() });
     }
 }
@@ -129,27 +129,27 @@ fn copied(metadata: &ObjectMeta) -> BTreeMap<String, String> {
 }
 
 /// Makes the ReplicaSet of the wanted template with so many replicas.
-pub(super) fn make(course: &Course<'_>, replicas: i32, plan: &mut DeploymentPlan) {
-    let spec = course.spec;
-    let collisions = course.deployment.status.as_ref().and_then(|status| status.collision_count);
+pub(super) fn make(context: &StepContext<'_>, replicas: i32, plan: &mut DeploymentPlan) {
+    let spec = context.spec;
+    let collisions = context.deployment.status.as_ref().and_then(|status| status.collision_count);
     let hash = template_hash(&spec.template, TEMPLATE_HASH, collisions);
     let mut template = spec.template.clone();
     let labels = template.metadata.get_or_insert_default().labels.get_or_insert_default();
     labels.insert(TEMPLATE_HASH.to_owned(), hash.clone());
     let mut selector: LabelSelector = spec.selector.clone();
     selector.match_labels.get_or_insert_default().insert(TEMPLATE_HASH.to_owned(), hash.clone());
-    let newest = course.old.iter().map(|set| revision(&set.metadata)).max().unwrap_or(0).saturating_add(1);
-    let mut annotations = copied(&course.deployment.metadata);
+    let newest = context.old.iter().map(|set| revision(&set.metadata)).max().unwrap_or(0).saturating_add(1);
+    let mut annotations = copied(&context.deployment.metadata);
     annotations.insert(REVISION.to_owned(), newest.to_string());
-    annotations.extend(sizes(course));
-    let name = format!("{}-{hash}", course.name());
+    annotations.extend(sizes(context));
+    let name = format!("{}-{hash}", context.name());
     let set = ReplicaSet {
         metadata: ObjectMeta {
             name: Some(name.clone()),
-            namespace: course.deployment.metadata.namespace.clone(),
+            namespace: context.deployment.metadata.namespace.clone(),
             labels: template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()),
             annotations: Some(annotations),
-            owner_references: Some(vec![owner_of::<Deployment>(&course.deployment.metadata)]),
+            owner_references: Some(vec![owner_of::<Deployment>(&context.deployment.metadata)]),
             ..ObjectMeta::default()
         },
         spec: Some(ReplicaSetSpec {
@@ -162,43 +162,43 @@ pub(super) fn make(course: &Course<'_>, replicas: i32, plan: &mut DeploymentPlan
     };
     plan.effects.push(DeploymentEffect::CreateSet(Box::new(set)));
     let message = format!("Scaled up replica set {name} from 0 to {replicas}");
-    plan.events.push(Told { is_warning: false, reason: "ScalingReplicaSet", message });
+    plan.events.push(WorkEvent { is_warning: false, reason: "ScalingReplicaSet", message });
 }
 
 /// Asks a ReplicaSet for another number of pods.
-pub(super) fn scale(course: &Course<'_>, set: &ReplicaSet, replicas: i32, plan: &mut DeploymentPlan) {
+pub(super) fn scale(context: &StepContext<'_>, set: &ReplicaSet, replicas: i32, plan: &mut DeploymentPlan) {
     let (name, uid) = id(set);
-    let mut annotations = sizes(course);
+    let mut annotations = sizes(context);
     annotations.retain(|key, value| annotation(&set.metadata, key) != Some(value.as_str()));
-    let before = asked(set);
+    let before = replicas_of(set);
     if before == replicas && annotations.is_empty() {
         return;
     }
     if before != replicas {
         let way = if replicas > before { "up" } else { "down" };
         let message = format!("Scaled {way} replica set {name} from {before} to {replicas}");
-        plan.events.push(Told { is_warning: false, reason: "ScalingReplicaSet", message });
+        plan.events.push(WorkEvent { is_warning: false, reason: "ScalingReplicaSet", message });
     }
     let replicas = Some(replicas).filter(|replicas| *replicas != before);
     plan.effects.push(DeploymentEffect::ChangeSet { name, uid, replicas, min_ready_seconds: None, annotations });
 }
 
 /// Whether the Deployment wants another number of pods than its ReplicaSets were told.
-pub(super) fn is_resized(course: &Course<'_>) -> bool {
+pub(super) fn is_resized(context: &StepContext<'_>) -> bool {
     let told = |set: &ReplicaSet| annotation(&set.metadata, DESIRED).and_then(|text| text.parse::<i32>().ok());
-    course.all().filter(|set| asked(set) > 0).any(|set| told(set).is_some_and(|told| told != course.replicas()))
+    context.all().filter(|set| replicas_of(set) > 0).any(|set| told(set).is_some_and(|told| told != context.replicas()))
 }
 
 /// Deletes ReplicaSets without pods beyond those that are kept to go back to.
-pub(super) fn forget(course: &Course<'_>, effects: &mut Vec<DeploymentEffect>) {
-    let Some(kept) = course.spec.revision_history_limit else { return };
+pub(super) fn forget(context: &StepContext<'_>, effects: &mut Vec<DeploymentEffect>) {
+    let Some(kept) = context.spec.revision_history_limit else { return };
     let mut idle: Vec<&ReplicaSet> =
-        course.old.iter().copied().filter(|set| set.metadata.deletion_timestamp.is_none()).collect();
+        context.old.iter().copied().filter(|set| set.metadata.deletion_timestamp.is_none()).collect();
     idle.sort_by_key(|set| revision(&set.metadata));
     let surplus = idle.len().saturating_sub(usize::try_from(kept).unwrap_or(0));
     let is_idle = |set: &&ReplicaSet| {
         let status = set.status.clone().unwrap_or_default();
-        asked(set) == 0 && status.replicas == 0 && status.observed_generation >= set.metadata.generation
+        replicas_of(set) == 0 && status.replicas == 0 && status.observed_generation >= set.metadata.generation
     };
     effects.extend(idle.into_iter().take(surplus).filter(is_idle).map(|set| {
         let (name, uid) = id(set);

@@ -3,9 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{DeploymentCondition, DeploymentStatus, ReplicaSet};
 
-use super::{Course, asked, available};
+use super::{StepContext, available, replicas_of};
 use crate::replica_set::whole_second;
-use crate::workload::{Condition as _, Told, set_condition};
+use crate::workload::{Condition as _, WorkEvent, set_condition};
 
 const AVAILABLE: &str = "Available";
 const PROGRESSING: &str = "Progressing";
@@ -24,17 +24,17 @@ fn some(count: i32) -> Option<i32> {
 }
 
 /// The numbers.
-fn counts(course: &Course<'_>) -> DeploymentStatus {
-    let before = course.deployment.status.clone().unwrap_or_default();
-    let sum = |count: fn(&ReplicaSet) -> i32| course.all().fold(0_i32, |sum, set| sum.saturating_add(count(set)));
+fn counts(context: &StepContext<'_>) -> DeploymentStatus {
+    let before = context.deployment.status.clone().unwrap_or_default();
+    let sum = |count: fn(&ReplicaSet) -> i32| context.all().fold(0_i32, |sum, set| sum.saturating_add(count(set)));
     let serving = sum(available);
     DeploymentStatus {
-        observed_generation: course.deployment.metadata.generation,
+        observed_generation: context.deployment.metadata.generation,
         replicas: some(sum(|set| status(set).replicas)),
-        updated_replicas: some(course.new.map_or(0, |new| status(new).replicas)),
+        updated_replicas: some(context.new.map_or(0, |new| status(new).replicas)),
         ready_replicas: some(sum(|set| status(set).ready_replicas.unwrap_or(0))),
         available_replicas: some(serving),
-        unavailable_replicas: some(sum(asked).saturating_sub(serving)),
+        unavailable_replicas: some(sum(replicas_of).saturating_sub(serving)),
         terminating_replicas: Some(sum(|set| status(set).terminating_replicas.unwrap_or(0))),
         collision_count: before.collision_count,
         conditions: before.conditions,
@@ -42,14 +42,14 @@ fn counts(course: &Course<'_>) -> DeploymentStatus {
 }
 
 /// Whether all pods are of the new template and serve.
-pub(super) fn is_complete(course: &Course<'_>) -> bool {
-    completes(course, &counts(course))
+pub(super) fn is_complete(context: &StepContext<'_>) -> bool {
+    completes(context, &counts(context))
 }
 
-fn completes(course: &Course<'_>, status: &DeploymentStatus) -> bool {
-    let wanted = course.replicas();
+fn completes(context: &StepContext<'_>, status: &DeploymentStatus) -> bool {
+    let wanted = context.replicas();
     let all = [status.updated_replicas, status.replicas, status.available_replicas];
-    course.new.is_some() && all.iter().all(|count| count.unwrap_or(0) == wanted)
+    context.new.is_some() && all.iter().all(|count| count.unwrap_or(0) == wanted)
 }
 
 /// Whether anything got better since the last status.
@@ -62,15 +62,15 @@ fn progresses(before: &DeploymentStatus, now: &DeploymentStatus) -> bool {
 }
 
 /// The next status, and when to look again.
-pub(super) fn next(course: &Course<'_>, events: &mut Vec<Told>) -> (DeploymentStatus, Option<Timestamp>) {
-    let before = course.deployment.status.clone().unwrap_or_default();
-    let mut next = counts(course);
+pub(super) fn next(context: &StepContext<'_>, events: &mut Vec<WorkEvent>) -> (DeploymentStatus, Option<Timestamp>) {
+    let before = context.deployment.status.clone().unwrap_or_default();
+    let mut next = counts(context);
     let mut conditions = next.conditions.take().unwrap_or_default();
-    let least = course.replicas().saturating_sub(course.bounds().1);
+    let least = context.replicas().saturating_sub(context.bounds().1);
     let available = next.available_replicas.unwrap_or(0) >= least;
     set(
         &mut conditions,
-        course,
+        context,
         AVAILABLE,
         available,
         match available {
@@ -78,14 +78,14 @@ pub(super) fn next(course: &Course<'_>, events: &mut Vec<Told>) -> (DeploymentSt
             false => ("MinimumReplicasUnavailable", "Deployment does not have minimum availability.".to_owned()),
         },
     );
-    let wake_at = progress(course, &before, &next, &mut conditions, events);
-    let failure = course
+    let wake_at = progress(context, &before, &next, &mut conditions, events);
+    let failure = context
         .all()
         .flat_map(|set| set.status.as_ref()?.conditions.as_ref()?.iter().find(|one| one.type_ == REPLICA_FAILURE));
     match failure.last() {
         Some(failure) => {
             let message = failure.message.clone().unwrap_or_default();
-            set(&mut conditions, course, REPLICA_FAILURE, true, (failure.reason(), message));
+            set(&mut conditions, context, REPLICA_FAILURE, true, (failure.reason(), message));
         }
         None => conditions.retain(|one| one.type_ != REPLICA_FAILURE),
     }
@@ -94,55 +94,55 @@ pub(super) fn next(course: &Course<'_>, events: &mut Vec<Told>) -> (DeploymentSt
 }
 
 fn progress(
-    course: &Course<'_>,
+    context: &StepContext<'_>,
     before: &DeploymentStatus,
     next: &DeploymentStatus,
     conditions: &mut Vec<DeploymentCondition>,
-    events: &mut Vec<Told>,
+    events: &mut Vec<WorkEvent>,
 ) -> Option<Timestamp> {
-    let seconds = course.spec.progress_deadline_seconds.filter(|seconds| *seconds != NO_DEADLINE)?;
+    let seconds = context.spec.progress_deadline_seconds.filter(|seconds| *seconds != NO_DEADLINE)?;
     let current = conditions.iter().find(|one| one.type_ == PROGRESSING).cloned();
     let reason = current.as_ref().map_or("", |one| one.reason());
-    if course.is_paused() {
+    if context.is_paused() {
         if reason != TIMED_OUT {
-            put(conditions, course, "Unknown", ("DeploymentPaused", "Deployment is paused".to_owned()));
+            put(conditions, context, "Unknown", ("DeploymentPaused", "Deployment is paused".to_owned()));
         }
         return None;
     }
     if reason == "DeploymentPaused" {
-        put(conditions, course, "Unknown", ("DeploymentResumed", "Deployment is resumed".to_owned()));
-        return deadline(course, conditions, seconds);
+        put(conditions, context, "Unknown", ("DeploymentResumed", "Deployment is resumed".to_owned()));
+        return deadline(context, conditions, seconds);
     }
-    let set_name = course.new.and_then(|new| new.metadata.name.as_deref());
+    let set_name = context.new.and_then(|new| new.metadata.name.as_deref());
     let subject = match set_name {
         Some(name) => format!("ReplicaSet \"{name}\""),
-        None => format!("Deployment \"{}\"", course.name()),
+        None => format!("Deployment \"{}\"", context.name()),
     };
-    let is_done = completes(course, next);
+    let is_done = completes(context, next);
     // One that was done stays so while pods come and go, until it rolls or is resized.
     let was_done = reason == DONE
         && before.updated_replicas == next.updated_replicas
         && next.replicas == next.updated_replicas
-        && course.old.iter().all(|set| asked(set) == 0)
-        && course.new.is_some_and(|new| asked(new) == course.replicas());
+        && context.old.iter().all(|set| replicas_of(set) == 0)
+        && context.new.is_some_and(|new| replicas_of(new) == context.replicas());
     if is_done || was_done {
         if reason != DONE {
-            put(conditions, course, "True", (DONE, format!("{subject} has successfully progressed.")));
+            put(conditions, context, "True", (DONE, format!("{subject} has successfully progressed.")));
         }
         return None;
     }
-    if current.is_none() && course.new.is_some() {
+    if current.is_none() && context.new.is_some() {
         put(
             conditions,
-            course,
+            context,
             "True",
             ("NewReplicaSetCreated", format!("Created new replica set \"{}\"", set_name.unwrap_or_default())),
         );
     } else if progresses(before, next) || reason == DONE {
         let message = format!("{subject} is progressing.");
         let moved = DeploymentCondition {
-            last_update_time: Some(whole_second(course.now)),
-            ..condition(course, PROGRESSING, "True", "ReplicaSetUpdated", message)
+            last_update_time: Some(whole_second(context.now)),
+            ..condition(context, PROGRESSING, "True", "ReplicaSetUpdated", message)
         };
         conditions.retain(|one| one.type_ != PROGRESSING);
         let kept = current.as_ref().filter(|old| old.status == "True");
@@ -150,27 +150,33 @@ fn progress(
             kept.and_then(|old| old.last_transition_time.clone()).or_else(|| moved.last_transition_time.clone());
         conditions.push(DeploymentCondition { last_transition_time: since, ..moved });
     }
-    let at = deadline(course, conditions, seconds)?;
-    if at > course.now {
+    let at = deadline(context, conditions, seconds)?;
+    if at > context.now {
         return Some(at);
     }
     if reason != TIMED_OUT {
         let message = format!("{subject} has timed out progressing.");
-        events.push(Told { is_warning: false, reason: TIMED_OUT, message: message.clone() });
-        put(conditions, course, "False", (TIMED_OUT, message));
+        events.push(WorkEvent { is_warning: false, reason: TIMED_OUT, message: message.clone() });
+        put(conditions, context, "False", (TIMED_OUT, message));
     }
     None
 }
 
 /// When the time for progress is over.
-fn deadline(course: &Course<'_>, conditions: &[DeploymentCondition], seconds: i32) -> Option<Timestamp> {
+fn deadline(context: &StepContext<'_>, conditions: &[DeploymentCondition], seconds: i32) -> Option<Timestamp> {
     let condition = conditions.iter().find(|one| one.type_ == PROGRESSING)?;
-    let since = condition.last_update_time.as_ref().map_or(course.now, |time| time.0);
+    let since = condition.last_update_time.as_ref().map_or(context.now, |time| time.0);
     since.checked_add(SignedDuration::from_secs(i64::from(seconds))).ok()
 }
 
-fn condition(course: &Course<'_>, kind: &str, status: &str, reason: &str, message: String) -> DeploymentCondition {
-    let now = Some(whole_second(course.now));
+fn condition(
+    context: &StepContext<'_>,
+    kind: &str,
+    status: &str,
+    reason: &str,
+    message: String,
+) -> DeploymentCondition {
+    let now = Some(whole_second(context.now));
     DeploymentCondition {
         type_: kind.to_owned(),
         status: status.to_owned(),
@@ -183,20 +189,20 @@ fn condition(course: &Course<'_>, kind: &str, status: &str, reason: &str, messag
 
 fn put(
     conditions: &mut Vec<DeploymentCondition>,
-    course: &Course<'_>,
+    context: &StepContext<'_>,
     status: &str,
     (reason, message): (&str, String),
 ) {
-    set_condition(conditions, condition(course, PROGRESSING, status, reason, message));
+    set_condition(conditions, condition(context, PROGRESSING, status, reason, message));
 }
 
 fn set(
     conditions: &mut Vec<DeploymentCondition>,
-    course: &Course<'_>,
+    context: &StepContext<'_>,
     kind: &str,
     holds: bool,
     (reason, message): (&str, String),
 ) {
     let status = if holds { "True" } else { "False" };
-    set_condition(conditions, condition(course, kind, status, reason, message));
+    set_condition(conditions, condition(context, kind, status, reason, message));
 }

@@ -84,7 +84,7 @@ impl Scene {
     /// The ReplicaSets get their pods, which serve if their image is `good`.
     fn serve(&mut self, good: impl Fn(&str) -> bool) {
         for (name, set) in &mut self.sets {
-            let wanted = asked(set);
+            let wanted = replicas_of(set);
             let image = set.spec.as_ref().unwrap().template.as_ref().unwrap().spec.as_ref().unwrap().containers[0]
                 .image
                 .clone();
@@ -126,7 +126,7 @@ impl Scene {
                 .unwrap()
         };
         let mut sizes: Vec<_> =
-            self.sets.values().filter(|set| asked(set) > 0).map(|set| (image(set), asked(set))).collect();
+            self.sets.values().filter(|set| replicas_of(set) > 0).map(|set| (image(set), replicas_of(set))).collect();
         sizes.sort();
         sizes
     }
@@ -166,7 +166,7 @@ fn it_rolls_within_its_bounds_and_goes_back() {
     scene.image("i:1");
     scene.settle();
     assert_eq!((scene.sizes(), scene.revision(), scene.made), (sizes(&[("i:1", 4)]), "3", 2));
-    let old = scene.sets.values().find(|set| asked(set) == 4).unwrap();
+    let old = scene.sets.values().find(|set| replicas_of(set) == 4).unwrap();
     assert_eq!(annotation(&old.metadata, "deployment.kubernetes.io/revision-history"), Some("1"));
 }
 
@@ -284,10 +284,10 @@ proptest! {
         let missing = if surge == 0 && missing == 0 { 1 } else { missing };
         for served in good {
             scene.step();
-            let asked_for: i32 = scene.sets.values().map(asked).sum();
+            let asked_for: i32 = scene.sets.values().map(replicas_of).sum();
             prop_assert!(asked_for <= replicas + surge, "{asked_for} of {replicas} and {surge}");
             // Pods that are taken away are no longer there to serve.
-            let serving: i32 = scene.sets.values().map(|set| available(set).min(asked(set))).sum();
+            let serving: i32 = scene.sets.values().map(|set| available(set).min(replicas_of(set))).sum();
             prop_assert!(serving >= replicas - missing, "{serving} of {replicas} less {missing}");
             if served {
                 scene.serve(|_| true);

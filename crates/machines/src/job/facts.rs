@@ -8,8 +8,9 @@ use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pumice_api::{kubelet, names};
 
-use super::kill::Mark;
-use super::{oom, pod_retries, sizes};
+use crate::job::memory::sizes;
+use crate::job::restart::Mark;
+use crate::job::{memory, retries};
 
 /// Longest grace of a deletion that is believed, in seconds.
 const GRACE_MAX: i64 = 366 * 24 * 3600;
@@ -147,8 +148,8 @@ impl JobPod {
                 .filter(|one| is_killed(one, phase))
                 .map(|one| one.name.clone())
                 .collect(),
-            raised: sizes::read_level(annotation(oom::MEMORY_RAISED)),
-            retried: annotation(pod_retries::RETRIED).and_then(|text| text.parse().ok()).unwrap_or(0),
+            raised: sizes::read_level(annotation(memory::MEMORY_RAISED)),
+            retried: annotation(retries::RETRIED).and_then(|text| text.parse().ok()).unwrap_or(0),
             exit_codes: exit_codes(pod, stopped_at(pod, terminating_since)),
             restarts: containers.iter().chain(init).fold(0_i32, |sum, one| sum.saturating_add(one.restart_count)),
             ready: !containers.is_empty() && containers.iter().all(|one| one.ready),
@@ -173,8 +174,8 @@ impl PodFacts {
         self.phase.is_finished() && self.refused.is_none()
     }
 
-    pub(super) fn existing(&self) -> super::Existing {
-        super::Existing { name: self.name.clone(), uid: self.uid.clone() }
+    pub(super) fn existing(&self) -> crate::job::Existing {
+        crate::job::Existing { name: self.name.clone(), uid: self.uid.clone() }
     }
 }
 

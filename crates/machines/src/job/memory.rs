@@ -1,108 +1,256 @@
-//! What a job must remember of pods that are gone, as annotations of the Job: the same on our definitions and on Volcano's,
-//! which drop status fields that they don't know.
+//! Pods that were killed for want of memory, and are made again with more: the action ScaleUpMemory.
 //!
-//! Invariant: an annotation counts only for the job of its uid, so one that was copied with a manifest means nothing; what it
-//! says is written before what it is derived from goes. Read at each step, written by `sync` and `kill`.
+//! Invariant: a raise costs the job no retry and leaves its phase and its other pods alone; it is bounded by the tries of the
+//! pod's index and by the ceiling, after which the other policies decide. First the pod is marked, then the raise is written
+//! down, then the pod goes; a controller that stops in between goes on from there. Called at each step, and for what pods
+//! and their group ask for.
+
+pub(super) mod learning;
+pub(super) mod raises;
+pub(super) mod scale_up;
+pub(super) mod sizes;
+pub(super) mod too_large;
 
 use std::collections::BTreeMap;
 
-use pumice_api::batch::Job;
-use serde_json::{Map, Value, json};
+use pumice_api::batch::{Job, JobPhase, LifecyclePolicy, TaskSpec};
+use pumice_api::bus::{Action, Event};
+use pumice_api::names::ON_OOM;
+use pumice_units::Quantity;
 
-use super::index_runs::{IndexRuns, TEXT_MAX};
-use super::plan::Effect;
-use crate::job_object;
+use crate::job::facts::PodFacts;
+use crate::job::memory::raises::Raises;
+use crate::job::memory::scale_up::ScaleUp;
+use crate::job::memory::sizes::Sizes;
+use crate::job::plan::{Effect, Existing, Plan};
+use crate::job::pod_counts::PodCounts;
+use crate::job::restart::Mark;
+use crate::job::status::phase_rules;
+use crate::job::{JobView, Signal, StepContext};
+use crate::range_encoding::RangeEncoding;
 
-/// Most numbers that a text is read for: a short one can speak of very many pods.
-const NUMBERS_MAX: u64 = 1_000_000;
+/// How often the containers of a pod were raised when it was made, `<container>=<times>`; annotation of a pod.
+pub(super) const MEMORY_RAISED: &str = "pumice.sh/memory-raised";
 
-/// Numbers by task and index.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Memory {
-    tasks: BTreeMap<String, BTreeMap<i32, i64>>,
+/// What is to be done about pods killed for memory.
+#[derive(Default)]
+pub(super) struct Decision {
+    raises: BTreeMap<(String, i32), Existing>,
+    /// All raises once these are made.
+    next: Raises,
+    /// Who gets what.
+    made: Vec<Effect>,
+    /// Who gets nothing more, and why.
+    pub refused: Vec<Effect>,
 }
 
-impl Memory {
-    /// Reads an annotation; one of another job or, if a version is given, of another version says nothing.
-    pub fn read(job: &Job, key: &str, version: Option<i32>) -> Self {
-        Self::parse(job, job_object::annotation(job, key), version).unwrap_or_default()
-    }
+/// One container's raise.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Raise {
+    task: String,
+    container: String,
+    times: i64,
+    tries: i32,
+    from: i64,
+    to: i64,
+}
 
-    fn parse(job: &Job, text: Option<&str>, version: Option<i32>) -> Option<Self> {
-        let text = text.filter(|text| text.len() <= TEXT_MAX)?;
-        let value: Value = serde_json::from_str(text).ok()?;
-        let ours = value["uid"] == job_object::uid(job) && version.is_none_or(|version| value["version"] == version);
-        let tasks = value["tasks"].as_object().filter(|_| ours)?;
-        let read = |(task, runs): (&String, &Value)| Some((task.clone(), IndexRuns::read(runs.as_str()?)?));
-        let tasks: Vec<(String, IndexRuns)> = tasks.iter().filter_map(read).collect();
-        let numbers: u64 = tasks.iter().map(|(_, runs)| runs.len()).sum();
-        let tasks = tasks.into_iter().map(|(task, runs)| (task, runs.iter().collect()));
-        (numbers <= NUMBERS_MAX).then(|| Self { tasks: tasks.collect() })
-    }
+/// Why a container gets no more.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Refusal {
+    NoAmount,
+    Ceiling { bytes: i64 },
+    Tries { tries: i32 },
+    NoRoom,
+}
 
-    /// The change that makes the annotation say this, if it doesn't yet; `Err` if that would be too long.
-    pub fn change(&self, job: &Job, key: &'static str, version: Option<i32>) -> Result<Option<Effect>, TooLong> {
-        let tasks = self.tasks.iter().filter(|(_, numbers)| !numbers.is_empty());
-        let tasks: Map<String, Value> =
-            tasks.map(|(task, numbers)| (task.clone(), IndexRuns::from(numbers).write().into())).collect();
-        let mut all = json!({"uid": job_object::uid(job), "tasks": tasks});
-        if let Some(version) = version {
-            all["version"] = version.into();
-        }
-        let wanted = if self.is_empty() { None } else { Some(all.to_string()) };
-        if wanted.as_ref().is_some_and(|text| text.len() > TEXT_MAX) {
-            return Err(TooLong);
-        }
-        let same = wanted.as_deref() == job_object::annotation(job, key);
-        Ok((!same).then_some(Effect::Annotate { key, value: wanted }))
-    }
+/// Things said of pods, with the indices they are said of.
+type ByIndex<T> = BTreeMap<T, BTreeMap<i32, i64>>;
 
-    pub fn of_task(&self, task: &str) -> impl Iterator<Item = (i32, i64)> {
-        self.tasks.get(task).into_iter().flatten().map(|(index, number)| (*index, *number))
-    }
-
-    pub fn get(&self, task: &str, index: i32) -> Option<i64> {
-        self.tasks.get(task)?.get(&index).copied()
-    }
-
-    pub fn set(&mut self, task: &str, index: i32, number: i64) {
-        self.tasks.entry(task.to_owned()).or_default().insert(index, number);
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.tasks.values().all(BTreeMap::is_empty)
+/// Whether single pods may be made again in this phase.
+pub(super) fn may_replace(job: &Job, phase: &JobPhase) -> bool {
+    match phase {
+        JobPhase::Pending | JobPhase::Running => true,
+        // On the last retry nothing is restarted.
+        JobPhase::Restarting => job.status.retry_count < phase_rules::max_retry(&job.spec),
+        _ => false,
     }
 }
 
-/// An annotation has no room for what it is to remember.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLong;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_has_no_room_is_refused_and_what_is_hostile_is_nothing() {
-        let mut job = Job::default();
-        job.metadata.uid = Some("u".to_owned());
-        let scattered = |count: i32| {
-            let mut memory = Memory::default();
-            (0..count).for_each(|index| memory.set("w", index * 2, 1));
-            memory
-        };
-        assert_eq!(scattered(20_000).change(&job, "key", None), Err(TooLong));
-        let Ok(Some(Effect::Annotate { value: Some(text), .. })) = scattered(5_000).change(&job, "key", None) else {
-            panic!("there is room for these");
-        };
-        let mut read = |text: String| {
-            job.metadata.annotations = Some([("key".to_owned(), text)].into());
-            Memory::read(&job, "key", None)
-        };
-        assert_eq!(read(text), scattered(5_000));
-        let many: Map<String, Value> = (0..500).map(|task| (format!("t{task}"), "0-999999".into())).collect();
-        assert!(read(json!({"uid": "u", "tasks": many}).to_string()).is_empty());
-        assert!(read(json!({"uid": "another", "tasks": {"w": "1"}}).to_string()).is_empty());
-        assert!(read("[]".to_owned()).is_empty());
+/// Looks for pods killed for memory that a policy gives more.
+pub(super) fn decide(view: &JobView<'_>, pod_counts: &PodCounts<'_>, phase: &JobPhase) -> Decision {
+    let job = view.job;
+    let is_news = |pod: &PodFacts| {
+        !pod.killed.is_empty() && pod.mark.is_none() && pod.refused.is_none() && pod.version >= job.status.version
+    };
+    let mut decision = Decision::default();
+    let mut killed = pod_counts.tasks.iter().flat_map(|task| task.slots.values().map(move |pod| (task.spec, *pod)));
+    if !may_replace(job, phase) || !killed.any(|(_, pod)| is_news(pod)) {
+        return decision;
     }
+    let known = Sizes::read(job);
+    let mut next = known.raises.clone();
+    let (mut made, mut refused): (ByIndex<Raise>, ByIndex<(String, String, Refusal)>) = Default::default();
+    for task in &pod_counts.tasks {
+        let Some(rule) = rule_of(job, task.spec) else { continue };
+        let mut times: BTreeMap<&str, BTreeMap<i32, i64>> = BTreeMap::new();
+        for pod in task.slots.values().filter(|pod| is_news(pod)) {
+            for container in &pod.killed {
+                match raise(&rule, task.spec, pod, container, &known) {
+                    Ok(raise) => {
+                        times.entry(container).or_default().insert(pod.index, raise.times);
+                        made.entry(raise).or_default().insert(pod.index, 1);
+                        decision.raises.insert((pod.task.clone(), pod.index), pod.existing());
+                    }
+                    Err(why) => {
+                        let place = (pod.task.clone(), container.clone(), why);
+                        refused.entry(place).or_default().insert(pod.index, 1);
+                    }
+                }
+            }
+        }
+        times.iter().for_each(|(container, times)| next.raise(&task.spec.name, container, times));
+    }
+    match next.fit(job) {
+        Ok(next) => decision.next = next,
+        Err(_) => {
+            decision.raises.clear();
+            let none = std::mem::take(&mut made).into_iter();
+            refused.extend(none.map(|(raise, indices)| ((raise.task, raise.container, Refusal::NoRoom), indices)));
+        }
+    }
+    decision.made = made.iter().map(tell).collect();
+    decision.refused = refused.iter().map(tell_refused).collect();
+    decision
+}
+
+impl Decision {
+    /// Whether a raise answers this, so that no other policy does.
+    pub fn answers(&self, signal: &Signal) -> bool {
+        !self.raises.is_empty() && signal.ended_pod().is_some_and(|place| self.raises.contains_key(&place))
+    }
+
+    /// Whether the pod at an index gets more.
+    pub fn takes(&self, task: &str, index: i32) -> bool {
+        !self.raises.is_empty() && self.raises.contains_key(&(task.to_owned(), index))
+    }
+}
+
+fn raise(rule: &ScaleUp, task: &TaskSpec, pod: &PodFacts, container: &str, known: &Sizes) -> Result<Raise, Refusal> {
+    let bytes = sizes::container(task, container).and_then(sizes::decisive).ok_or(Refusal::NoAmount)?;
+    let bytes = known.start_of(task, container, rule, bytes);
+    let before = pod.raised.iter().find(|(name, _)| name == container).map_or(0, |(_, times)| *times);
+    // All pods of the task may have been raised since this one was made.
+    let times = known.raises.times(&task.name, container, pod.index).max(before.saturating_add(1));
+    let (from, to) = (rule.raised(bytes, before), rule.raised(bytes, times));
+    if from >= to {
+        return Err(Refusal::Ceiling { bytes: from });
+    }
+    if before >= i64::from(rule.tries()) {
+        return Err(Refusal::Tries { tries: rule.tries() });
+    }
+    Ok(Raise { task: task.name.clone(), container: container.to_owned(), times, tries: rule.tries(), from, to })
+}
+
+/// The rule of a task: its own before the job's, an annotation before a policy. A job that says `off` has none at all.
+pub fn rule_of(job: &Job, task: &TaskSpec) -> Option<ScaleUp> {
+    let of_job = job.metadata.annotations.as_ref();
+    if annotated(of_job) == Some(None) {
+        return None;
+    }
+    let own = task.template.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
+    let of_task = rule_at(own, &task.policies);
+    of_task.or_else(|| rule_at(of_job, &job.spec.policies)).flatten()
+}
+
+/// `Some(None)` where it says `off`.
+fn annotated(annotations: Option<&BTreeMap<String, String>>) -> Option<Option<ScaleUp>> {
+    annotations.and_then(|all| all.get(ON_OOM)).and_then(|text| ScaleUp::of_annotation(text).ok())
+}
+
+/// `Some(None)` where another action answers the event, or none is to.
+fn rule_at(annotations: Option<&BTreeMap<String, String>>, policies: &[LifecyclePolicy]) -> Option<Option<ScaleUp>> {
+    if let Some(annotated) = annotated(annotations) {
+        return Some(annotated);
+    }
+    let listens = |rule: &&LifecyclePolicy| rule.event.iter().chain(&rule.events).any(|one| *one == Event::OomKilled);
+    let rule = policies.iter().find(listens)?;
+    if rule.action != Some(Action::ScaleUpMemory) {
+        return Some(None);
+    }
+    ScaleUp::of_policy(rule.scale_up.as_ref()).ok().map(Some)
+}
+
+impl StepContext<'_> {
+    /// Lets pods go that get more memory, once it is written down that they do.
+    pub(super) fn raise_memory(&self) -> Option<Plan> {
+        if let Some(next) = self.unwritten() {
+            // First the status: where it is kept, it is to say so, wherever we stop.
+            let mut plan = self.set_aside(Vec::new(), Vec::new(), |status| status.memory_raises = next.write());
+            plan.stages.push(vec![next.annotate(self.view.job)]);
+            return Some(plan);
+        }
+        let decision = &self.memory;
+        if decision.raises.is_empty() {
+            return None;
+        }
+        let mark = Mark { restart: 0, action: Action::ScaleUpMemory };
+        let marks = decision.raises.values().cloned();
+        let marks = marks.map(|pod| Effect::MarkPod { pod, mark: mark.clone() }).collect();
+        let raises = decision.next.write();
+        Some(self.set_aside(marks, decision.made.clone(), |status| status.memory_raises = raises))
+    }
+
+    /// Raises of pods that are marked for one, which the job does not remember: we stopped before they were written, or the
+    /// definitions are Volcano's and that part of the status was dropped.
+    fn unwritten(&self) -> Option<Raises> {
+        let job = self.view.job;
+        let is_ours = |pod: &PodFacts| {
+            let action = pod.mark.as_ref().map(|mark| &mark.action);
+            !pod.killed.is_empty() && action == Some(&Action::ScaleUpMemory)
+        };
+        if !self.pod_counts.slots().any(is_ours)
+            || !matches!(self.phase, JobPhase::Pending | JobPhase::Running | JobPhase::Restarting)
+        {
+            return None;
+        }
+        let known = Sizes::read(job);
+        let mut next = known.raises.clone();
+        for task in &self.pod_counts.tasks {
+            let Some(rule) = rule_of(job, task.spec) else { continue };
+            for pod in task.slots.values().filter(|pod| is_ours(pod)) {
+                for container in &pod.killed {
+                    if let Ok(raise) = raise(&rule, task.spec, pod, container, &known) {
+                        next.raise(&pod.task, container, &[(pod.index, raise.times)].into());
+                    }
+                }
+            }
+        }
+        next.fit(job).ok().filter(|next| *next != known.raises)
+    }
+}
+
+fn containers_text(task: &str, container: &str, indices: &BTreeMap<i32, i64>) -> String {
+    let pods = if indices.len() == 1 { "pod" } else { "pods" };
+    let runs = RangeEncoding::from(indices).write();
+    format!("task {task}, {pods} {runs}: container {container} was killed for memory")
+}
+
+fn tell((raise, indices): (&Raise, &BTreeMap<i32, i64>)) -> Effect {
+    let Raise { task, container, times, tries, from, to } = raise;
+    let (from, to) = (Quantity::from_bytes(*from), Quantity::from_bytes(*to));
+    let place = containers_text(task, container, indices);
+    let message = format!("{place} and is started again with {to} instead of {from} (try {times} of {tries})");
+    Effect::normal("MemoryRaised", message)
+}
+
+fn tell_refused(((task, container, why), indices): (&(String, String, Refusal), &BTreeMap<i32, i64>)) -> Effect {
+    let why = match why {
+        Refusal::NoAmount => "its template has no memory limit or request that could be raised".to_owned(),
+        Refusal::Ceiling { bytes } => format!("it has all it may get, {}", Quantity::from_bytes(*bytes)),
+        Refusal::Tries { tries } => format!("its memory was raised {tries} times, as often as it may be"),
+        Refusal::NoRoom => "the job can't remember more raises".to_owned(),
+    };
+    let place = containers_text(task, container, indices);
+    Effect::warning("MemoryNotRaised", format!("{place} and gets no more: {why}; other policies decide"))
 }

@@ -10,9 +10,9 @@ use pumice_api::batch::JobStatus;
 use pumice_api::scheduling::PodGroup;
 use serde_json::Value;
 
-use super::kill::Mark;
-use super::profile::Lesson;
+use crate::job::restart::Mark;
 use crate::plugins::ssh::SecretPlan;
+use crate::profile::Lesson;
 
 /// The changes a step wants, and when to look again even if nothing happens.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -76,7 +76,7 @@ pub enum Effect {
     Ensure {
         /// Which object.
         id: ObjectId,
-        /// The job's generation; remembered as [`JobView::applied`](super::JobView::applied) when done.
+        /// The job's generation; remembered as [`JobView::applied`](crate::job::JobView::applied) when done.
         generation: i64,
         /// What it must be.
         object: Ensured,

@@ -5,7 +5,7 @@
 
 use pumice_api::batch::Job;
 
-use super::plan::{Effect, Ensured, ObjectId, ObjectKind};
+use crate::job::plan::{Effect, Ensured, ObjectId, ObjectKind};
 use crate::job_object;
 use crate::plugins::{Plugin, ray, ssh, svc};
 

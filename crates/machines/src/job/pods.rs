@@ -3,6 +3,10 @@
 //! Invariant: a pod is a function of the job and its task and index; its name is `<job>-<task>-<index>`. What the user wrote
 //! into the template stays, the labels and annotations everyone relies on are set on top.
 
+pub(super) mod claims;
+pub(super) mod scale_down;
+pub(super) mod volumes;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -11,9 +15,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pumice_api::batch::{Job, TaskSpec};
 use pumice_api::names;
 
-use super::pod_retries::{self, PodRetries};
-use super::sizes::Sizes;
-use super::{learned, oom, sync, volumes};
+use crate::job::memory::learning;
+use crate::job::memory::sizes::Sizes;
+use crate::job::retries::{self, PodRetries};
+use crate::job::{memory, sync};
 use crate::job_object;
 use crate::plugins::{Plugin, PodPlace};
 
@@ -40,15 +45,15 @@ pub(super) fn build(
     let mut spec = task.template.spec.clone().unwrap_or_default();
     let retried = retries.times(&task.name, index);
     if retried > 0 {
-        annotations.insert(pod_retries::RETRIED.to_owned(), retried.to_string());
+        annotations.insert(retries::RETRIED.to_owned(), retried.to_string());
     }
     let level = sizes.level(&task.name, index);
     let given = sizes.give(job, task, &level, &mut spec);
-    annotations.extend(given.learned.map(|learned| (learned::MEMORY_LEARNED.to_owned(), learned)));
+    annotations.extend(given.learned.map(|learned| (learning::MEMORY_LEARNED.to_owned(), learned)));
     if let Some(raised) = given.raised {
         // It asks for more than its neighbours, so it can't stand in for one of them.
         annotations.entry(names::TEMPLATE_UID.to_owned()).and_modify(|uid| *uid = format!("{uid}-{raised}"));
-        annotations.insert(oom::MEMORY_RAISED.to_owned(), raised);
+        annotations.insert(memory::MEMORY_RAISED.to_owned(), raised);
     }
     let template = task.template.metadata.clone().unwrap_or_default();
     let mut metadata = ObjectMeta {

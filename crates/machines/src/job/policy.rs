@@ -3,6 +3,10 @@
 //! Invariant: task policies come before the job's, the first rule that matches wins, and an internal event matches nothing.
 //! Delays count from when the event was observed in the objects, so they survive the controller. Called once per step.
 
+pub(super) mod events;
+pub(super) mod job_updated;
+pub(super) mod pending_events;
+
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
@@ -10,8 +14,8 @@ use pumice_api::batch::{JobSpec, LifecyclePolicy};
 use pumice_api::bus::{Action, Event};
 use pumice_units::GoDuration;
 
-use super::events::Signal;
-use super::plan::Effect;
+use crate::job::plan::Effect;
+use crate::job::policy::events::Signal;
 
 /// An action to take, and why.
 #[derive(Clone, Debug, PartialEq)]

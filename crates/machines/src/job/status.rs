@@ -1,7 +1,11 @@
 //! The status that a step writes.
 //!
-//! Invariant: counts are those of the census; of a finished job, successes and failures never go down, even when its pods
+//! Invariant: counts are those of the pod_counts; of a finished job, successes and failures never go down, even when its pods
 //! are removed. A phase has at most one condition, the newest is last. Built by every branch of the machine.
+
+pub(super) mod active_deadline;
+pub(super) mod phase_rules;
+pub(super) mod transitions;
 
 use std::collections::BTreeMap;
 
@@ -10,10 +14,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pumice_api::batch::{Job, JobCondition, JobPhase, JobStatus, TaskState};
 use pumice_units::GoDuration;
 
-use super::census::Census;
-use super::plan::{Effect, StatusChange};
-use super::plugin_objects;
-use super::rules::Verdict;
+use crate::job::plan::{Effect, StatusChange};
+use crate::job::plugin_objects;
+use crate::job::pod_counts::PodCounts;
+use crate::job::status::phase_rules::Verdict;
 
 /// A status in the making.
 pub(super) struct Draft<'a> {
@@ -23,19 +27,19 @@ pub(super) struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    pub fn new(job: &'a Job, census: &Census<'_>) -> Self {
+    pub fn new(job: &'a Job, pod_counts: &PodCounts<'_>) -> Self {
         let old = &job.status;
         let mut next = old.clone();
         next.min_available = job.spec.min_available;
         let created_at = job.metadata.creation_timestamp.as_ref().map(|time| time.0);
         let mut draft = Self { old, created_at, next };
-        draft.count(census);
+        draft.count(pod_counts);
         draft
     }
 
-    /// Tells the counts of a census.
-    pub fn count(&mut self, census: &Census<'_>) {
-        let (next, counts) = (&mut self.next, &census.counts);
+    /// Tells the counts of a pod_counts.
+    pub fn count(&mut self, pod_counts: &PodCounts<'_>) {
+        let (next, counts) = (&mut self.next, &pod_counts.counts);
         next.pending = counts.pending;
         next.running = counts.running;
         next.succeeded = counts.succeeded;
@@ -43,7 +47,7 @@ impl<'a> Draft<'a> {
         next.unknown = counts.unknown;
         next.terminating = counts.terminating;
         next.task_status_count =
-            census.tasks.iter().map(|task| (task.spec.name.clone(), task.counts.by_phase())).collect();
+            pod_counts.tasks.iter().map(|task| (task.spec.name.clone(), task.counts.by_phase())).collect();
         next.task_status_count.retain(|_, state| !state.phase.is_empty());
         if self.old.state.phase.as_ref().is_some_and(JobPhase::is_finished) {
             keep_results(self.old, next);

@@ -3,20 +3,27 @@
 //! Invariant: no pod is made before the job's claims and plugin objects are there and its group has been admitted, and none
 //! under a name that is still taken. Called by the machine when no policy or command asks for more.
 
+pub(super) mod depends_on;
+pub(super) mod pod_group;
+pub(super) mod start_after;
+
 use std::collections::BTreeSet;
 
 use pumice_api::batch::JobPhase;
 use pumice_api::names;
 use pumice_api::scheduling::{PodGroupConditionType, PodGroupPhase};
 
-use super::claims::Claims;
-use super::kill::Targets;
-use super::memory::Memory;
-use super::plan::{Effect, Plan};
-use super::pod_retries::PodRetries;
-use super::rules::Verdict;
-use super::sizes::Sizes;
-use super::{Scene, active_deadline, after, claims, depends, plugin_objects, pod_group, pods, rules, updated};
+use crate::job::memory::sizes::Sizes;
+use crate::job::plan::{Effect, Plan};
+use crate::job::pods::claims;
+use crate::job::pods::claims::Claims;
+use crate::job::policy::job_updated;
+use crate::job::remembered::Remembered;
+use crate::job::restart::Targets;
+use crate::job::retries::PodRetries;
+use crate::job::status::phase_rules::Verdict;
+use crate::job::status::{active_deadline, phase_rules};
+use crate::job::{StepContext, plugin_objects, pods};
 use crate::job_object;
 use crate::plugins::{self, Plugin};
 
@@ -25,7 +32,7 @@ const CREATE_MAX: usize = 5_000;
 /// Most pods of a job.
 const REPLICAS_MAX: i64 = 100_000;
 
-impl Scene<'_> {
+impl StepContext<'_> {
     pub(super) fn sync(&self) -> Plan {
         self.wait_for_jobs().unwrap_or_else(|| self.with_refusals(self.agree()))
     }
@@ -36,11 +43,11 @@ impl Scene<'_> {
         }
         let mut records = Vec::new();
         let mut draft = self.draft();
-        let owed = self.owed(&Targets::default());
-        let mut covered = Memory::default();
+        let pending_events = self.pending_events(&Targets::default());
+        let mut covered = Remembered::default();
         let preparations = self.prepare(&mut records);
         draft.begin(self.now);
-        draft.say(after::WAITS, None);
+        draft.say(start_after::WAITS, None);
         let too_large = self.too_large();
         draft.say(names::MEMORY_EXCEEDS_NODES, too_large.first());
         let mut first = Vec::new();
@@ -49,18 +56,18 @@ impl Scene<'_> {
         first.extend(self.own_marks());
         if let Some(ready) = preparations {
             draft.next.controlled_resources = ready.resources;
-            updated::waits(self.view.job, &mut draft.next, self.now);
+            job_updated::waits(self.view.job, &mut draft.next, self.now);
             active_deadline::keep(self.view.job, &mut draft.next, self.now);
             first.extend(ready.effects);
             if self.group_is_admitted() {
-                second.extend(self.creations(&ready.plugins, &owed, &mut covered));
+                second.extend(self.creations(&ready.plugins, &pending_events, &mut covered));
             }
         }
         for verdict in self.verdicts() {
             self.conclude(&mut draft, &verdict);
             if verdict.phase.is_finished() {
                 let write = draft.write(self.now).into_iter().collect();
-                return self.with_ended(&Targets::default(), self.remember(&owed, Plan::only(write)));
+                return self.with_ended(&Targets::default(), self.remember(&pending_events, Plan::only(write)));
             }
         }
         records.extend(self.group_pending());
@@ -68,13 +75,13 @@ impl Scene<'_> {
         records.extend(too_large.into_iter().map(|message| Effect::warning(names::MEMORY_EXCEEDS_NODES, message)));
         let write = if deletes { draft.write_now(self.now) } else { draft.write(self.now) };
         first.extend(records);
-        if !owed.is_empty() && owed == covered && !deletes {
+        if !pending_events.is_empty() && pending_events == covered && !deletes {
             // Each successor says it. Until all are there, the counts must go on missing what they replace.
             return self
                 .with_ended(&Targets::default(), Plan::stages(vec![first, second, write.into_iter().collect()]));
         }
         first.extend(write);
-        self.with_ended(&Targets::default(), self.remember(&owed, Plan::stages(vec![first, second])))
+        self.with_ended(&Targets::default(), self.remember(&pending_events, Plan::stages(vec![first, second])))
     }
 
     /// The phases to go through now. A job whose pods ended before they were seen to run passes Running on its way out.
@@ -82,20 +89,21 @@ impl Scene<'_> {
         let spec = &self.view.job.spec;
         let started = match &self.phase {
             JobPhase::Running => None,
-            _ => match rules::pending(spec, &self.census) {
+            _ => match phase_rules::pending(spec, &self.pod_counts) {
                 Some(verdict) => Some(verdict),
                 None => return Vec::new(),
             },
         };
-        started.into_iter().chain(rules::running(spec, &self.census)).collect()
+        started.into_iter().chain(phase_rules::running(spec, &self.pod_counts)).collect()
     }
 
     /// What must be there before pods; `None` when something is missing that we can't make.
     fn prepare(&self, records: &mut Vec<Effect>) -> Option<Preparations> {
         let view = self.view;
         let job = view.job;
-        if self.census.replicas > REPLICAS_MAX {
-            let message = format!("{} pods are more than the {REPLICAS_MAX} that a job may have", self.census.replicas);
+        if self.pod_counts.replicas > REPLICAS_MAX {
+            let message =
+                format!("{} pods are more than the {REPLICAS_MAX} that a job may have", self.pod_counts.replicas);
             records.push(Effect::warning("JobStatusError", message));
             return None;
         }
@@ -108,9 +116,9 @@ impl Scene<'_> {
         };
         let limits = plugins.iter().filter_map(|plugin| Some((plugin, hosts_max(plugin)?)));
         if let Some((plugin, most)) =
-            limits.min_by_key(|(_, most)| *most).filter(|(_, most)| self.census.replicas > *most)
+            limits.min_by_key(|(_, most)| *most).filter(|(_, most)| self.pod_counts.replicas > *most)
         {
-            let (name, pods) = (plugin.name(), self.census.replicas);
+            let (name, pods) = (plugin.name(), self.pod_counts.replicas);
             let message = format!(
                 "plugin {name} lists the hosts of all pods, of which there may be {most} and are {pods}; leave it out, or make several jobs"
             );
@@ -167,15 +175,15 @@ impl Scene<'_> {
         !self.group_is_older() && phase.is_some_and(|phase| *phase != PodGroupPhase::Pending)
     }
 
-    fn creations(&self, plugins: &[Plugin], owed: &Memory, covered: &mut Memory) -> Vec<Effect> {
+    fn creations(&self, plugins: &[Plugin], pending_events: &Remembered, covered: &mut Remembered) -> Vec<Effect> {
         let job = self.view.job;
-        let ready = self.census.tasks.iter().filter(|task| depends::ready(task.spec, &self.census));
+        let ready = self.pod_counts.tasks.iter().filter(|task| depends_on::ready(task.spec, &self.pod_counts));
         let missing = ready.flat_map(|task| task.next().map(move |index| (task.spec, index)));
         let (sizes, retries) = (Sizes::read(job), PodRetries::read(job));
         missing
             .take(CREATE_MAX)
             .map(|(task, index)| {
-                let evicted_at = Self::evicted_at(owed, &task.name, index);
+                let evicted_at = Self::evicted_at(pending_events, &task.name, index);
                 if let Some(at) = evicted_at {
                     covered.set(&task.name, index, at.as_second());
                 }
@@ -186,7 +194,7 @@ impl Scene<'_> {
 
     /// Tells that pods are replaced, and why.
     fn refusals(&self) -> impl Iterator<Item = Effect> {
-        let reasons: BTreeSet<&str> = self.census.slots().filter_map(|pod| pod.refused.as_deref()).collect();
+        let reasons: BTreeSet<&str> = self.pod_counts.slots().filter_map(|pod| pod.refused.as_deref()).collect();
         let tell = |reason| {
             let message =
                 format!("a node refused pods of the job: {reason}; they are made again, ever later, and cost no retry");

@@ -30,9 +30,9 @@ pub fn read(text: &str) -> impl Iterator<Item = (&str, Option<usize>)> {
 }
 
 /// Whether a Job that went through this has failed and is to be made again.
-pub(super) fn is_due(job_flow: &JobFlow, flow: &Flow, course: &JobOfFlow) -> bool {
-    let histories = &course.running_histories;
+pub(super) fn is_due(job_flow: &JobFlow, flow: &Flow, of_flow: &JobOfFlow) -> bool {
+    let histories = &of_flow.running_histories;
     let failures = histories.iter().filter(|history| history.state == Some(JobPhase::Failed)).count();
     let is_whole = histories.len() < HISTORY_MAX;
-    course.state == Some(JobPhase::Failed) && is_whole && failures <= allowed(job_flow, flow)
+    of_flow.state == Some(JobPhase::Failed) && is_whole && failures <= allowed(job_flow, flow)
 }

@@ -6,35 +6,35 @@ use pumice_api::batch::{Job, JobPhase};
 use pumice_api::flow::{FlowPhase, FlowState, JobFlowStatus, JobHistory, JobOfFlow, JobRun};
 use pumice_units::GoDuration;
 
-use super::{Course, retry};
+use super::{StepContext, retry};
 
 /// Most phases remembered of a Job, the newest.
 pub(super) const HISTORY_MAX: usize = 32;
 
 /// The status as it should be now.
-pub(super) fn next(course: &Course<'_>, now: Timestamp) -> JobFlowStatus {
-    let before = &course.view.flow.status;
+pub(super) fn next(context: &StepContext<'_>, now: Timestamp) -> JobFlowStatus {
+    let before = &context.view.flow.status;
     let mut next = JobFlowStatus::default();
-    for flow in &course.flows {
-        let name = course.job_name(&flow.name);
+    for flow in &context.flows {
+        let name = context.job_name(&flow.name);
         let known = before.job_status_list.iter().find(|job| job.name == name);
-        match (course.job(&flow.name), known) {
+        match (context.job(&flow.name), known) {
             (Some(job), known) => {
                 let phase = job.status.state.phase.clone().unwrap_or(JobPhase::Pending);
                 next.conditions.insert(name.clone(), run(job));
                 let of_job = course_of(&name, job, &phase, known, now);
                 // One that is made again has not failed the flow.
-                if !retry::is_due(course.view.flow, flow, &of_job) {
+                if !retry::is_due(context.view.flow, flow, &of_job) {
                     list(&mut next, name, &phase);
                 }
                 next.job_status_list.push(of_job);
             }
             // It failed, was deleted, and is made again.
-            (None, Some(known)) if retry::is_due(course.view.flow, flow, known) => {
+            (None, Some(known)) if retry::is_due(context.view.flow, flow, known) => {
                 next.job_status_list.push(known.clone());
             }
             // It completed and was deleted since.
-            (None, Some(known)) if course.is_completed(&flow.name) => {
+            (None, Some(known)) if context.is_completed(&flow.name) => {
                 if let Some(run) = before.conditions.get(&name) {
                     next.conditions.insert(name.clone(), run.clone());
                 }
@@ -44,7 +44,7 @@ pub(super) fn next(course: &Course<'_>, now: Timestamp) -> JobFlowStatus {
             (None, _) => {}
         }
     }
-    let phase = phase(before.state.phase.as_ref(), &next, course.flows.len());
+    let phase = phase(before.state.phase.as_ref(), &next, context.flows.len());
     next.state = FlowState { phase: Some(phase) };
     next
 }

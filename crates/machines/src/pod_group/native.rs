@@ -166,23 +166,23 @@ impl<'a> Native<'a> {
         self.group.template.is_some() && self.template().is_none()
     }
 
-    fn said<T>(&self, field: impl Fn(&'a Placing) -> Option<T>) -> Option<T> {
+    fn field<T>(&self, field: impl Fn(&'a Placing) -> Option<T>) -> Option<T> {
         field(&self.group.placing).or_else(|| self.template().and_then(field))
     }
 
     /// How many pods start together.
     pub(super) fn min_member(&self) -> i32 {
-        self.said(Placing::min_member).unwrap_or(1)
+        self.field(Placing::min_member).unwrap_or(1)
     }
 
     /// Its priority class.
     pub(super) fn priority_class(&self) -> Option<&'a str> {
-        self.said(Placing::priority_class)
+        self.field(Placing::priority_class)
     }
 
     /// The label of nodes of whose values all its pods must share one.
     pub(super) fn topology_key(&self) -> Option<&'a str> {
-        self.said(Placing::topology_key)
+        self.field(Placing::topology_key)
     }
 
     /// The queue that its annotation names.

@@ -52,7 +52,7 @@ impl GroupCounts {
     }
 
     /// What a status says.
-    pub fn told(status: &QueueStatus) -> Self {
+    pub fn of_status(status: &QueueStatus) -> Self {
         let QueueStatus { pending, inqueue, running, unknown, completed, .. } = *status;
         Self { pending, inqueue, running, unknown, completed }
     }

@@ -14,7 +14,7 @@ pub fn capacity_milli(node: &Node) -> i64 {
 
 /// The node of a pod and what it asks of it, in thousandths of a CPU; nothing for pods that have no node, have ended, or are
 /// a kubelet's own.
-pub fn asked(pod: &Pod) -> Option<(&str, i64)> {
+pub fn requested(pod: &Pod) -> Option<(&str, i64)> {
     let spec = pod.spec.as_ref()?;
     let node = spec.node_name.as_deref().filter(|node| !node.is_empty())?;
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -23,8 +23,8 @@ pub fn asked(pod: &Pod) -> Option<(&str, i64)> {
         return None;
     }
     let requests = spec.containers.iter().filter_map(|container| container.resources.as_ref()?.requests.as_ref());
-    let asked = requests.filter_map(|requests| requests.get("cpu"));
-    Some((node, asked.fold(0, |sum: i64, cpu| sum.saturating_add(milli(&cpu.0)))))
+    let cpus = requests.filter_map(|requests| requests.get("cpu"));
+    Some((node, cpus.fold(0, |sum: i64, cpu| sum.saturating_add(milli(&cpu.0)))))
 }
 
 fn milli(text: &str) -> i64 {

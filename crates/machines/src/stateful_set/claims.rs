@@ -4,12 +4,12 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use super::{Course, StatefulEffect};
+use super::{StatefulEffect, StepContext};
 use crate::workload::{OwnedPod, owner_of};
 
 /// Names and specifications of the claims of each pod.
-pub(super) fn templates<'a>(course: &Course<'a>) -> impl Iterator<Item = (&'a str, &'a PersistentVolumeClaim)> {
-    let all = course.spec.volume_claim_templates.iter().flatten();
+pub(super) fn templates<'a>(context: &StepContext<'a>) -> impl Iterator<Item = (&'a str, &'a PersistentVolumeClaim)> {
+    let all = context.spec.volume_claim_templates.iter().flatten();
     all.filter_map(|claim| Some((claim.metadata.name.as_deref()?, claim)))
 }
 
@@ -20,25 +20,25 @@ pub(super) fn name(template: &str, pod: &str) -> String {
 
 /// Makes those of a pod that are not there.
 pub(super) fn make<'a>(
-    course: &Course<'_>,
+    context: &StepContext<'_>,
     pod: &str,
     found: &dyn Fn(&str) -> Option<&'a PersistentVolumeClaim>,
     effects: &mut Vec<StatefulEffect>,
 ) {
-    for (template, claim) in templates(course) {
+    for (template, claim) in templates(context) {
         let name = name(template, pod);
         if found(&name).is_some() {
             continue;
         }
         let mut labels = claim.metadata.labels.clone().unwrap_or_default();
-        labels.extend(course.spec.selector.match_labels.clone().unwrap_or_default());
+        labels.extend(context.spec.selector.match_labels.clone().unwrap_or_default());
         effects.push(StatefulEffect::CreateClaim(Box::new(PersistentVolumeClaim {
             metadata: ObjectMeta {
                 name: Some(name),
-                namespace: course.set.metadata.namespace.clone(),
+                namespace: context.set.metadata.namespace.clone(),
                 labels: Some(labels).filter(|labels| !labels.is_empty()),
                 annotations: claim.metadata.annotations.clone(),
-                owner_references: goes_with_set(course).then(|| vec![set_owner(course)]),
+                owner_references: goes_with_set(context).then(|| vec![set_owner(context)]),
                 ..ObjectMeta::default()
             },
             spec: claim.spec.clone(),
@@ -47,20 +47,20 @@ pub(super) fn make<'a>(
     }
 }
 
-fn policy(course: &Course<'_>, scaled: bool) -> bool {
-    let policy = course.spec.persistent_volume_claim_retention_policy.as_ref();
+fn policy(context: &StepContext<'_>, scaled: bool) -> bool {
+    let policy = context.spec.persistent_volume_claim_retention_policy.as_ref();
     let word =
         policy.and_then(|policy| if scaled { policy.when_scaled.as_deref() } else { policy.when_deleted.as_deref() });
     word == Some("Delete")
 }
 
-fn goes_with_set(course: &Course<'_>) -> bool {
-    policy(course, false)
+fn goes_with_set(context: &StepContext<'_>) -> bool {
+    policy(context, false)
 }
 
 /// An owner that does not control.
-fn set_owner(course: &Course<'_>) -> OwnerReference {
-    OwnerReference { controller: None, block_owner_deletion: None, ..owner_of::<StatefulSet>(&course.set.metadata) }
+fn set_owner(context: &StepContext<'_>) -> OwnerReference {
+    OwnerReference { controller: None, block_owner_deletion: None, ..owner_of::<StatefulSet>(&context.set.metadata) }
 }
 
 fn pod_owner(pod: &OwnedPod) -> OwnerReference {
@@ -76,28 +76,33 @@ fn pod_owner(pod: &OwnedPod) -> OwnerReference {
 
 /// Sees to it that claims go with the set, with their pod, or with nobody. Looks at those of pods that are there.
 pub(super) fn keep<'a>(
-    course: &Course<'_>,
+    context: &StepContext<'_>,
     found: &dyn Fn(&str) -> Option<&'a PersistentVolumeClaim>,
     effects: &mut Vec<StatefulEffect>,
 ) {
     // Before any pod goes: what its claim goes with must be written by then.
     let at = effects.iter().position(|effect| matches!(effect, StatefulEffect::Pod(_))).unwrap_or(effects.len());
     let mut owning = Vec::new();
-    let staying = course.places.iter().flatten().map(|pod| (*pod, false));
-    let going = course.condemned.iter().map(|pod| (*pod, true));
+    let staying = context.places.iter().flatten().map(|pod| (*pod, false));
+    let going = context.condemned.iter().map(|pod| (*pod, true));
     for (pod, is_condemned) in staying.chain(going) {
-        for (template, _) in templates(course) {
+        for (template, _) in templates(context) {
             let Some(claim) = found(&name(template, &pod.name)) else { continue };
-            owning.extend(own(course, claim, pod, is_condemned && policy(course, true)));
+            owning.extend(own(context, claim, pod, is_condemned && policy(context, true)));
         }
     }
     effects.splice(at..at, owning);
 }
 
-fn own(course: &Course<'_>, claim: &PersistentVolumeClaim, pod: &OwnedPod, with_pod: bool) -> Option<StatefulEffect> {
+fn own(
+    context: &StepContext<'_>,
+    claim: &PersistentVolumeClaim,
+    pod: &OwnedPod,
+    with_pod: bool,
+) -> Option<StatefulEffect> {
     let held: Vec<&OwnerReference> = claim.metadata.owner_references.iter().flatten().collect();
-    let set = set_owner(course);
-    let wanted = if with_pod { Some(pod_owner(pod)) } else { goes_with_set(course).then(|| set.clone()) };
+    let set = set_owner(context);
+    let wanted = if with_pod { Some(pod_owner(pod)) } else { goes_with_set(context).then(|| set.clone()) };
     let is_wanted = |uid: &str| wanted.as_ref().is_some_and(|wanted| wanted.uid == uid);
     let ours = |owner: &&&OwnerReference| owner.uid == set.uid || (owner.kind == "Pod" && owner.name == pod.name);
     let remove: Vec<String> =

@@ -3,7 +3,7 @@
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, Volume};
 
-use super::{Course, REVISION, StatefulEffect, StatefulPlan, claims};
+use super::{REVISION, StatefulEffect, StatefulPlan, StepContext, claims};
 use crate::workload::{OwnedPod, PodEffect, owner_of, pod_of};
 
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
@@ -12,9 +12,9 @@ const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
 type Claims<'c, 'a> = &'c dyn Fn(&str) -> Option<&'a PersistentVolumeClaim>;
 
 /// Brings pods to their places, takes away those of no place, then replaces what is of another template.
-pub(super) fn manage(course: &Course<'_>, claims: Claims<'_, '_>, plan: &mut StatefulPlan) {
-    if fill(course, claims, plan) && condemn(course, plan) && course.updates_itself() {
-        update(course, plan);
+pub(super) fn manage(context: &StepContext<'_>, claims: Claims<'_, '_>, plan: &mut StatefulPlan) {
+    if fill(context, claims, plan) && condemn(context, plan) && context.updates_itself() {
+        update(context, plan);
     }
 }
 
@@ -23,12 +23,12 @@ fn delete(plan: &mut StatefulPlan, pod: &OwnedPod) {
 }
 
 /// Says whether the next may be done.
-fn fill(course: &Course<'_>, claims: Claims<'_, '_>, plan: &mut StatefulPlan) -> bool {
-    let ordered = course.is_ordered();
-    for (place, held) in course.places.iter().enumerate() {
+fn fill(context: &StepContext<'_>, claims: Claims<'_, '_>, plan: &mut StatefulPlan) -> bool {
+    let ordered = context.is_ordered();
+    for (place, held) in context.places.iter().enumerate() {
         let is_settled = match held {
             None => {
-                create(course, place, claims, plan);
+                create(context, place, claims, plan);
                 false
             }
             Some(pod) if pod.is_leaving => false,
@@ -37,9 +37,9 @@ fn fill(course: &Course<'_>, claims: Claims<'_, '_>, plan: &mut StatefulPlan) ->
                 false
             }
             Some(pod) => {
-                let at = pod.available_at(course.min_ready_seconds()).filter(|at| *at > course.now);
+                let at = pod.available_at(context.min_ready_seconds()).filter(|at| *at > context.now);
                 plan.wake_at = [plan.wake_at, at].into_iter().flatten().min();
-                course.is_available(pod)
+                context.is_available(pod)
             }
         };
         if ordered && !is_settled {
@@ -49,12 +49,12 @@ fn fill(course: &Course<'_>, claims: Claims<'_, '_>, plan: &mut StatefulPlan) ->
     true
 }
 
-fn condemn(course: &Course<'_>, plan: &mut StatefulPlan) -> bool {
-    for pod in &course.condemned {
+fn condemn(context: &StepContext<'_>, plan: &mut StatefulPlan) -> bool {
+    for pod in &context.condemned {
         if !pod.is_leaving {
             delete(plan, pod);
         }
-        if course.is_ordered() {
+        if context.is_ordered() {
             return false;
         }
     }
@@ -62,16 +62,16 @@ fn condemn(course: &Course<'_>, plan: &mut StatefulPlan) -> bool {
 }
 
 /// Replaces pods of another template from the last place down, with no more missing than may be.
-fn update(course: &Course<'_>, plan: &mut StatefulPlan) {
-    let missing = course.places.iter().filter(|held| held.is_none_or(|pod| !course.is_available(pod))).count();
-    let mut room = course.max_unavailable().saturating_sub(missing);
-    for pod in course.places.iter().skip(course.partition()).rev().flatten() {
-        let is_new = pod.labels.get(REVISION) == Some(&course.revisions.update);
+fn update(context: &StepContext<'_>, plan: &mut StatefulPlan) {
+    let missing = context.places.iter().filter(|held| held.is_none_or(|pod| !context.is_available(pod))).count();
+    let mut room = context.max_unavailable().saturating_sub(missing);
+    for pod in context.places.iter().skip(context.partition()).rev().flatten() {
+        let is_new = pod.labels.get(REVISION) == Some(&context.revisions.update);
         if is_new || pod.is_leaving || pod.has_ended() {
             continue;
         }
         // One that serves nobody is missing already.
-        if course.is_available(pod) {
+        if context.is_available(pod) {
             if room == 0 {
                 return;
             }
@@ -81,27 +81,27 @@ fn update(course: &Course<'_>, plan: &mut StatefulPlan) {
     }
 }
 
-fn create(course: &Course<'_>, place: usize, claims: Claims<'_, '_>, plan: &mut StatefulPlan) {
-    let name = course.place_name(place);
-    claims::make(course, &name, claims, &mut plan.effects);
-    let keeps = course.updates_itself() && place < course.partition();
-    let revision = if keeps { &course.revisions.current } else { &course.revisions.update };
-    plan.effects.push(StatefulEffect::Pod(PodEffect::Create(Box::new(pod(course, name, revision, place)))));
+fn create(context: &StepContext<'_>, place: usize, claims: Claims<'_, '_>, plan: &mut StatefulPlan) {
+    let name = context.place_name(place);
+    claims::make(context, &name, claims, &mut plan.effects);
+    let keeps = context.updates_itself() && place < context.partition();
+    let revision = if keeps { &context.revisions.current } else { &context.revisions.update };
+    plan.effects.push(StatefulEffect::Pod(PodEffect::Create(Box::new(pod(context, name, revision, place)))));
 }
 
-fn pod(course: &Course<'_>, name: String, revision: &str, place: usize) -> Pod {
-    let template = course.revisions.template(revision, &course.spec.template);
-    let owner = owner_of::<StatefulSet>(&course.set.metadata);
-    let mut pod = pod_of(&template, owner, course.set.metadata.namespace.clone());
-    let ordinal = i64::from(course.start()).saturating_add(i64::try_from(place).unwrap_or(i64::MAX));
+fn pod(context: &StepContext<'_>, name: String, revision: &str, place: usize) -> Pod {
+    let template = context.revisions.template(revision, &context.spec.template);
+    let owner = owner_of::<StatefulSet>(&context.set.metadata);
+    let mut pod = pod_of(&template, owner, context.set.metadata.namespace.clone());
+    let ordinal = i64::from(context.start()).saturating_add(i64::try_from(place).unwrap_or(i64::MAX));
     let labels = pod.metadata.labels.get_or_insert_default();
     labels.insert(POD_NAME.to_owned(), name.clone());
     labels.insert(POD_INDEX.to_owned(), ordinal.to_string());
     labels.insert(REVISION.to_owned(), revision.to_owned());
     if let Some(spec) = &mut pod.spec {
         spec.hostname = Some(name.clone());
-        spec.subdomain = course.spec.service_name.clone().filter(|service| !service.is_empty());
-        let named: Vec<Volume> = claims::templates(course)
+        spec.subdomain = context.spec.service_name.clone().filter(|service| !service.is_empty());
+        let named: Vec<Volume> = claims::templates(context)
             .map(|(template, _)| Volume {
                 name: template.to_owned(),
                 persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use serde_json::json;
 
-use super::{Course, REVISION, StatefulEffect};
+use super::{REVISION, StatefulEffect, StepContext};
 use crate::workload::{is_same_template, owner_of, template_hash};
 
 const HASH: &str = "controller.kubernetes.io/hash";
@@ -100,10 +100,10 @@ impl Revisions<'_> {
     }
 
     /// The oldest that nobody has, beyond those that are kept.
-    pub fn surplus(&self, course: &Course<'_>) -> Vec<StatefulEffect> {
-        let kept = course.spec.revision_history_limit.unwrap_or(KEPT);
+    pub fn surplus(&self, context: &StepContext<'_>) -> Vec<StatefulEffect> {
+        let kept = context.spec.revision_history_limit.unwrap_or(KEPT);
         let mut used: BTreeSet<&str> =
-            course.pods().filter_map(|pod| pod.labels.get(REVISION).map(String::as_str)).collect();
+            context.pods().filter_map(|pod| pod.labels.get(REVISION).map(String::as_str)).collect();
         used.extend([self.current.as_str(), self.update.as_str()]);
         let idle: Vec<&&ControllerRevision> = self.all.iter().filter(|one| !used.contains(name(one))).collect();
         let surplus = idle.len().saturating_sub(usize::try_from(kept).unwrap_or(0));

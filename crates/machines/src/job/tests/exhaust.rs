@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use super::laws;
 use super::model::{Model, job};
-use crate::job::{JobPod, retry, transition};
+use crate::job::restart::pause;
+use crate::job::{JobPod, transition};
 
 /// Something that happens to a job.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,7 +128,7 @@ fn key(model: &Model) -> String {
     let ended = annotations.get(names::ENDED_INDICES).map(|text| serde_json::from_str::<Value>(text).unwrap());
     let runs = |task: &str| {
         let text = ended.as_ref().and_then(|ended| ended["tasks"][task].as_str()).unwrap_or_default();
-        crate::job::index_runs::IndexRuns::read(text).unwrap()
+        crate::range_encoding::RangeEncoding::read(text).unwrap()
     };
     let mut text = format!(
         "{:?} {} {} {:?} {} {} {:?} {}",
@@ -140,8 +141,8 @@ fn key(model: &Model) -> String {
         model.group.as_ref().map(|group| group.status.phase.clone()),
         annotations.contains_key(names::EVICTED),
     );
-    let raises = crate::job::raises::Raises::read(&model.job);
-    let retries = crate::job::pod_retries::PodRetries::read(&model.job);
+    let raises = crate::job::memory::raises::Raises::read(&model.job);
+    let retries = crate::job::retries::PodRetries::read(&model.job);
     let mut tasks = Vec::new();
     for task in &model.job.spec.tasks {
         let raised = |index| (raises.times(&task.name, "c", index), retries.times(&task.name, index));
@@ -188,7 +189,7 @@ fn check(model: &Model, from: &P, what: &dyn Fn() -> String) {
 fn explore(spec: Value, label: &str, crashes: bool, edges: &mut Edges) -> usize {
     let mut start = Model::new(job(spec));
     start.linger = true;
-    start.job.metadata.annotations = Some([(retry::RETRY_BACKOFF.to_owned(), "0s".to_owned())].into());
+    start.job.metadata.annotations = Some([(pause::RETRY_BACKOFF.to_owned(), "0s".to_owned())].into());
     start.settle();
     let mut seen = HashSet::from([key(&start)]);
     let mut queue = VecDeque::from([start]);

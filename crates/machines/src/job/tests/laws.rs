@@ -211,7 +211,7 @@ fn check(model: &Model, before: usize) -> Result<(), TestCaseError> {
     for name in model.pods.keys() {
         prop_assert!(["1Gi", "2Gi", "4Gi", "8Gi"].contains(&model.limit(name)), "three tries: {}", model.limit(name));
     }
-    let retried = crate::job::pod_retries::PodRetries::read(&model.job);
+    let retried = crate::job::retries::PodRetries::read(&model.job);
     for task in &model.job.spec.tasks {
         for index in 0..4 {
             let times = retried.times(&task.name, index);

@@ -5,7 +5,8 @@ use pumice_api::bus::Action;
 use serde_json::{Value, json};
 
 use super::model::{Model, job};
-use crate::job::{RETRIES, retry};
+use crate::job::RETRIES;
+use crate::job::restart::pause;
 use pumice_api::names::POD_RETRIES;
 
 /// A job of pods of a task `w`, each of which is made again so often.
@@ -109,7 +110,7 @@ fn further_retries_wait_ever_longer() {
         assert_eq!(attempt(&model, "j-w-0"), next);
     }
     let mut quick = job(spec(1, 3, json!({})));
-    quick.metadata.annotations = Some([(retry::RETRY_BACKOFF.to_owned(), "0s".to_owned())].into());
+    quick.metadata.annotations = Some([(pause::RETRY_BACKOFF.to_owned(), "0s".to_owned())].into());
     let mut model = Model::running(quick);
     model.watches_time = true;
     for next in ["2", "3", "4"] {

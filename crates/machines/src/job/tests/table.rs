@@ -7,8 +7,9 @@ use pumice_api::bus::Action;
 use serde_json::{Value, json};
 
 use super::model::{Model, job, simple};
-use crate::job::census::Census;
-use crate::job::{JobPod, Transition, rules, transition};
+use crate::job::pod_counts::PodCounts;
+use crate::job::status::phase_rules;
+use crate::job::{JobPod, Transition, transition};
 
 #[test]
 fn every_phase_and_action() {
@@ -136,7 +137,7 @@ fn rules_of_running() {
     for (name, spec, letters, expected) in cases {
         let job = job(spec);
         let pods = pods_of(&job, letters);
-        let verdict = rules::running(&job.spec, &Census::take(&job, &pods));
+        let verdict = phase_rules::running(&job.spec, &PodCounts::take(&job, &pods));
         let got = verdict.as_ref().map(|verdict| (verdict.phase.clone(), verdict.reason));
         assert_eq!(got, expected, "{name}");
     }
@@ -147,14 +148,14 @@ fn rules_of_restarting_and_pending() {
     let job = job(json!({"minAvailable": 3, "tasks": [{"name": "a", "replicas": 4}]}));
     let restarting = |letters: &str, retry| {
         let pods = pods_of(&job, letters);
-        rules::restarting(&job.spec, &Census::take(&job, &pods), retry).map(|verdict| verdict.phase)
+        phase_rules::restarting(&job.spec, &PodCounts::take(&job, &pods), retry).map(|verdict| verdict.phase)
     };
     assert_eq!(restarting("TTRR", 1), None, "two places are free, three are needed");
     assert_eq!(restarting("TRRR", 1), Some(JobPhase::Pending));
     assert_eq!(restarting("TTTT", 3), Some(JobPhase::Failed), "no retry left");
     let pending = |letters: &str| {
         let pods = pods_of(&job, letters);
-        rules::pending(&job.spec, &Census::take(&job, &pods)).map(|verdict| verdict.phase)
+        phase_rules::pending(&job.spec, &PodCounts::take(&job, &pods)).map(|verdict| verdict.phase)
     };
     assert_eq!(pending("RRPP"), None);
     assert_eq!(pending("RRSP"), Some(JobPhase::Running));
