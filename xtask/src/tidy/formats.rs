@@ -3,8 +3,9 @@
 //!
 //! A line is the shape of one type as others see it: names after all attributes of serde and clap, in their order, `?` where
 //! one may be absent. Names and paths of Rust are not in it, so moving and renaming change nothing as long as the spelling
-//! stays. Also in it are the rows of a saved World, words that macros give to variants, and SQL migrations. Called by
-//! `cargo xtask tidy` and, to write the list, by `cargo xtask formats`.
+//! stays. Also in it are the rows of a saved World, words that macros give to variants, and SQL migrations. Lines that begin
+//! with `debug` are written by hand: enums whose names stand in messages by way of `{:?}`. Called by `cargo xtask tidy` and,
+//! to write the list, by `cargo xtask formats`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +21,8 @@ mod serde;
 
 /// The list, from the workspace's root.
 pub const FILE: &str = "xtask/data/formats.txt";
+/// What a line about an enum begins with that is shown by its `Debug`.
+const DEBUG: &str = "debug ";
 /// Folders whose crates are no part of what ships.
 const NOT_SHIPPED: &[&str] = &["bench", "examples", "fuzz", "tests", "xtask"];
 
@@ -28,12 +31,11 @@ type Shapes<'a> = BTreeMap<String, (&'a str, usize)>;
 
 /// Compares the shapes in the code with the list.
 pub fn check(files: &[File], sources: &[Source]) -> Vec<Violation> {
-    let listed = files.iter().find(|file| file.path == FILE).map_or("", |file| &file.text);
-    let listed: BTreeSet<&str> = listed.lines().collect();
+    let listed = listed(files);
     let found = shapes(files, sources);
     let mut violations: Vec<Violation> = found
         .iter()
-        .filter(|(shape, _)| !listed.contains(shape.as_str()))
+        .filter(|(shape, _)| !shape.starts_with(DEBUG) && !listed.contains(shape.as_str()))
         .map(|(shape, (file, line))| {
             let advice = format!(
                 "others read or write this and {FILE} does not have it: `{shape}`; what was renamed keeps its spelling by \
@@ -50,7 +52,14 @@ pub fn check(files: &[File], sources: &[Source]) -> Vec<Violation> {
 
 /// The list as the code has it.
 pub fn list(files: &[File], sources: &[Source]) -> String {
-    shapes(files, sources).into_keys().map(|shape| shape + "\n").collect()
+    let listed = listed(files);
+    let found = shapes(files, sources).into_keys();
+    let kept = found.filter(|shape| !shape.starts_with(DEBUG) || listed.contains(shape.as_str()));
+    kept.map(|shape| shape + "\n").collect()
+}
+
+fn listed(files: &[File]) -> BTreeSet<&str> {
+    files.iter().find(|file| file.path == FILE).map_or("", |file| &file.text).lines().collect()
 }
 
 fn shapes<'a>(files: &'a [File], sources: &'a [Source]) -> Shapes<'a> {
@@ -105,6 +114,10 @@ impl<'ast> Visit<'ast> for Finder {
         if derives.serde() {
             self.add(&item.ident, serde::of_enum(item, derives.reads));
         }
+        if derives.debug {
+            let names: Vec<String> = item.variants.iter().map(|variant| variant.ident.to_string()).collect();
+            self.add(&item.ident, [format!("{DEBUG}{}", names.join(" "))]);
+        }
         if derives.commands || derives.values {
             self.add(&item.ident, clap::of_enum(item, derives.values));
         }
@@ -128,6 +141,7 @@ struct Derives {
     arguments: bool,
     commands: bool,
     values: bool,
+    debug: bool,
 }
 
 impl Derives {
@@ -144,6 +158,7 @@ fn derives(attributes: &[syn::Attribute]) -> Derives {
             match meta.path.segments.last().map(|last| last.ident.to_string()).as_deref() {
                 Some("Serialize") => derives.writes = true,
                 Some("Deserialize") => derives.reads = true,
+                Some("Debug") => derives.debug = true,
                 Some("Args" | "Parser") => derives.arguments = true,
                 Some("Subcommand") => derives.commands = true,
                 Some("ValueEnum") => derives.values = true,

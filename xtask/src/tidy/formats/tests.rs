@@ -83,3 +83,20 @@ fn a_rename_is_found_and_one_that_keeps_its_spelling_is_not() {
         "the new shape, and the old one that is gone"
     );
 }
+
+#[test]
+fn an_enum_that_messages_show_by_debug_stays_as_it_is_listed() {
+    let found = |text: &str| {
+        let files = [
+            File { path: "crates/x/src/a.rs".into(), text: text.into() },
+            File { path: FILE.into(), text: "debug Open Closed\n".into() },
+        ];
+        let sources = source::parse(&files);
+        (check(&files, &sources).len(), list(&files, &sources))
+    };
+    assert_eq!(
+        found("#[derive(Debug)] enum A { Open, Closed } #[derive(Debug)] enum B { C }"),
+        (0, "debug Open Closed\n".into())
+    );
+    assert_eq!(found("#[derive(Debug)] enum A { Open, Shut }"), (1, String::new()));
+}
