@@ -43,7 +43,7 @@ pub fn backup(args: &BackupArgs) -> Result<()> {
             drop(lock);
             at_rest(&of, &mut file)?
         }
-        Err(LockError::Held { pid, .. }) => runtime.block_on(while_running(&of, &pid, &mut file))?,
+        Err(LockError::InUse { pid, .. }) => runtime.block_on(while_running(&of, &pid, &mut file))?,
         Err(error) => return Err(error).context("look whether a platform runs"),
     };
     let (objects, bytes) = file.finish()?;
@@ -155,7 +155,7 @@ impl<'f> Keeper<'f> {
     }
 
     fn end(&mut self) -> Result<()> {
-        let kept = pumice_auth::kept_files(&self.of.data.pki()).context("read the platform's keys")?;
+        let kept = pumice_auth::identity_files(&self.of.data.pki()).context("read the platform's keys")?;
         if let Some(mut encoder) = self.encoder.take() {
             kept.iter().for_each(|(name, contents)| encoder.file(name, contents.as_bytes(), &mut self.buffer));
             if let Some(history) = self.of.history {

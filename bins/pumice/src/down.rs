@@ -113,7 +113,7 @@ fn stop_holder(directory: &Path) -> Result<DirectoryLock> {
         if asked.is_none_or(has_ended) {
             match DirectoryLock::acquire(directory) {
                 Ok(lock) => return Ok(lock),
-                Err(LockError::Held { pid, .. }) => {
+                Err(LockError::InUse { pid, .. }) => {
                     // It may not have written its number yet: the next look finds it.
                     if let (None, Ok(pid)) = (asked, pid.parse()) {
                         kill(Pid::from_raw(pid), Signal::SIGTERM).with_context(|| format!("stop process {pid}"))?;

@@ -88,7 +88,7 @@ fn write(path: &Path, data: &DataDir, lock: DirectoryLock, header: &BackupHeader
                 restore.put(object)?;
             }
             BackupFrame::File { name, contents } if history::is_piece(&name) => history::put_back(data, &contents)?,
-            BackupFrame::File { name, contents } => pumice_auth::write_kept_file(&pki, &name, &contents)?,
+            BackupFrame::File { name, contents } => pumice_auth::write_identity_file(&pki, &name, &contents)?,
             // The file was replaced since it was checked.
             BackupFrame::Header(found) if found != *header => bail!("it has changed meanwhile"),
             BackupFrame::Header(_) | BackupFrame::End { .. } => {}

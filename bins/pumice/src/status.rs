@@ -103,7 +103,7 @@ fn unanswered(args: &StatusArgs, data: &DataDir, url: &str, error: anyhow::Error
                 data.path().display()
             )
         }
-        Err(LockError::Held { pid, .. }) => {
+        Err(LockError::InUse { pid, .. }) => {
             anyhow::anyhow!(
                 "the platform in {} runs (process {pid}) and does not answer at {url}: {cause}",
                 data.path().display()

@@ -67,7 +67,8 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
     let (mut api, listener) = Api::open(data, &args.api, Ipv4Addr::LOCALHOST.into(), schedulers, |builder, _, _| {
         let builder = builder.node_proxy(Arc::new(late.node_proxy())).aggregate(late.why());
         let builder = if args.history.history { late.with_history(builder) } else { builder };
-        let builder = if args.without_pods { builder.told_check(late::NODE_AGENT, without_pods) } else { builder };
+        let builder =
+            if args.without_pods { builder.informational_check(late::NODE_AGENT, without_pods) } else { builder };
         Ok(late.parts.iter().filter(|part| part.is_wanted(args)).fold(builder, |builder, part| {
             let part = part.clone();
             builder.ready_check(part.name, move || part.look())

@@ -5,14 +5,13 @@
 
 mod budget;
 mod gate;
-mod resource_groups;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+pub use crate::resource_groups::{ResourceGroups, ResourceGroupsError};
+use crate::view::annotations;
 use crate::{Findings, Rules};
-
 pub(crate) use budget::refusal as budget_refusal;
-pub use resource_groups::{ResourceGroups, ResourceGroupsError};
 
 /// Fills in a new pod, and says whether it changed.
 pub fn mutate(pod: &mut Value, namespace: &str, rules: &Rules) -> bool {
@@ -28,10 +27,6 @@ pub fn validate(pod: &Value, rules: &Rules, findings: &mut Findings) {
     {
         findings.refuse(reason);
     }
-}
-
-fn annotations(pod: &Value) -> Option<&Map<String, Value>> {
-    pod.get("metadata")?.get("annotations")?.as_object()
 }
 
 /// Whether one of our schedulers is to place the pod.

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::VolcanoAdmission;
-use crate::server::{Phase, Route};
+use crate::routes::{Phase, Route};
 
 const VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";

@@ -2,7 +2,7 @@
 
 use pumice_api::names::{SCHEDULERS_CLUSTER, SCHEDULERS_UP, USER_CONTROLLERS};
 
-use crate::pod::ResourceGroups;
+use crate::resource_groups::ResourceGroups;
 
 /// What an administrator may set.
 #[derive(Clone, Debug, PartialEq)]

@@ -17,7 +17,7 @@ use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use kube::Client;
 use pumice_apiserver::{Body, ConnectionError, Handler, serve_connections};
-use pumice_auth::{ShownCertificate, TlsError, changing_server_config};
+use pumice_auth::{ServingCertificate, TlsError, changing_server_config};
 use pumice_clock::now;
 use pumice_cluster::Vitals;
 use pumice_units::with_causes;
@@ -37,13 +37,12 @@ mod groups;
 mod keeper;
 mod metrics;
 mod objects;
-mod routes;
 
+pub use crate::routes::{Phase, ROUTES, Route, UnknownPath, enabled, route};
 pub use certificate::Rotation;
 pub use configuration::Endpoint;
 pub use files::{CertificateFiles, CertificateFilesError};
 pub use groups::{GroupsError, GroupsFile};
-pub use routes::{Phase, ROUTES, Route, UnknownPath, enabled, route};
 
 use configuration::{Registration, TIMEOUT_SECONDS};
 use keeper::Keeper;
@@ -93,7 +92,7 @@ pub enum Source {
 
 /// Admission, ready to run.
 pub struct Server {
-    asked: Arc<Asked>,
+    answers: Arc<Answers>,
     keeper: Keeper,
     groups: Option<GroupsFile>,
     drain: Duration,
@@ -123,11 +122,11 @@ pub enum Error {
 }
 
 /// What a request is answered from.
-struct Asked {
+struct Answers {
     admission: VolcanoAdmission,
     routes: Vec<&'static Route>,
     objects: Objects,
-    shown: Arc<ShownCertificate>,
+    serving: Arc<ServingCertificate>,
     metrics: Metrics,
     room: Semaphore,
     memory: Semaphore,
@@ -154,9 +153,9 @@ impl Options {
         let names = names_of(&self.endpoint)?;
         let rules = self.admission.rules();
         let groups = self.resource_groups.map(|path| GroupsFile::load(&path, &rules)).transpose()?;
-        let shown = Arc::new(ShownCertificate::default());
+        let serving = Arc::new(ServingCertificate::default());
         if let Source::Files(files) = &self.certificate {
-            files.show(&files.read()?, &shown)?;
+            files.show(&files.read()?, &serving)?;
         }
         let registration = Registration {
             endpoint: self.endpoint,
@@ -170,18 +169,18 @@ impl Options {
             names,
             registration,
             routes: self.routes.clone(),
-            shown: Arc::clone(&shown),
+            serving: Arc::clone(&serving),
         };
-        let asked = Asked {
+        let answers = Answers {
             admission: self.admission,
             routes: self.routes,
             objects: Objects::new(self.client),
-            shown,
+            serving,
             metrics: Metrics::default(),
             room: Semaphore::new(REQUESTS_MAX),
             memory: Semaphore::new(REQUESTS_BYTES_MAX),
         };
-        Ok(Server { asked: Arc::new(asked), keeper, groups, drain: self.drain })
+        Ok(Server { answers: Arc::new(answers), keeper, groups, drain: self.drain })
     }
 }
 
@@ -199,7 +198,7 @@ fn names_of(endpoint: &Endpoint) -> Result<BTreeSet<String>, Error> {
 
 /// Asks admission what it has counted; cheap to clone.
 #[derive(Clone)]
-pub struct Handle(Arc<Asked>);
+pub struct Handle(Arc<Answers>);
 
 impl Vitals for Handle {
     fn metrics(&self) -> String {
@@ -214,24 +213,24 @@ impl Vitals for Handle {
 impl Server {
     /// Tells what it does, also while it runs.
     pub fn handle(&self) -> Handle {
-        Handle(Arc::clone(&self.asked))
+        Handle(Arc::clone(&self.answers))
     }
 
     /// Answers on `listener` until `shutdown`, keeping certificate and registration. The registration stays: other replicas
     /// may go on.
     pub fn run(self, listener: TcpListener, shutdown: CancellationToken) -> BoxFuture<'static, Result<(), Error>> {
         Box::pin(async move {
-            let tls = changing_server_config(Arc::clone(&self.asked.shown)).map_err(Error::Tls)?;
-            let asked = self.asked;
+            let tls = changing_server_config(Arc::clone(&self.answers.serving)).map_err(Error::Tls)?;
+            let answers = self.answers;
             let address = listener.local_addr().ok();
             tracing::info!(address = address.map(|address: SocketAddr| address.to_string()), "admission listens");
             let serving = async {
-                let asked = Arc::clone(&asked);
+                let answers = Arc::clone(&answers);
                 let handlers = move |_: SocketAddr, _: Option<&CertificateDer<'static>>| {
-                    let asked = Arc::clone(&asked);
+                    let answers = Arc::clone(&answers);
                     let handler: Handler = Box::new(move |request| {
-                        let asked = Arc::clone(&asked);
-                        Box::pin(async move { asked.respond(request).await.map(Body::new) })
+                        let answers = Arc::clone(&answers);
+                        Box::pin(async move { answers.respond(request).await.map(Body::new) })
                     });
                     Ok(handler)
                 };
@@ -239,21 +238,21 @@ impl Server {
             };
             let grouping = async {
                 match self.groups {
-                    Some(file) => file.follow(asked.admission.rules()).await,
+                    Some(file) => file.follow(answers.admission.rules()).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 () = serving => Ok(()),
                 () = grouping => Ok(()),
-                () = asked.objects.follow() => Err(Error::WatchEnded),
+                () = answers.objects.follow() => Err(Error::WatchEnded),
                 () = Box::pin(self.keeper.run()) => Err(Error::WatchEnded),
             }
         })
     }
 }
 
-impl Asked {
+impl Answers {
     async fn respond(&self, request: HttpRequest<Incoming>) -> Response<Full<Bytes>> {
         let path = request.uri().path();
         let enabled = self.routes.iter().find(|route| route.path == path);
@@ -272,7 +271,7 @@ impl Asked {
     }
 
     fn is_ready(&self) -> bool {
-        self.shown.is_shown() && self.objects.is_complete()
+        self.serving.is_shown() && self.objects.is_complete()
     }
 
     async fn review(&self, route: &Route, request: HttpRequest<Incoming>) -> Response<Full<Bytes>> {

@@ -2,6 +2,7 @@
 
 use pumice_api::names::ROOT_QUEUE;
 use pumice_api::scheduling::Queue;
+use serde_json::{Map, Value};
 
 /// Other objects, as they are now. The rules only read.
 pub trait View {
@@ -30,4 +31,9 @@ pub(crate) fn parent_of(queue: &Queue) -> Option<&str> {
 /// The queues right below `parent`.
 pub(crate) fn children<'a>(queues: &'a [Queue], parent: &'a str) -> impl Iterator<Item = &'a Queue> {
     queues.iter().filter(move |queue| parent_of(queue) == Some(parent))
+}
+
+/// The annotations of an object, if it has any.
+pub(crate) fn annotations(pod: &Value) -> Option<&Map<String, Value>> {
+    pod.get("metadata")?.get("annotations")?.as_object()
 }

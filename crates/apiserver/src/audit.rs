@@ -23,7 +23,7 @@ pub use log::{AuditError, AuditOptions};
 pub use policy::{AuditPolicy, AuditPolicyError};
 
 use log::Log;
-use policy::Asked;
+use policy::Attributes;
 
 /// Longest URI and user agent that are written, in bytes.
 const URI_BYTES_MAX: usize = 2048;
@@ -81,7 +81,7 @@ impl AuditLog {
             Ok(Caller { identity, by: None }) => (identity, None),
             Ok(Caller { identity, by: Some(by) }) => (by, Some(identity)),
         };
-        let asked = Asked::new(asks, target, request.method());
+        let asked = Attributes::new(asks, target, request.method());
         if !self.policy.wants(&asked) {
             return None;
         }

@@ -14,14 +14,14 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-pub(crate) use budget::Budget;
 use kube_cel::cel::common::ast::IdedExpr;
 use kube_cel::cel::objects::Value;
 use kube_cel::cel::parser::Parser;
 use kube_cel::cel::{ExecutionError, Value as CelValue};
-pub(crate) use values::{Binding, Bindings, Computed};
 
+pub(crate) use budget::Budget;
 pub(crate) use check::{Scope, Variable, Wanted};
+pub(crate) use values::{Binding, Bindings, Computed};
 
 /// Longest expression.
 const SOURCE_BYTES_MAX: usize = 16 * 1024;
@@ -116,7 +116,7 @@ impl Expression {
         context.set_variable_resolver(bindings);
         // A function of the language that panics must not take the request with it.
         let resolved = catch_unwind(AssertUnwindSafe(|| Value::resolve(&self.tree, &context)));
-        resolved.map_err(|_| "the expression could not be evaluated".to_owned())?.map_err(|error| told(&error))
+        resolved.map_err(|_| "the expression could not be evaluated".to_owned())?.map_err(|error| error_text(&error))
     }
 
     /// Its value where that is a boolean.
@@ -175,7 +175,7 @@ fn check_source(source: &str) -> Result<(), CompileError> {
 }
 
 /// What went wrong, in upstream's words.
-fn told(error: &ExecutionError) -> String {
+fn error_text(error: &ExecutionError) -> String {
     match error {
         ExecutionError::UndeclaredReference(name) => values::missing(name),
         ExecutionError::NoSuchKey(name) => format!("no such key: {name}"),

@@ -32,7 +32,7 @@ pub(crate) enum Weight {
     /// Without it no work can be taken.
     Needed,
     /// Work goes on without it; it is only told.
-    Told,
+    Informational,
 }
 
 /// Everything that must be well.
@@ -52,7 +52,7 @@ impl Health {
                 Weight::Needed,
                 Box::new(move || well(!writes.stats().failing, "the last commit failed")),
             ),
-            check("store-room", Weight::Told, Box::new(move || short_of_room(&grows, warn_bytes))),
+            check("store-room", Weight::Informational, Box::new(move || short_of_room(&grows, warn_bytes))),
         ];
         checks.extend(more.into_iter().map(|(name, weight, look)| check(name, weight, look)));
         Self(checks)
@@ -94,7 +94,7 @@ fn all(of: &str, checks: &[&Check], query: &Query, verbose: bool, told: bool) ->
             match look() {
                 Ok(()) => writeln!(page, "[+]{name} ok"),
                 Err(why) => {
-                    failed.extend((*weight != Weight::Told).then_some(*name));
+                    failed.extend((*weight != Weight::Informational).then_some(*name));
                     writeln!(page, "[-]{name} failed: {}", if told { why.as_str() } else { "reason withheld" })
                 }
             }

@@ -4,15 +4,15 @@
 //! and what its spec says is neither looked at nor changed by that. Called by `update` for writes of a status, by
 //! `binding`, and by whoever needs the metadata alone.
 
-mod pick;
+mod value_at;
 
 use serde_json::{Map, Value};
 
-pub(crate) use pick::pick;
+pub(crate) use value_at::value_at;
 
 /// An object in two parts.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Cut {
+pub(crate) struct PartlyParsed {
     /// The wanted fields.
     pub(crate) object: Value,
     /// The others, each as `,"name":value`.
@@ -20,7 +20,7 @@ pub(crate) struct Cut {
 }
 
 /// Takes the fields `wanted` out of an object's text. Nothing where the text is no object or writes names oddly.
-pub(crate) fn cut(text: &[u8], wanted: &[&str]) -> Option<Cut> {
+pub(crate) fn parse_fields(text: &[u8], wanted: &[&str]) -> Option<PartlyParsed> {
     let mut scan = Scan { text, at: 0 };
     let (mut object, mut rest) = (Map::new(), Vec::new());
     scan.expect(b'{')?;
@@ -40,7 +40,7 @@ pub(crate) fn cut(text: &[u8], wanted: &[&str]) -> Option<Cut> {
         }
         match scan.next()? {
             b',' => {}
-            b'}' if scan.at == text.len() => return Some(Cut { object: Value::Object(object), rest }),
+            b'}' if scan.at == text.len() => return Some(PartlyParsed { object: Value::Object(object), rest }),
             _ => return None,
         }
     }
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::stored::draft_with;
 
-    fn whole(cut: &Cut) -> Value {
+    fn whole(cut: &PartlyParsed) -> Value {
         serde_json::from_slice(&draft_with(&cut.object, &cut.rest).render(1)).unwrap()
     }
 
@@ -135,7 +135,7 @@ mod tests {
     fn what_is_wanted_is_parsed_and_the_rest_is_text() {
         let text =
             br#"{"kind":"Pod","metadata":{"name":"x","resourceVersion":"1"},"spec":{"a":["}","\"",{}]},"status":1}"#;
-        let cut = cut(text, &["kind", "metadata", "status"]).unwrap();
+        let cut = parse_fields(text, &["kind", "metadata", "status"]).unwrap();
         assert_eq!(cut.object, json!({"kind": "Pod", "metadata": {"name": "x", "resourceVersion": "1"}, "status": 1}));
         assert_eq!(cut.rest, br#","spec":{"a":["}","\"",{}]}"#);
         assert_eq!(whole(&cut), serde_json::from_slice::<Value>(text).unwrap());
@@ -168,7 +168,7 @@ mod tests {
             r#"{"a":"#,
             r#"{"a":"x\"#,
         ] {
-            assert_eq!(cut(text.as_bytes(), &["a"]), None, "{text}");
+            assert_eq!(parse_fields(text.as_bytes(), &["a"]), None, "{text}");
         }
     }
 
@@ -198,10 +198,10 @@ mod tests {
             let mut object = Value::Object(fields.into_iter().collect());
             object["metadata"] = json!({"name": "x", "resourceVersion": "1"});
             let text = object.to_string();
-            let cut_text = cut(text.as_bytes(), &["metadata", "a", "b"]).unwrap();
+            let cut_text = parse_fields(text.as_bytes(), &["metadata", "a", "b"]).unwrap();
             prop_assert_eq!(whole(&cut_text), object);
-            let _ = cut(&bytes, &["a"]);
-            let _ = cut(&text.as_bytes()[..text.len() - 1], &["a"]);
+            let _ = parse_fields(&bytes, &["a"]);
+            let _ = parse_fields(&text.as_bytes()[..text.len() - 1], &["a"]);
         }
     }
 }

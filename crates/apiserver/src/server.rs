@@ -22,7 +22,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
-use crate::admission::dynamic::GatesCell;
+use crate::admission::dynamic::DynamicAdmission;
 use crate::admission::{Admission, AdmitAll};
 use crate::audit::AuditLog;
 use crate::authn::service_accounts::Accounts;
@@ -113,12 +113,12 @@ impl Builder {
     }
 
     /// Tells on `/readyz` of a part that work goes on without: it is shown there, and its failing fails nothing.
-    pub fn told_check(
+    pub fn informational_check(
         mut self,
         name: &'static str,
         look: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        self.checks.push((name, Weight::Told, Box::new(look)));
+        self.checks.push((name, Weight::Informational, Box::new(look)));
         self
     }
 
@@ -194,7 +194,7 @@ impl Builder {
             let webhooks = Arc::new(Webhooks::new(&self.store));
             let storage = Arc::new(Storage {
                 registry: RegistryCell::new(&self.store, self.aggregated),
-                gates: GatesCell::new(&self.store, Arc::clone(&webhooks)),
+                dynamic: DynamicAdmission::new(&self.store, Arc::clone(&webhooks)),
                 webhooks,
                 rights: RightsCell::new(self.policy),
                 accounts,
@@ -220,11 +220,11 @@ impl Builder {
             let tasks = TaskTracker::new();
             tasks.spawn(gc::run(Arc::clone(&storage), stop.clone()));
             tasks.spawn(companions);
-            tasks.spawn(endpoints::keep(Arc::clone(&storage), stop.clone()));
+            tasks.spawn(endpoints::run(Arc::clone(&storage), stop.clone()));
             tasks.spawn(event_expiry::run(Arc::clone(&storage), self.events, stop.clone()));
-            tasks.spawn(disruption::keep(Arc::clone(&storage), stop.clone()));
-            tasks.spawn(quota_status::keep(Arc::clone(&storage), Arc::clone(&state.quotas), stop.clone()));
-            tasks.spawn(volumes::keep(Arc::clone(&storage), stop.clone()));
+            tasks.spawn(disruption::run(Arc::clone(&storage), stop.clone()));
+            tasks.spawn(quota_status::run(Arc::clone(&storage), Arc::clone(&state.quotas), stop.clone()));
+            tasks.spawn(volumes::run(Arc::clone(&storage), stop.clone()));
             tasks.close();
             let background = Arc::new(Background { tasks, _stop_on_drop: stop.clone().drop_guard(), stop });
             Ok(ApiServer { state, background })

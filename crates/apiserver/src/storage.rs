@@ -11,7 +11,7 @@ use pumice_clock::Clock;
 use pumice_objects::status::{GroupResource, Status};
 use pumice_store::{ApplyError, Change, Object, Store};
 
-use crate::admission::dynamic::GatesCell;
+use crate::admission::dynamic::DynamicAdmission;
 use crate::authn::Authenticator;
 use crate::authn::service_accounts::Accounts;
 use crate::authz::RightsCell;
@@ -19,7 +19,7 @@ use crate::kinds::DEFINITIONS;
 use crate::kinds::registry::RegistryCell;
 use crate::webhooks::Webhooks;
 
-pub(crate) use delete::{Deleted, FOREGROUND, ORPHAN, Propagation, Wish, check_preconditions, ends_deletion};
+pub(crate) use delete::{DeleteOptions, Deleted, FOREGROUND, ORPHAN, Propagation, check_preconditions, ends_deletion};
 
 /// The store, and what is derived from objects in it.
 pub(crate) struct Storage {
@@ -28,7 +28,7 @@ pub(crate) struct Storage {
     pub(crate) rights: RightsCell,
     pub(crate) accounts: Accounts,
     /// What people configured to judge writes.
-    pub(crate) gates: GatesCell,
+    pub(crate) dynamic: DynamicAdmission,
     pub(crate) webhooks: Arc<Webhooks>,
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -38,7 +38,7 @@ impl Storage {
     /// namespace comes with what every namespace has.
     pub(crate) async fn commit(&self, change: Change) -> Result<Arc<Object>, ApplyError> {
         let defines = *change.key().resource == *DEFINITIONS;
-        let configures = GatesCell::is_configuration(&change.key().resource);
+        let configures = DynamicAdmission::is_configuration(&change.key().resource);
         let beside = self.accounts.beside(&self.store, &change, &*self.clock);
         let object = match beside.is_empty() {
             true => self.store.apply(change).await?,
@@ -54,7 +54,7 @@ impl Storage {
             self.registry.load(&self.store);
         }
         if configures {
-            self.gates.load(&self.store);
+            self.dynamic.load(&self.store);
         }
         Ok(object)
     }

@@ -14,8 +14,8 @@ mod covering;
 mod credentials;
 mod files;
 mod identity;
+mod identity_files;
 mod installation;
-mod kept;
 mod kubeconfig;
 mod oidc;
 mod opened;
@@ -35,15 +35,15 @@ pub use identity::{
     ANONYMOUS, AUTHENTICATED, Authenticated, Identity, IdentityError, MASTERS, SERVICE_ACCOUNTS, UNAUTHENTICATED,
     identity_of, service_account_of, valid_until,
 };
+pub use identity_files::{IdentityFileError, identity_files, write_identity_file};
 pub use installation::{Component, Identities, installation};
-pub use kept::{KeptFileError, kept_files, write_kept_file};
 pub use kubeconfig::kubeconfig;
 pub use oidc::{OidcError, OidcKeys, OidcRules, OidcToken};
 pub use opened::OpenedTokens;
 pub use rbac::{Attributes, Decision, Grant, Policy, Role, Rule, Scope, Subject, Target, named};
 pub use roles::built_in;
 pub use tls::{
-    ShownCertificate, TlsError, agent_server_config, changing_server_config, client_config, peer_server_config,
+    ServingCertificate, TlsError, agent_server_config, changing_server_config, client_config, peer_server_config,
     server_config,
 };
 pub use tokens::{BoundTo, Claims, ISSUER, Named, TokenError, TokenKey, TokenKeyError};

@@ -49,9 +49,9 @@ pub fn server_config(ca: &Ca, issued: &Issued) -> Result<Arc<ServerConfig>, TlsE
 /// The certificate that a server shows, which may change while it runs: connections that are there go on, new ones see the
 /// new certificate. Until there is one no handshake succeeds.
 #[derive(Debug, Default)]
-pub struct ShownCertificate(RwLock<Option<Arc<CertifiedKey>>>);
+pub struct ServingCertificate(RwLock<Option<Arc<CertifiedKey>>>);
 
-impl ShownCertificate {
+impl ServingCertificate {
     /// Shows this certificate from now on, and those that follow it, up to its authority. Refused, and nothing changed, where
     /// the key does not belong to it.
     pub fn show(&self, certificate_pem: &str, key_pem: &str) -> Result<(), TlsError> {
@@ -72,14 +72,14 @@ impl ShownCertificate {
     }
 }
 
-impl ResolvesServerCert for ShownCertificate {
+impl ResolvesServerCert for ServingCertificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// A server that shows `shown`, for clients with a certificate of `ca` or with none. Offers HTTP/2 and HTTP/1.1.
-pub fn peer_server_config(ca: &Ca, shown: Arc<ShownCertificate>) -> Result<Arc<ServerConfig>, TlsError> {
+pub fn peer_server_config(ca: &Ca, shown: Arc<ServingCertificate>) -> Result<Arc<ServerConfig>, TlsError> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Configure)?
@@ -97,7 +97,7 @@ fn optional(ca: &Ca) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
 }
 
 /// A server that shows `shown`, for clients without a certificate. Offers HTTP/2 and HTTP/1.1.
-pub fn changing_server_config(shown: Arc<ShownCertificate>) -> Result<Arc<ServerConfig>, TlsError> {
+pub fn changing_server_config(shown: Arc<ServingCertificate>) -> Result<Arc<ServerConfig>, TlsError> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Configure)?

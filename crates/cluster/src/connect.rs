@@ -10,7 +10,8 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::watch::{Change, WatchScope, watch};
+use crate::follow::WatchScope;
+use crate::watch::{Change, watch};
 
 /// Why something did not appear.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +46,7 @@ pub enum ConnectError {
     Kubeconfig(#[source] Box<kube::config::KubeconfigError>),
     /// There is neither a kubeconfig nor a service account of a pod.
     #[error("no API server is configured; give --kubeconfig, or run in a pod with a service account")]
-    Nowhere(#[source] Box<kube::config::InferConfigError>),
+    NoConfig(#[source] Box<kube::config::InferConfigError>),
     /// The address is none.
     #[error("{address:?} is no address of an API server; try https://127.0.0.1:6443")]
     Address {
@@ -66,7 +67,7 @@ pub async fn client_from(kubeconfig: Option<&Path>, address: Option<&str>) -> Re
             let file = kube::config::Kubeconfig::read_from(path).map_err(refused)?;
             kube::Config::from_custom_kubeconfig(file, &Default::default()).await.map_err(refused)?
         }
-        None => kube::Config::infer().await.map_err(|error| ConnectError::Nowhere(Box::new(error)))?,
+        None => kube::Config::infer().await.map_err(|error| ConnectError::NoConfig(Box::new(error)))?,
     };
     if let Some(address) = address {
         config.cluster_url = address.parse().map_err(|_| ConnectError::Address { address: address.to_owned() })?;

@@ -18,7 +18,26 @@ use serde::de::Error as _;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::watch::WatchScope;
+/// Which objects to watch; empty means all.
+#[derive(Debug, Clone, Default)]
+pub struct WatchScope {
+    /// Label selector as in a query string.
+    pub labels: Option<String>,
+    /// Field selector as in a query string.
+    pub fields: Option<String>,
+}
+
+impl WatchScope {
+    /// Only objects whose fields match, such as `spec.nodeName=n1`.
+    pub fn fields(selector: impl Into<String>) -> Self {
+        WatchScope { labels: None, fields: Some(selector.into()) }
+    }
+
+    /// Only objects whose labels match, such as `volcano.sh/job-name`.
+    pub fn labels(selector: impl Into<String>) -> Self {
+        WatchScope { labels: Some(selector.into()), fields: None }
+    }
+}
 
 /// First pause after a failure; doubles up to the longest. As client-go's reflectors.
 const PAUSE_FIRST: Duration = Duration::from_millis(800);

@@ -24,15 +24,16 @@ pub mod write;
 
 pub use connect::client_over;
 pub use events::EventRecorder;
+pub use follow::WatchScope;
 pub use install::install_definitions;
 /// A client of a Kubernetes API, for those who only hand it on.
 pub use kube::Client;
 pub use lease::{Elector, LeaseOptions};
 pub use pace::{Pace, paced};
 pub use pumice_metrics as metrics;
-pub use resume::{Told, watch_from};
+pub use resume::{WatchEvent, watch_from};
 pub use serve::{Pages, Vitals, serve};
 pub use timers::Timers;
-pub use watch::{Change, WatchScope, watch, watch_all, watch_optional, watch_where_served};
+pub use watch::{Change, watch, watch_all, watch_optional, watch_where_served};
 pub use window::Window;
 pub use write::{Failure, PodRef, failure, words};

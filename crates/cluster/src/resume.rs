@@ -8,15 +8,15 @@ use futures::stream::{self, Stream};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::follow::Step;
-use crate::watch::{Read, WatchScope, follow};
+use crate::follow::{Step, WatchScope};
+use crate::watch::{Read, follow};
 
 /// Objects asked for at once.
 const PAGE: u32 = 1_000;
 
 /// What a resumed watch tells.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Told<K> {
+pub enum WatchEvent<K> {
     /// A list begins; one that began before and did not end counts for nothing.
     ListBegins,
     /// Some of the objects of the list.
@@ -39,7 +39,7 @@ pub enum Told<K> {
 
 /// Watches `api` from `version` on, or begins with a list where there is none. Never ends; failures are logged and tried
 /// again, ever slower. Cancel safe: dropping the stream ends the watch.
-pub fn watch_from<K>(api: Api<K>, version: Option<String>) -> impl Stream<Item = Told<K>> + Send
+pub fn watch_from<K>(api: Api<K>, version: Option<String>) -> impl Stream<Item = WatchEvent<K>> + Send
 where
     K: Resource + DeserializeOwned + Send + 'static,
 {
@@ -47,21 +47,21 @@ where
     stream::unfold((follower, Read(Vec::new())), |(mut follower, mut read)| async move {
         loop {
             let step = follower.next(&mut read).await;
-            if let Some(told) = told(step, &mut read.0) {
-                return Some((told, (follower, read)));
+            if let Some(event) = event(step, &mut read.0) {
+                return Some((event, (follower, read)));
             }
         }
     })
 }
 
-fn told<K>(step: Step, read: &mut Vec<K>) -> Option<Told<K>> {
+fn event<K>(step: Step, read: &mut Vec<K>) -> Option<WatchEvent<K>> {
     Some(match step {
-        Step::ListBegins => Told::ListBegins,
-        Step::Listed => Told::Listed(std::mem::take(read)),
-        Step::ListEnds { version } => Told::ListEnds { version },
-        Step::Applied => Told::Applied(read.pop()?),
-        Step::Deleted => Told::Deleted(read.pop()?),
-        Step::Quiet { version } => Told::Quiet { version },
+        Step::ListBegins => WatchEvent::ListBegins,
+        Step::Listed => WatchEvent::Listed(std::mem::take(read)),
+        Step::ListEnds { version } => WatchEvent::ListEnds { version },
+        Step::Applied => WatchEvent::Applied(read.pop()?),
+        Step::Deleted => WatchEvent::Deleted(read.pop()?),
+        Step::Quiet { version } => WatchEvent::Quiet { version },
         Step::Missing => return None,
     })
 }

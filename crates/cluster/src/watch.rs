@@ -12,7 +12,7 @@ use kube::{Api, Client, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::follow::{Collection, Follower, Objects, PageEnd, Step};
+use crate::follow::{Collection, Follower, Objects, PageEnd, Step, WatchScope};
 
 /// What happened to the set of watched objects.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,27 +33,6 @@ impl<K> Change<K> {
             Change::Applied(object) => Change::Applied(f(object)),
             Change::Deleted(object) => Change::Deleted(f(object)),
         }
-    }
-}
-
-/// Which objects to watch; empty means all.
-#[derive(Debug, Clone, Default)]
-pub struct WatchScope {
-    /// Label selector as in a query string.
-    pub labels: Option<String>,
-    /// Field selector as in a query string.
-    pub fields: Option<String>,
-}
-
-impl WatchScope {
-    /// Only objects whose fields match, such as `spec.nodeName=n1`.
-    pub fn fields(selector: impl Into<String>) -> Self {
-        WatchScope { labels: None, fields: Some(selector.into()) }
-    }
-
-    /// Only objects whose labels match, such as `volcano.sh/job-name`.
-    pub fn labels(selector: impl Into<String>) -> Self {
-        WatchScope { labels: Some(selector.into()), fields: None }
     }
 }
 

@@ -15,7 +15,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use pumice_api::batch::Job;
 use pumice_api::scheduling::PodGroup;
 use pumice_clock as clock;
-use pumice_cluster::{Told, watch_from};
+use pumice_cluster::{WatchEvent, watch_from};
 use pumice_units::Quantity;
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -45,28 +45,28 @@ struct Teller {
 }
 
 impl Teller {
-    fn entry<K: Facts + ResourceExt>(&mut self, told: Told<K>) -> Entry {
+    fn entry<K: Facts + ResourceExt>(&mut self, told: WatchEvent<K>) -> Entry {
         let mut rows = Vec::new();
         let seen = Seen(self.seen);
         match told {
-            Told::ListBegins => {
+            WatchEvent::ListBegins => {
                 self.seen += 1;
                 Entry::ListBegins(self.watched, self.seen)
             }
-            Told::Listed(objects) => {
+            WatchEvent::Listed(objects) => {
                 objects.iter().for_each(|object| object.rows(Fate::There, seen, &mut rows));
                 Entry::Listed(rows)
             }
-            Told::ListEnds { version } => Entry::ListEnds(self.watched, self.seen, version),
-            Told::Applied(object) => {
+            WatchEvent::ListEnds { version } => Entry::ListEnds(self.watched, self.seen, version),
+            WatchEvent::Applied(object) => {
                 object.rows(Fate::There, seen, &mut rows);
                 Entry::Changed(self.watched, object.resource_version().unwrap_or_default(), rows)
             }
-            Told::Deleted(object) => {
+            WatchEvent::Deleted(object) => {
                 object.rows(Fate::Gone(clock::now()), seen, &mut rows);
                 Entry::Changed(self.watched, object.resource_version().unwrap_or_default(), rows)
             }
-            Told::Quiet { version } => Entry::Changed(self.watched, version, rows),
+            WatchEvent::Quiet { version } => Entry::Changed(self.watched, version, rows),
         }
     }
 }
@@ -124,7 +124,7 @@ fn stream<K>(
     client: &Client,
     watched: Watched,
     cursor: Cursor,
-    running: fn(&Told<K>) -> Vec<Runs>,
+    running: fn(&WatchEvent<K>) -> Vec<Runs>,
 ) -> BoxStream<'static, WatchUpdate>
 where
     K: Facts + Resource<DynamicType = ()> + serde::de::DeserializeOwned + Send + 'static,
@@ -136,13 +136,13 @@ where
         .boxed()
 }
 
-fn running_pods(told: &Told<SeenPod>) -> Vec<Runs> {
+fn running_pods(told: &WatchEvent<SeenPod>) -> Vec<Runs> {
     let name = |pod: &SeenPod| (pod.namespace().unwrap_or_default(), pod.name_any());
     let look = |pod: &SeenPod| (name(pod), pod.runs().then(|| pod.uid().unwrap_or_default()));
     match told {
-        Told::Listed(pods) => pods.iter().map(look).collect(),
-        Told::Applied(pod) => vec![look(pod)],
-        Told::Deleted(pod) => vec![(name(pod), None)],
+        WatchEvent::Listed(pods) => pods.iter().map(look).collect(),
+        WatchEvent::Applied(pod) => vec![look(pod)],
+        WatchEvent::Deleted(pod) => vec![(name(pod), None)],
         _ => Vec::new(),
     }
 }

@@ -12,7 +12,7 @@ mod typed;
 
 use serde_json::{Map, Value};
 
-use crate::schema::{Place, Schema};
+use crate::schema::{Cursor, Schema};
 use crate::status::{Status, StatusCause, StatusDetails, StatusReason};
 use fields::Fields;
 use managers::Manager;
@@ -76,7 +76,7 @@ pub enum ApplyError {
         path: String,
     },
     /// Fields are others'.
-    #[error("{}", told(.conflicts))]
+    #[error("{}", conflict_list(.conflicts))]
     Conflicts {
         /// Which, by manager.
         conflicts: Vec<Conflict>,
@@ -100,7 +100,7 @@ impl From<ApplyError> for Status {
     }
 }
 
-fn told(conflicts: &[Conflict]) -> String {
+fn conflict_list(conflicts: &[Conflict]) -> String {
     if let [Conflict { manager, field }] = conflicts {
         return format!("Apply failed with 1 conflict: conflict with {manager}: {field}");
     }
@@ -224,7 +224,7 @@ fn was_applied_by_client(
     live: &Value,
     managers: &[Manager],
     changes: &Changes,
-    at: Option<Place<'_>>,
+    at: Option<Cursor<'_>>,
     by: &By<'_>,
 ) -> bool {
     let last = live["metadata"]["annotations"][LAST_APPLIED].as_str().filter(|_| by.manager == "kubectl");

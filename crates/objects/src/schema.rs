@@ -6,13 +6,13 @@
 //! field paths are those of kube-apiserver. Called by the API server on every write.
 
 mod compile;
+mod cursor;
 mod format;
 mod junctor;
 mod leaf;
 mod list;
 mod node;
 mod number;
-mod place;
 mod walk;
 
 use std::sync::Arc;
@@ -24,9 +24,9 @@ pub use number::{Range, RangeOf};
 
 use crate::field::FieldError;
 use compile::Dialect;
+pub use cursor::{Cursor, ListKind, Member, Sort};
 pub(crate) use node::Merging;
 use node::{Arena, NodeId};
-pub use place::{ListKind, Member, Place, Sort};
 use walk::{Steps, Walker};
 
 /// Deepest nesting of objects and of inline schemas.
@@ -80,8 +80,8 @@ impl Schema {
     }
 
     /// Where a walk along an object begins.
-    pub fn root(&self) -> Place<'_> {
-        Place::new(&self.arena, self.root)
+    pub fn root(&self) -> Cursor<'_> {
+        Cursor::new(&self.arena, self.root)
     }
 
     /// Prunes unknown fields, fills in defaults and validates, in one walk: what a write does.

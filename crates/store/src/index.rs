@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::key::Key;
 use crate::object::Object;
-use crate::options::Options;
+use crate::options::{Options, Window};
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,13 +43,6 @@ pub struct Listing {
     pub revision: u64,
     /// The objects.
     pub items: Vec<Arc<Object>>,
-}
-
-/// How many events, and body bytes of events, a shelf keeps.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Window {
-    pub events_max: usize,
-    pub bytes_max: usize,
 }
 
 /// Everything in memory.

@@ -8,6 +8,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod backup;
+mod error;
 mod index;
 mod key;
 mod lock;
@@ -23,6 +24,7 @@ mod watch;
 mod writer;
 
 pub use backup::{BACKUP_FORMAT, BackupDecoder, BackupEncoder, BackupError, BackupFrame, BackupHeader};
+pub use error::ApplyError;
 pub use index::{EventKind, Listing, WatchEvent};
 pub use key::{Key, KeyError};
 pub use lock::{DirectoryLock, LockError};
@@ -35,5 +37,5 @@ pub use page::{Page, Range};
 pub use restore::{RESTORE_SKIPS, Restore, holds_store};
 pub use room::Room;
 pub use shared::Stats;
-pub use store::{ApplyError, OpenError, Snapshot, Store};
+pub use store::{OpenError, Snapshot, Store};
 pub use watch::{Watch, WatchError};

@@ -29,7 +29,7 @@ pub enum LockError {
         "data directory {directory} is in use by process {pid}; stop it or choose another directory",
         directory = directory.display()
     )]
-    Held {
+    InUse {
         /// The directory.
         directory: PathBuf,
         /// The holder's process id, `unknown` when it has not written it yet.
@@ -57,7 +57,7 @@ impl DirectoryLock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(LockError::Held { directory: directory.to_path_buf(), pid: read_pid(&mut file) });
+                return Err(LockError::InUse { directory: directory.to_path_buf(), pid: read_pid(&mut file) });
             }
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::index::Window;
-
 /// How a store bounds its memory and groups its writes.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -55,4 +53,11 @@ impl Default for Options {
             queue_depth_max: 4_096,
         }
     }
+}
+
+/// How many events, and body bytes of events, a shelf keeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    pub events_max: usize,
+    pub bytes_max: usize,
 }

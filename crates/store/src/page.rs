@@ -12,7 +12,7 @@ use crate::index::Shelf;
 use crate::object::Object;
 
 /// Namespace and name of an object of a resource: its place in a list.
-pub(crate) type Place<'p> = (&'p str, &'p str);
+pub(crate) type Position<'p> = (&'p str, &'p str);
 
 /// Objects that follow each other in the list of one moment.
 #[derive(Clone, Debug)]
@@ -50,11 +50,11 @@ impl Shelf {
     }
 
     /// What was, at `revision`, in each place of the range where something has changed since.
-    fn before(&self, range: Range<'_>, revision: u64) -> BTreeMap<Place<'_>, Option<&Arc<Object>>> {
+    fn before(&self, range: Range<'_>, revision: u64) -> BTreeMap<Position<'_>, Option<&Arc<Object>>> {
         let mut before = BTreeMap::new();
         for event in self.events_after(revision) {
             let key = &event.object.key;
-            let place: Place<'_> = (&key.namespace, &key.name);
+            let place: Position<'_> = (&key.namespace, &key.name);
             if range.namespace.is_none_or(|wanted| wanted == place.0) && range.after.is_none_or(|after| after < place) {
                 // The oldest change since says it.
                 before.entry(place).or_insert(event.previous.as_ref());
@@ -78,7 +78,7 @@ impl Shelf {
         })
     }
 
-    fn count_at(&self, namespace: Option<&str>, before: &BTreeMap<Place<'_>, Option<&Arc<Object>>>) -> usize {
+    fn count_at(&self, namespace: Option<&str>, before: &BTreeMap<Position<'_>, Option<&Arc<Object>>>) -> usize {
         let was = before.values().flatten().count();
         let is = before.keys().filter(|(namespace, name)| self.get(namespace, name).is_some()).count();
         self.count(namespace) - is + was
@@ -88,9 +88,9 @@ impl Shelf {
 /// What is, with what was where it has changed: both in the order of places.
 fn merge<'s>(
     now: impl Iterator<Item = &'s Arc<Object>>,
-    before: BTreeMap<Place<'s>, Option<&'s Arc<Object>>>,
+    before: BTreeMap<Position<'s>, Option<&'s Arc<Object>>>,
 ) -> impl Iterator<Item = &'s Arc<Object>> {
-    let place = |object: &&'s Arc<Object>| -> Place<'s> { (&object.key.namespace, &object.key.name) };
+    let place = |object: &&'s Arc<Object>| -> Position<'s> { (&object.key.namespace, &object.key.name) };
     let (mut now, mut before) = (now.peekable(), before.into_iter().peekable());
     std::iter::from_fn(move || {
         loop {

@@ -15,13 +15,13 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
+use crate::error::ApplyError;
 use crate::key::Key;
 use crate::lock::DirectoryLock;
 use crate::log::{Append, Log, LogError};
 use crate::object::{Change, Object};
 use crate::options::Options;
 use crate::shared::Shared;
-use crate::store::ApplyError;
 use crate::writer::group::Group;
 
 /// Revisions set aside on disk at a time for changes that are shown before they are written. A disk that takes no more writes

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use pumice_auth::{Ca, ShownCertificate};
+use pumice_auth::{Ca, ServingCertificate};
 use pumice_fleet_server::config::Config;
 use pumice_fleet_server::gateway::Gate;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -37,7 +37,7 @@ pub struct Certificate {
     /// The names and addresses in it.
     pub names: Vec<String>,
     /// Where it is shown.
-    pub shown: Arc<ShownCertificate>,
+    pub shown: Arc<ServingCertificate>,
 }
 
 impl Certificate {

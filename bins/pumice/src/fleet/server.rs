@@ -13,7 +13,7 @@ use pumice_admission::job::Elsewhere;
 use pumice_apiserver::{
     Body, ConnectionError, ConnectionLimits, Handler, serve_connections, serve_plaintext_connections,
 };
-use pumice_auth::{Ca, ShownCertificate, write_private};
+use pumice_auth::{Ca, ServingCertificate, write_private};
 use pumice_fleet_model::submission::VolcanoJobs;
 use pumice_fleet_server::api::{Api, Sources};
 use pumice_fleet_server::bidding::Bidding;
@@ -98,7 +98,7 @@ impl Server {
         let database = Arc::new(Database::open(&place).await.context("open the fleet's database")?);
         let ca = Ca::open_or_create(&data.pki(), now()).context("open the fleet's certificate authority")?;
         let names = names(args, address);
-        let shown = Arc::new(ShownCertificate::default());
+        let shown = Arc::new(ServingCertificate::default());
         let tls = pumice_auth::peer_server_config(&ca, Arc::clone(&shown)).context("set up TLS")?;
         let holder = format!("{}_{}", host_name(), std::process::id());
         let limits = config.limits();

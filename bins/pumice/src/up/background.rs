@@ -58,7 +58,7 @@ fn running(data: &DataDir) -> Result<Option<RunFile>> {
     for _ in looks() {
         let held = match DirectoryLock::acquire(data.path()) {
             Ok(_nobody) => return Ok(None),
-            Err(LockError::Held { pid, .. }) => pid,
+            Err(LockError::InUse { pid, .. }) => pid,
             Err(error) => return Err(error).context("look whether a platform runs"),
         };
         // A note by somebody else is what a crash has left.

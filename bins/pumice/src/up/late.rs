@@ -108,7 +108,7 @@ impl Late {
             right: None,
             service: Arc::new(History(Arc::clone(&self.history))),
         };
-        builder.aggregate(api).told_check(HISTORY, look)
+        builder.aggregate(api).informational_check(HISTORY, look)
     }
 }
 

@@ -68,7 +68,7 @@ impl Pair {
 /// Everything that the Secret holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Certificates {
-    pub shown: Pair,
+    pub serving: Pair,
     pub next: Option<Pair>,
     pub former: Option<String>,
     pub names: BTreeSet<String>,
@@ -94,13 +94,13 @@ pub(crate) enum Step {
 impl Certificates {
     /// The first of them.
     pub fn new(pair: Pair, names: BTreeSet<String>, now: Timestamp) -> Self {
-        Self { shown: pair, next: None, former: None, names, made: now, changed: now }
+        Self { serving: pair, next: None, former: None, names, made: now, changed: now }
     }
 
     /// The authorities to be trusted, PEM.
     pub fn trusted(&self) -> String {
         let next = self.next.as_ref().map(|pair| pair.authority.as_str());
-        self.former.as_deref().into_iter().chain([self.shown.authority.as_str()]).chain(next).collect()
+        self.former.as_deref().into_iter().chain([self.serving.authority.as_str()]).chain(next).collect()
     }
 
     /// What to do at `now`. `announced` is since when the configurations say [`Self::trusted`]; `names` what the certificate
@@ -136,7 +136,7 @@ impl Certificates {
     /// With this certificate in place of the one shown.
     pub fn replaced(&self, pair: Pair, names: &BTreeSet<String>, now: Timestamp) -> Self {
         let names = self.names.union(names).cloned().collect();
-        Self { former: Some(self.shown.authority.clone()), ..Self::new(pair, names, now) }
+        Self { former: Some(self.serving.authority.clone()), ..Self::new(pair, names, now) }
     }
 
     /// With the successor shown.
@@ -164,14 +164,14 @@ impl Certificates {
         let time = |key: &str| annotations.get(key)?.parse::<Timestamp>().ok();
         let names = annotations.get(NAMES)?.split(',').map(str::to_owned).collect();
         let (made, changed) = (time(MADE)?, time(CHANGED)?);
-        Some(Self { shown: pair("")?, next: pair("next."), former: text("former.ca.crt"), names, made, changed })
+        Some(Self { serving: pair("")?, next: pair("next."), former: text("former.ca.crt"), names, made, changed })
     }
 
     /// As the contents of a Secret, whose metadata stays.
     pub fn write(&self, secret: &mut Secret) {
         let mut data = BTreeMap::new();
         let mut put = |key: String, text: &str| data.insert(key, ByteString(text.as_bytes().to_vec()));
-        for (prefix, pair) in [("", Some(&self.shown)), ("next.", self.next.as_ref())] {
+        for (prefix, pair) in [("", Some(&self.serving)), ("next.", self.next.as_ref())] {
             if let Some(Pair { certificate, key, authority }) = pair {
                 put(format!("{prefix}tls.crt"), certificate);
                 put(format!("{prefix}tls.key"), key);
@@ -231,13 +231,13 @@ mod tests {
         assert_eq!(step(&a, Some(0), 999), Step::Wait(at(1000)));
         assert_eq!(step(&a, Some(0), 1000), Step::Make { at_once: false });
         let both = a.with_next(pair("b"), at(1000));
-        assert_eq!((both.shown.clone(), both.trusted()), (pair("a"), "a-authority\nb-authority\n".to_owned()));
+        assert_eq!((both.serving.clone(), both.trusted()), (pair("a"), "a-authority\nb-authority\n".to_owned()));
         // However long ago: as long as nobody was told, nobody trusts it.
         assert_eq!(step(&both, None, 5000), Step::Announce);
         assert_eq!(step(&both, Some(1003), 1012), Step::Wait(at(1013)));
         assert_eq!(step(&both, Some(1003), 1013), Step::Show);
         let b = both.with_next_shown(at(1013));
-        assert_eq!((b.shown.clone(), b.trusted()), (pair("b"), "a-authority\nb-authority\n".to_owned()));
+        assert_eq!((b.serving.clone(), b.trusted()), (pair("b"), "a-authority\nb-authority\n".to_owned()));
         assert_eq!((b.made, b.next.clone()), (at(1013), None));
         assert_eq!(step(&b, Some(1003), 1112), Step::Wait(at(1113)));
         assert_eq!(step(&b, Some(1003), 1113), Step::Forget);

@@ -13,8 +13,8 @@ use pumice_api::names::{
 };
 use serde_json::{Value, json};
 
-use super::routes::{Phase, Route, Sent, Unanswered};
 use crate::policies::quoted;
+use crate::routes::{Phase, Route, Sent, Unanswered};
 
 /// Seconds that the API server waits for us; Volcano's number.
 pub(crate) const TIMEOUT_SECONDS: u64 = 10;

@@ -6,7 +6,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use pumice_auth::{ShownCertificate, TlsError};
+use pumice_auth::{ServingCertificate, TlsError};
 
 /// Longest file; certificates and keys are some KB.
 const BYTES_MAX: u64 = 1024 * 1024;
@@ -71,7 +71,7 @@ impl CertificateFiles {
     }
 
     /// Shows what was read from now on.
-    pub(crate) fn show(&self, texts: &Texts, shown: &ShownCertificate) -> Result<(), CertificateFilesError> {
+    pub(crate) fn show(&self, texts: &Texts, shown: &ServingCertificate) -> Result<(), CertificateFilesError> {
         shown.show(&texts.certificate, &texts.key).map_err(|source| CertificateFilesError::Refused {
             certificate: self.certificate.clone(),
             key: self.key.clone(),
@@ -110,7 +110,7 @@ mod tests {
         let (first, second) = (make(), make());
         std::fs::write(file("tls.crt"), &first.certificate).expect("write");
         std::fs::write(file("tls.key"), &first.key).expect("write");
-        let shown = ShownCertificate::default();
+        let shown = ServingCertificate::default();
         let texts = files.read().expect("files");
         assert_eq!(texts.trusted, first.certificate, "without an authority the certificate itself is trusted");
         files.show(&texts, &shown).expect("shown");

@@ -15,7 +15,7 @@ use kube::api::{DynamicObject, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt as _};
 use pumice_api::names::ADMISSION_CONFIGURATION;
-use pumice_auth::ShownCertificate;
+use pumice_auth::ServingCertificate;
 use pumice_clock::now;
 use pumice_cluster::{Change, Failure, WatchScope, failure, watch, words};
 use pumice_units::with_causes;
@@ -24,7 +24,7 @@ use super::Source;
 use super::certificate::{Certificates, Pair, Rotation, Step};
 use super::configuration::{Registration, kind};
 use super::files::{CertificateFiles, Texts};
-use super::routes::{Phase, Route};
+use crate::routes::{Phase, Route};
 
 /// Who owns the fields of the configurations.
 const FIELD_MANAGER: &str = "pumice-admission";
@@ -43,7 +43,7 @@ pub(crate) struct Keeper {
     pub names: BTreeSet<String>,
     pub registration: Registration,
     pub routes: Vec<&'static Route>,
-    pub shown: Arc<ShownCertificate>,
+    pub serving: Arc<ServingCertificate>,
 }
 
 enum Event {
@@ -106,8 +106,8 @@ impl Keeper {
     async fn keep(&mut self, known: &mut Known) -> Result<Duration, String> {
         match self.certificate.clone() {
             Source::Secret { namespace, name, rotation } => {
-                let place = Place { secrets: Api::namespaced(self.client.clone(), &namespace), name };
-                self.keep_secret(known, &place, rotation).await
+                let store = SecretStore { secrets: Api::namespaced(self.client.clone(), &namespace), name };
+                self.keep_secret(known, &store, rotation).await
             }
             Source::Files(files) => self.keep_files(known, files).await,
         }
@@ -119,7 +119,7 @@ impl Keeper {
         let read = tokio::task::spawn_blocking(move || reading.read()).await;
         let texts = read.map_err(|error| error.to_string())?.map_err(|error| with_causes(&error))?;
         if known.texts.as_ref() != Some(&texts) {
-            files.show(&texts, &self.shown).map_err(|error| with_causes(&error))?;
+            files.show(&texts, &self.serving).map_err(|error| with_causes(&error))?;
             if known.texts.is_some() {
                 tracing::info!(certificate = %files.certificate.display(), "another certificate is shown");
             }
@@ -130,15 +130,20 @@ impl Keeper {
         Ok(FILES_EVERY)
     }
 
-    async fn keep_secret(&mut self, known: &mut Known, place: &Place, rotation: Rotation) -> Result<Duration, String> {
+    async fn keep_secret(
+        &mut self,
+        known: &mut Known,
+        store: &SecretStore,
+        rotation: Rotation,
+    ) -> Result<Duration, String> {
         let Some(secret) = known.secret.clone() else { return Ok(LOOK_EVERY) };
         let Some(held) = secret.as_ref().and_then(Certificates::from_secret) else {
             let pair = Pair::make(&self.names, now()).map_err(|error| error.to_string())?;
             let first = Certificates::new(pair, self.names.clone(), now());
-            tracing::info!(secret = place.name, "a first certificate is made");
-            return place.write(known, secret, &first).await;
+            tracing::info!(secret = store.name, "a first certificate is made");
+            return store.write(known, secret, &first).await;
         };
-        self.shown.show(&held.shown.certificate, &held.shown.key).map_err(|error| error.to_string())?;
+        self.serving.show(&held.serving.certificate, &held.serving.key).map_err(|error| error.to_string())?;
         self.registration.trusted = held.trusted();
         let announced = self.announce(known).await?;
         let step = held.step(&self.names, rotation, announced, now());
@@ -154,7 +159,7 @@ impl Keeper {
             Step::Forget => held.without_former(now()),
         };
         tracing::info!(?step, "the certificate changes");
-        place.write(known, secret, &changed).await
+        store.write(known, secret, &changed).await
     }
 
     /// Makes the configurations say what they have to, and says since when they do; nothing if that has to wait.
@@ -197,12 +202,12 @@ impl Keeper {
 }
 
 /// The Secret.
-struct Place {
+struct SecretStore {
     secrets: Api<Secret>,
     name: String,
 }
 
-impl Place {
+impl SecretStore {
     /// Writes the Secret against the version that was read; whoever comes too late reads what is there.
     async fn write(&self, known: &mut Known, found: Option<Secret>, wanted: &Certificates) -> Result<Duration, String> {
         let written = match found {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pumice_cluster::metrics::{Cell, Histogram, Page};
 
-use super::routes::{ROUTES, Route};
+use crate::routes::{ROUTES, Route};
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,7 +33,7 @@ type Found = BTreeMap<Read, Vec<Arc<Value>>>;
 /// The objects of each kind.
 pub(crate) struct Objects {
     client: Client,
-    held: RwLock<BTreeMap<&'static str, BTreeMap<String, Arc<Value>>>>,
+    cache: RwLock<BTreeMap<&'static str, BTreeMap<String, Arc<Value>>>>,
     reads: Semaphore,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct ReadError {
 
 impl Objects {
     pub fn new(client: Client) -> Self {
-        Self { client, held: RwLock::default(), reads: Semaphore::new(READS_MAX) }
+        Self { client, cache: RwLock::default(), reads: Semaphore::new(READS_MAX) }
     }
 
     /// Follows the watches; ends only when they do.
@@ -67,23 +67,23 @@ impl Objects {
     }
 
     fn take(&self, kind: &'static str, change: Change<DynamicObject>) {
-        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
         match change {
             Change::Replace(all) => {
-                held.insert(kind, all.into_iter().filter_map(named).collect());
+                cache.insert(kind, all.into_iter().filter_map(named).collect());
             }
-            Change::Applied(object) => held.entry(kind).or_default().extend(named(object)),
+            Change::Applied(object) => cache.entry(kind).or_default().extend(named(object)),
             Change::Deleted(object) => {
                 let name = object.metadata.name.unwrap_or_default();
-                held.entry(kind).or_default().remove(&name);
+                cache.entry(kind).or_default().remove(&name);
             }
         }
     }
 
     /// Whether every kind has been listed.
     pub fn is_complete(&self) -> bool {
-        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
-        KINDS.iter().all(|kind| held.contains_key(kind.0))
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+        KINDS.iter().all(|kind| cache.contains_key(kind.0))
     }
 
     /// What `judge` says once it has seen everything it asks for; `is_refusal` of an answer says whether to read again
@@ -161,9 +161,9 @@ impl ObjectReader for Seen<'_> {
         if let Some(found) = self.fresh.get(&read) {
             return found.first().map(|object| Value::clone(object));
         }
-        let held = self.objects.held.read().unwrap_or_else(PoisonError::into_inner);
-        let found = held.get(kind).and_then(|held| held.get(name)).cloned();
-        drop(held);
+        let cache = self.objects.cache.read().unwrap_or_else(PoisonError::into_inner);
+        let found = cache.get(kind).and_then(|cache| cache.get(name)).cloned();
+        drop(cache);
         self.note(read, found.is_some());
         found.map(|object| Value::clone(&object))
     }
@@ -174,9 +174,9 @@ impl ObjectReader for Seen<'_> {
         if let Some(all) = self.fresh.get(&read) {
             return all.iter().map(|object| Value::clone(object)).collect();
         }
-        let held = self.objects.held.read().unwrap_or_else(PoisonError::into_inner);
-        let found: Option<Vec<_>> = held.get(kind).map(|held| held.values().cloned().collect());
-        drop(held);
+        let cache = self.objects.cache.read().unwrap_or_else(PoisonError::into_inner);
+        let found: Option<Vec<_>> = cache.get(kind).map(|cache| cache.values().cloned().collect());
+        drop(cache);
         self.note(read, found.is_some());
         found.iter().flatten().map(|object| Value::clone(object)).collect()
     }

@@ -36,7 +36,7 @@ const RESOURCES: [&str; 4] = [
 
 /// Everything in force at one moment. Configurations that did not change are shared with the moment before.
 #[derive(Default)]
-struct Gates {
+struct Configurations {
     mutating: Vec<Configured<Vec<Webhook>>>,
     validating: Vec<Configured<Vec<Webhook>>>,
     policies: Vec<Configured<Policy>>,
@@ -57,14 +57,14 @@ impl<T> Clone for Configured<T> {
 }
 
 /// What is in force, and how to replace it.
-pub(crate) struct GatesCell {
+pub(crate) struct DynamicAdmission {
     any: AtomicBool,
-    current: RwLock<Arc<Gates>>,
+    current: RwLock<Arc<Configurations>>,
     reload: Mutex<()>,
     webhooks: Arc<Webhooks>,
 }
 
-impl GatesCell {
+impl DynamicAdmission {
     pub(crate) fn new(store: &Store, webhooks: Arc<Webhooks>) -> Self {
         let cell = Self { any: AtomicBool::new(false), current: RwLock::default(), reload: Mutex::default(), webhooks };
         cell.load(store);
@@ -86,20 +86,20 @@ impl GatesCell {
         let _turn = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.now();
         let [mutating, validating, policies, bindings] = RESOURCES.map(|resource| store.list(resource, None).items);
-        let gates = Gates {
+        let configurations = Configurations {
             mutating: meant(&mutating, &before.mutating, |body| webhook::webhooks(body, true)),
             validating: meant(&validating, &before.validating, |body| webhook::webhooks(body, false)),
             policies: meant(&policies, &before.policies, Policy::new),
             bindings: meant(&bindings, &before.bindings, Binding::new),
         };
-        let any = !gates.mutating.is_empty()
-            || !gates.validating.is_empty()
-            || !gates.policies.is_empty() && !gates.bindings.is_empty();
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(gates);
+        let any = !configurations.mutating.is_empty()
+            || !configurations.validating.is_empty()
+            || !configurations.policies.is_empty() && !configurations.bindings.is_empty();
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(configurations);
         self.any.store(any, Ordering::Release);
     }
 
-    fn now(&self) -> Arc<Gates> {
+    fn now(&self) -> Arc<Configurations> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -113,10 +113,10 @@ impl GatesCell {
         if !self.any() || subject.is_exempt() {
             return Ok(false);
         }
-        let gates = self.now();
+        let configurations = self.now();
         let before = object.clone();
         let mut asked: Vec<(&Webhook, Value)> = Vec::new();
-        for webhook in gates.mutating.iter().flat_map(|one| one.meaning.iter()) {
+        for webhook in configurations.mutating.iter().flat_map(|one| one.meaning.iter()) {
             if let Some(answered) = webhook.ask(&self.webhooks, subject, Some(object)).await? {
                 apply(webhook, object, answered, warnings)?;
                 asked.push((webhook, object.clone()));
@@ -143,19 +143,19 @@ impl GatesCell {
         if !self.any() || subject.is_exempt() {
             return Ok(());
         }
-        let gates = self.now();
+        let configurations = self.now();
         let policies: BTreeMap<&str, &Policy> =
-            gates.policies.iter().map(|one| (one.name.as_str(), &*one.meaning)).collect();
-        let bindings = gates.bindings.iter().filter_map(|one| (*one.meaning).as_ref());
-        policy::judge(&policies, bindings, subject, object, warnings)?;
+            configurations.policies.iter().map(|one| (one.name.as_str(), &*one.meaning)).collect();
+        let bindings = configurations.bindings.iter().filter_map(|one| (*one.meaning).as_ref());
+        policy::validate(&policies, bindings, subject, object, warnings)?;
         // Of what is not stored as it comes a mutating webhook changes nothing, but it may refuse.
         if object.is_none() || subject.schema().is_none() {
-            for webhook in gates.mutating.iter().flat_map(|one| one.meaning.iter()) {
+            for webhook in configurations.mutating.iter().flat_map(|one| one.meaning.iter()) {
                 let answered = webhook.ask(&self.webhooks, subject, object).await?;
                 warnings.extend(answered.into_iter().flat_map(|answered| answered.warnings));
             }
         }
-        let webhooks = gates.validating.iter().flat_map(|one| one.meaning.iter());
+        let webhooks = configurations.validating.iter().flat_map(|one| one.meaning.iter());
         let answers = join_all(webhooks.map(|webhook| webhook.ask(&self.webhooks, subject, object))).await;
         let mut refusal = None;
         for answer in answers {

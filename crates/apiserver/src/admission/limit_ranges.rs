@@ -100,7 +100,7 @@ fn fill_container(container: &mut Map<String, Value>, field: &str, defaults: &Va
 }
 
 /// What is asked for, and up to where.
-struct Asked {
+struct Resources {
     requests: Amounts,
     limits: Amounts,
 }
@@ -112,13 +112,14 @@ fn check_pod(range: &Value, pod: &Value) -> Vec<String> {
         for list in ["containers", "initContainers"] {
             for container in spec[list].as_array().into_iter().flatten() {
                 let resources = &container["resources"];
-                let asked = Asked { requests: amounts(&resources["requests"]), limits: amounts(&resources["limits"]) };
+                let asked =
+                    Resources { requests: amounts(&resources["requests"]), limits: amounts(&resources["limits"]) };
                 asked.check(item, "Container", &mut found);
             }
         }
     }
     for item in items(range, "Pod") {
-        let asked = Asked { requests: total(spec, "requests"), limits: total(spec, "limits") };
+        let asked = Resources { requests: total(spec, "requests"), limits: total(spec, "limits") };
         asked.check(item, "Pod", &mut found);
     }
     found
@@ -126,7 +127,7 @@ fn check_pod(range: &Value, pod: &Value) -> Vec<String> {
 
 fn check_claim(range: &Value, claim: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    let asked = Asked { requests: amounts(&claim["spec"]["resources"]["requests"]), limits: Amounts::new() };
+    let asked = Resources { requests: amounts(&claim["spec"]["resources"]["requests"]), limits: Amounts::new() };
     for item in items(range, "PersistentVolumeClaim") {
         asked.at_least(item, "PersistentVolumeClaim", &mut found);
         for (name, most) in amounts(&item["max"]) {
@@ -142,7 +143,7 @@ enum Of {
     Limit,
 }
 
-impl Asked {
+impl Resources {
     fn check(&self, item: &Value, kind: &str, found: &mut Vec<String>) {
         self.at_least(item, kind, found);
         for (name, most) in amounts(&item["max"]) {
@@ -181,7 +182,7 @@ impl Asked {
 }
 
 /// What breaks a bound: the first of `which` must be given, the second may be.
-fn bound(word: &str, name: &str, kind: &str, bound: Quantity, asked: &Asked, which: &[Of]) -> Option<String> {
+fn bound(word: &str, name: &str, kind: &str, bound: Quantity, asked: &Resources, which: &[Of]) -> Option<String> {
     let head = format!("{word} {name} usage per {kind} is {bound}");
     for (index, one) in which.iter().enumerate() {
         let (what, amounts) = asked.of(*one);

@@ -38,11 +38,11 @@ pub(crate) struct Quotas {
 
 #[derive(Default)]
 struct Left {
-    holds: Mutex<Vec<Held>>,
-    news: Notify,
+    reservations: Mutex<Vec<Reserved>>,
+    changed: Notify,
 }
 
-struct Held {
+struct Reserved {
     ledger: Shared,
     resource: Arc<str>,
     uid: String,
@@ -51,32 +51,32 @@ struct Held {
 
 /// Room that is set aside while the store works. Nothing where no quota counts the object.
 #[must_use]
-pub(crate) struct Hold {
-    held: Option<Held>,
+pub(crate) struct Reservation {
+    reserved: Option<Reserved>,
     left: Arc<Left>,
 }
 
-impl Hold {
+impl Reservation {
     /// Gives the room back, now that the store has answered: what it took counts by itself.
     pub(crate) fn settle(mut self, store: &Store) {
-        if let Some(held) = self.held.take() {
-            held.give_back(store);
+        if let Some(reserved) = self.reserved.take() {
+            reserved.give_back(store);
         }
     }
 }
 
-impl Held {
+impl Reserved {
     fn give_back(self, store: &Store) {
         lock(&self.ledger).give_back(store, &self.resource, &self.uid, self.ticket);
     }
 }
 
-impl Drop for Hold {
+impl Drop for Reservation {
     /// Nobody waited for the store's answer, but the change may still be made: the room stays until that is known.
     fn drop(&mut self) {
-        if let Some(held) = self.held.take() {
-            lock(&self.left.holds).push(held);
-            self.left.news.notify_one();
+        if let Some(reserved) = self.reserved.take() {
+            lock(&self.left.reservations).push(reserved);
+            self.left.changed.notify_one();
         }
     }
 }
@@ -94,8 +94,8 @@ impl Quotas {
         old: Option<&Value>,
         new: &Value,
         dry_run: bool,
-    ) -> Result<Hold, Status> {
-        let none = || Hold { held: None, left: Arc::clone(&self.left) };
+    ) -> Result<Reservation, Status> {
+        let none = || Reservation { reserved: None, left: Arc::clone(&self.left) };
         let (store, namespace) = (write.store, write.namespace);
         let resource = &write.descriptor.storage;
         let counts = old.is_none() || GROWING.contains(&&**resource);
@@ -110,12 +110,12 @@ impl Quotas {
         };
         let Some(ticket) = ticket else { return Ok(none()) };
         let uid = meta::uid(new).unwrap_or_default().to_owned();
-        let held = Held { ledger, resource: Arc::clone(resource), uid, ticket };
+        let reserved = Reserved { ledger, resource: Arc::clone(resource), uid, ticket };
         if dry_run {
-            held.give_back(store);
+            reserved.give_back(store);
             return Ok(none());
         }
-        Ok(Hold { held: Some(held), left: Arc::clone(&self.left) })
+        Ok(Reservation { reserved: Some(reserved), left: Arc::clone(&self.left) })
     }
 
     /// The books of a namespace.
@@ -133,20 +133,20 @@ impl Quotas {
 
     /// Waits until room was left that nobody gives back.
     pub(crate) async fn left_behind(&self) {
-        self.left.news.notified().await;
+        self.left.changed.notified().await;
     }
 
     /// Gives back what was left. The store answers in order: after a flush every change before it is made or is not.
     pub(crate) async fn clear_left(&self, store: &Store) {
-        let left = std::mem::take(&mut *lock(&self.left.holds));
+        let left = std::mem::take(&mut *lock(&self.left.reservations));
         if left.is_empty() {
             return;
         }
         if let Err(error) = store.flush().await {
             tracing::warn!(%error, "room in a quota stays set aside for now");
-            lock(&self.left.holds).extend(left);
+            lock(&self.left.reservations).extend(left);
             return;
         }
-        left.into_iter().for_each(|held| held.give_back(store));
+        left.into_iter().for_each(|reserved| reserved.give_back(store));
     }
 }

@@ -85,13 +85,13 @@ struct File {
 }
 
 /// A request, as rules see it.
-pub(super) struct Asked<'r> {
+pub(super) struct Attributes<'r> {
     identity: &'r Identity,
     pub(super) verb: &'r str,
     target: &'r Target,
 }
 
-impl<'r> Asked<'r> {
+impl<'r> Attributes<'r> {
     pub(super) fn new(identity: &'r Identity, target: &'r Target, method: &Method) -> Self {
         let verb = match target {
             Target::Resource(wanted) => wanted.verb.as_str(),
@@ -159,13 +159,13 @@ impl AuditPolicy {
     }
 
     /// Whether this is told.
-    pub(super) fn wants(&self, asked: &Asked<'_>) -> bool {
+    pub(super) fn wants(&self, asked: &Attributes<'_>) -> bool {
         self.rules.iter().find(|rule| rule.matches(asked)).is_some_and(|rule| rule.level == "Metadata")
     }
 }
 
 impl Rule {
-    fn matches(&self, asked: &Asked<'_>) -> bool {
+    fn matches(&self, asked: &Attributes<'_>) -> bool {
         let of_caller = |list: &[String], is: &dyn Fn(&String) -> bool| list.is_empty() || list.iter().any(is);
         of_caller(&self.users, &|user| *user == asked.identity.user)
             && of_caller(&self.user_groups, &|group| asked.identity.is_in(group))
@@ -242,7 +242,7 @@ mod tests {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let target = request::parse(method, path, query.contains("watch")).expect("path");
         let identity = Identity::new(user, ["team"]);
-        policy.wants(&Asked::new(&identity, &target, method))
+        policy.wants(&Attributes::new(&identity, &target, method))
     }
 
     #[test]

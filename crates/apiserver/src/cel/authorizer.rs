@@ -81,7 +81,7 @@ impl Question {
     }
 }
 
-fn asked(value: &Value) -> Result<Question, ExecutionError> {
+fn question_of(value: &Value) -> Result<Question, ExecutionError> {
     match value {
         Value::Opaque(opaque) => opaque.downcast_ref::<Question>().cloned().ok_or(ExecutionError::NoSuchOverload),
         _ => Err(ExecutionError::NoSuchOverload),
@@ -89,7 +89,7 @@ fn asked(value: &Value) -> Result<Question, ExecutionError> {
 }
 
 fn with(value: &Value, change: impl FnOnce(&mut Question)) -> ResolveResult {
-    let mut question = asked(value)?;
+    let mut question = question_of(value)?;
     change(&mut question);
     Ok(Value::Opaque(Arc::new(question)))
 }
@@ -132,16 +132,16 @@ pub(crate) fn register(context: &mut Context<'_>) {
         with(&this, |question| question.answer = Some(question.decide(&verb)))
     });
     context.add_function("allowed", |This(this): This<Value>| -> ResolveResult {
-        let answer = asked(&this)?.answer.ok_or(ExecutionError::NoSuchOverload)?;
+        let answer = question_of(&this)?.answer.ok_or(ExecutionError::NoSuchOverload)?;
         Ok(Value::Bool(answer.0))
     });
     context.add_function("reason", |This(this): This<Value>| -> ResolveResult {
-        let answer = asked(&this)?.answer.ok_or(ExecutionError::NoSuchOverload)?;
+        let answer = question_of(&this)?.answer.ok_or(ExecutionError::NoSuchOverload)?;
         Ok(text(&answer.1))
     });
     // A decision never fails here.
     context.add_function("errored", |This(this): This<Value>| -> ResolveResult {
-        asked(&this).map(|_| Value::Bool(false))
+        question_of(&this).map(|_| Value::Bool(false))
     });
-    context.add_function("error", |This(this): This<Value>| -> ResolveResult { asked(&this).map(|_| text("")) });
+    context.add_function("error", |This(this): This<Value>| -> ResolveResult { question_of(&this).map(|_| text("")) });
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, operators,
 };
-use pumice_objects::schema::{Member, Place, Sort};
+use pumice_objects::schema::{Cursor, Member, Sort};
 
 use super::values::{STEP, TEST, unescape};
 use super::{CompileError, DEPTH_MAX, functions};
@@ -19,7 +19,7 @@ pub(crate) struct Variable<'s> {
     /// Its name.
     pub(crate) name: &'s str,
     /// Its schema, where it is JSON that has one.
-    pub(crate) place: Option<Place<'s>>,
+    pub(crate) cursor: Option<Cursor<'s>>,
     /// Whether it stands for JSON.
     pub(crate) is_json: bool,
     /// Whether it is an object of the API: of its metadata rules see the name alone.
@@ -32,13 +32,13 @@ pub(crate) struct Variable<'s> {
 
 impl<'s> Variable<'s> {
     /// JSON, along a schema where there is one.
-    pub(crate) fn json(name: &'s str, place: Option<Place<'s>>) -> Self {
-        Self { name, place, is_json: true, hides_metadata: false, fields: None, is_value: true }
+    pub(crate) fn json(name: &'s str, cursor: Option<Cursor<'s>>) -> Self {
+        Self { name, cursor, is_json: true, hides_metadata: false, fields: None, is_value: true }
     }
 
     /// A value that is no JSON.
     pub(crate) fn value(name: &'s str) -> Self {
-        Self { name, place: None, is_json: false, hides_metadata: false, fields: None, is_value: true }
+        Self { name, cursor: None, is_json: false, hides_metadata: false, fields: None, is_value: true }
     }
 
     /// Computed fields alone.
@@ -79,19 +79,19 @@ enum Kind<'s> {
     /// A moment, a length of time, bytes, null.
     Other,
     /// A list or an object of a schema.
-    Of(Place<'s>),
+    Of(Cursor<'s>),
 }
 
 impl<'s> Kind<'s> {
-    fn at(place: Option<Place<'s>>) -> Self {
-        let Some(place) = place else { return Self::Any };
-        match place.sort() {
+    fn at(cursor: Option<Cursor<'s>>) -> Self {
+        let Some(cursor) = cursor else { return Self::Any };
+        match cursor.sort() {
             Sort::Any => Self::Any,
             Sort::Integer | Sort::Number => Self::Number,
             Sort::Text => Self::Text,
             Sort::Boolean => Self::Bool,
             Sort::Moment | Sort::Duration | Sort::Bytes => Self::Other,
-            Sort::Object | Sort::List => Self::Of(place),
+            Sort::Object | Sort::List => Self::Of(cursor),
         }
     }
 
@@ -101,7 +101,7 @@ impl<'s> Kind<'s> {
             Self::Bool => Some("bool"),
             Self::Number => Some("number"),
             Self::Text => Some("string"),
-            Self::Of(place) => Some(if place.sort() == Sort::List { "list" } else { "object" }),
+            Self::Of(cursor) => Some(if cursor.sort() == Sort::List { "list" } else { "object" }),
         }
     }
 
@@ -135,7 +135,7 @@ fn refuse<T>(cause: impl Into<String>) -> Result<T, CompileError> {
 struct Part<'s> {
     kind: Kind<'s>,
     /// Whether it became the name of a path, and the schema at its end.
-    path: Option<Option<Place<'s>>>,
+    path: Option<Option<Cursor<'s>>>,
 }
 
 impl<'s> From<Kind<'s>> for Part<'s> {
@@ -204,8 +204,8 @@ impl<'s> Checker<'_, 's> {
             return refuse(format!("'{name}' has no value of its own"));
         }
         self.reads.insert(name.to_owned());
-        let path = variable.is_json.then_some(variable.place);
-        Ok(Some(Part { kind: Kind::at(variable.place), path }))
+        let path = variable.is_json.then_some(variable.cursor);
+        Ok(Some(Part { kind: Kind::at(variable.cursor), path }))
     }
 
     fn select(&mut self, part: &mut IdedExpr, depth: usize) -> Result<Part<'s>, CompileError> {
@@ -216,14 +216,14 @@ impl<'s> Checker<'_, 's> {
             return Ok(Kind::Any.into());
         }
         let of = self.visit(&mut select.operand, depth + 1)?;
-        let (name, place) = self.field(&select.operand, of.kind, &select.field)?;
+        let (name, cursor) = self.field(&select.operand, of.kind, &select.field)?;
         let is_test = select.test;
-        let kind = if is_test { Kind::Bool } else { Kind::at(place) };
+        let kind = if is_test { Kind::Bool } else { Kind::at(cursor) };
         match (&select.operand.expr, of.path) {
             (Expr::Ident(path), Some(_)) => {
                 let path = format!("{path}{STEP}{name}");
                 part.expr = Expr::Ident(if is_test { format!("{TEST}{path}") } else { path });
-                Ok(Part { kind, path: (!is_test).then_some(place) })
+                Ok(Part { kind, path: (!is_test).then_some(cursor) })
             }
             _ => Ok(kind.into()),
         }
@@ -250,11 +250,11 @@ impl<'s> Checker<'_, 's> {
         operand: &IdedExpr,
         of: Kind<'s>,
         field: &str,
-    ) -> Result<(String, Option<Place<'s>>), CompileError> {
+    ) -> Result<(String, Option<Cursor<'s>>), CompileError> {
         let undefined = || CompileError(format!("undefined field '{field}'"));
-        let place = match of {
+        let cursor = match of {
             Kind::Any => return Ok((field.to_owned(), None)),
-            Kind::Of(place) if place.sort() == Sort::Object => place,
+            Kind::Of(cursor) if cursor.sort() == Sort::Object => cursor,
             _ => return refuse(format!("type '{}' does not support field selection", of.name().unwrap_or("value"))),
         };
         if let Expr::Ident(path) = &operand.expr {
@@ -266,9 +266,9 @@ impl<'s> Checker<'_, 's> {
             }
         }
         let declared = unescape(field);
-        match place.of(&declared) {
-            Member::Declared(place) => Ok((declared.into_owned(), Some(place))),
-            Member::Additional(place) => Ok((field.to_owned(), Some(place))),
+        match cursor.of(&declared) {
+            Member::Declared(cursor) => Ok((declared.into_owned(), Some(cursor))),
+            Member::Additional(cursor) => Ok((field.to_owned(), Some(cursor))),
             Member::Free => Ok((field.to_owned(), None)),
             Member::Unknown => Err(undefined()),
         }
@@ -334,7 +334,7 @@ impl<'s> Checker<'_, 's> {
         &self,
         name: &str,
         args: &[IdedExpr],
-        paths: &[Option<Option<Place<'s>>>],
+        paths: &[Option<Option<Cursor<'s>>>],
         kinds: &[Kind<'s>],
     ) -> Option<(String, Part<'s>)> {
         let (map, key) = match name {
@@ -348,14 +348,14 @@ impl<'s> Checker<'_, 's> {
             return None;
         };
         (*paths.get(map)?)?;
-        let Kind::Of(place) = kinds.get(map)? else { return None };
+        let Kind::Of(cursor) = kinds.get(map)? else { return None };
         let text = text.inner();
-        let below = match place.of(text) {
+        let below = match cursor.of(text) {
             Member::Additional(below) => Some(below),
             Member::Free => None,
             Member::Declared(_) | Member::Unknown => return None,
         };
-        if place.sort() != Sort::Object || text.contains([STEP, TEST]) {
+        if cursor.sort() != Sort::Object || text.contains([STEP, TEST]) {
             return None;
         }
         let path = format!("{path}{STEP}{text}");
@@ -371,7 +371,7 @@ impl<'s> Checker<'_, 's> {
             comprehension.as_mut();
         let over = self.visit(iter_range, depth + 1)?;
         let item = match over.kind {
-            Kind::Of(place) if place.sort() == Sort::List => Kind::at(place.items()),
+            Kind::Of(cursor) if cursor.sort() == Sort::List => Kind::at(cursor.items()),
             Kind::Of(_) => Kind::Text,
             Kind::Any => Kind::Any,
             _ => return refuse("a loop needs a list or a map"),
@@ -509,7 +509,7 @@ fn result<'s>(name: &str, kinds: &[Kind<'s>]) -> Kind<'s> {
             _ => Kind::Any,
         },
         operators::INDEX => match kinds.first() {
-            Some(Kind::Of(place)) if place.sort() == Sort::List => Kind::at(place.items()),
+            Some(Kind::Of(cursor)) if cursor.sort() == Sort::List => Kind::at(cursor.items()),
             _ => Kind::Any,
         },
         operators::LOGICAL_AND

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use kube_cel::cel::context::VariableResolver;
 use kube_cel::cel::objects::{Key, Map, OptionalValue, Value};
-use pumice_objects::schema::{Member, Place, Sort};
+use pumice_objects::schema::{Cursor, Member, Sort};
 use serde_json::Value as Json;
 
 use super::budget::{BYTES_PER_STEP, spend};
@@ -54,9 +54,9 @@ pub(crate) type Computed = BTreeMap<String, Result<Value, String>>;
 /// What a variable stands for.
 pub(crate) enum Binding<'a> {
     /// A value of JSON with its schema.
-    Json(&'a Json, Option<Place<'a>>),
+    Json(&'a Json, Option<Cursor<'a>>),
     /// A value that may be missing, as one of the language's optionals.
-    Optional(Option<&'a Json>, Option<Place<'a>>),
+    Optional(Option<&'a Json>, Option<Cursor<'a>>),
     /// Fields that were computed.
     Computed(&'a Computed),
     /// A value with a field beside it.
@@ -131,14 +131,14 @@ pub(super) fn optional(inner: Option<Value>) -> Value {
     Value::Opaque(Arc::new(inner.map_or_else(OptionalValue::none, OptionalValue::of)))
 }
 
-fn member<'a>(at: (&'a Json, Option<Place<'a>>), step: &str) -> Option<(&'a Json, Option<Place<'a>>)> {
+fn member<'a>(at: (&'a Json, Option<Cursor<'a>>), step: &str) -> Option<(&'a Json, Option<Cursor<'a>>)> {
     let fields = at.0.as_object()?;
     // Where no schema tells, a name may be escaped or not.
     let found = fields.get(step).or_else(|| at.1.is_none().then(|| fields.get(unescape(step).as_ref())).flatten());
     Some((found?, at.1.and_then(|place| below(place, step))))
 }
 
-fn below<'s>(place: Place<'s>, step: &str) -> Option<Place<'s>> {
+fn below<'s>(place: Cursor<'s>, step: &str) -> Option<Cursor<'s>> {
     match place.of(step) {
         Member::Declared(place) | Member::Additional(place) => Some(place),
         Member::Free | Member::Unknown => None,
@@ -154,12 +154,12 @@ pub(super) fn missing(name: &str) -> String {
 }
 
 /// A value of JSON; `None` when the budget does not allow it.
-pub(super) fn of_json(value: &Json, place: Option<Place<'_>>) -> Option<Value> {
+pub(super) fn of_json(value: &Json, place: Option<Cursor<'_>>) -> Option<Value> {
     let text_steps = value.as_str().map_or(0, |text| text.len() / BYTES_PER_STEP);
     if !spend(1 + text_steps as u64) {
         return None;
     }
-    let sort = place.map_or(Sort::Any, Place::sort);
+    let sort = place.map_or(Sort::Any, Cursor::sort);
     Some(match value {
         Json::Null => Value::Null,
         Json::Bool(truth) => Value::Bool(*truth),
@@ -171,7 +171,7 @@ pub(super) fn of_json(value: &Json, place: Option<Place<'_>>) -> Option<Value> {
         },
         Json::String(text) => of_text(text, sort),
         Json::Array(items) => {
-            let place = place.and_then(Place::items);
+            let place = place.and_then(Cursor::items);
             let items: Option<Vec<Value>> = items.iter().map(|item| of_json(item, place)).collect();
             Value::List(Arc::new(items?))
         }

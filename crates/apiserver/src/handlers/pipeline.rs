@@ -16,7 +16,7 @@ use pumice_objects::status::{GroupResource, Status};
 
 use crate::authn::{Caller, Refused};
 use crate::context::{Call, Listener, State};
-use crate::handlers::request_log::Observed;
+use crate::handlers::request_log::RequestLog;
 use crate::handlers::{non_resource, reviews, subresources, verbs};
 use crate::http::body::Body;
 use crate::http::query::{Query, ReadOptions};
@@ -40,8 +40,8 @@ pub(crate) fn authorize_also(call: &Call, verb: Verb) -> Result<(), Status> {
 pub(crate) async fn answer(state: Arc<State>, request: Request<Body>) -> Response<Body> {
     let head = request.method() == Method::HEAD;
     let path = request.uri().path().to_owned();
-    let mut observed = Observed::begin();
-    let routed = route(Arc::clone(&state), request, &mut observed);
+    let mut log = RequestLog::begin();
+    let routed = route(Arc::clone(&state), request, &mut log);
     let answered = AssertUnwindSafe(routed).catch_unwind().await;
     let mut response = match answered {
         Ok(answer) => answer.unwrap_or_else(|status| refusal(&status)),
@@ -54,17 +54,17 @@ pub(crate) async fn answer(state: Arc<State>, request: Request<Body>) -> Respons
     if head {
         *response.body_mut() = Body::empty();
     }
-    observed.end(&state, response)
+    log.end(&state, response)
 }
 
-async fn route(state: Arc<State>, mut request: Request<Body>, observed: &mut Observed) -> Answer {
+async fn route(state: Arc<State>, mut request: Request<Body>, log: &mut RequestLog) -> Answer {
     let query = Query::parse(request.uri().query().unwrap_or_default())?;
     let watching = query.flag("watch")?.unwrap_or(false);
     let target = request::parse(request.method(), request.uri().path(), watching)
         .map_err(|error| Status::bad_request(error.to_string()))?;
-    observed.target(&state, &target, &query, &request);
+    log.target(&state, &target, &query, &request);
     let caller = caller_of(&state, &request, &target);
-    observed.caller(&state, &target, caller.as_ref().map_err(|refused| refused.who.as_ref()), &request);
+    log.caller(&state, &target, caller.as_ref().map_err(|refused| refused.who.as_ref()), &request);
     let identity = caller.map_err(|refused| refused.status)?.identity;
     websocket::without_bearer(request.headers_mut());
     match target {

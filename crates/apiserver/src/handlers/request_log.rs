@@ -1,7 +1,7 @@
 //! One request as it is seen from outside: counted, and told to the audit log.
 //!
 //! Invariant: whatever becomes of a request, it is counted once, and no longer under way when it was answered; what goes on
-//! after its answer (a watch, a log that is followed) ends with its body, or with what [`Lasting`] was given to. Used by the pipeline alone.
+//! after its answer (a watch, a log that is followed) ends with its body, or with what [`LongRunning`] was given to. Used by the pipeline alone.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ use crate::http::request_metrics::{Labels, Series};
 const STREAMS: [&str; 4] = ["exec", "attach", "portforward", "proxy"];
 
 /// A request that is being answered.
-pub(crate) struct Observed {
+pub(crate) struct RequestLog {
     begun: Instant,
     series: Option<Arc<Series>>,
     goes_on: bool,
@@ -73,9 +73,9 @@ impl Drop for GoesOn {
 
 /// For what lasts longer than its answer, because the connection becomes something else: holds what counts it.
 #[derive(Clone, Default)]
-pub(crate) struct Lasting(Arc<Mutex<Option<GoesOn>>>);
+pub(crate) struct LongRunning(Arc<Mutex<Option<GoesOn>>>);
 
-impl Lasting {
+impl LongRunning {
     /// Marks an answer whose body does not tell the end: it goes on until what is returned here is dropped.
     pub(crate) fn in_place_of(response: &mut Response<Body>) -> Self {
         let lasting = Self::default();
@@ -84,7 +84,7 @@ impl Lasting {
     }
 }
 
-impl Observed {
+impl RequestLog {
     /// Begins with a request that has just come in.
     pub(crate) fn begin() -> Self {
         Self { begun: Instant::now(), series: None, goes_on: false, under_way: None, entry: None, authenticated: None }
@@ -170,7 +170,7 @@ impl Observed {
                     (entry, Arc::clone(state))
                 });
                 let guard = GoesOn { series, entry };
-                match response.extensions().get::<Lasting>() {
+                match response.extensions().get::<LongRunning>() {
                     Some(lasting) => {
                         *lasting.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
                         response

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::http::query::ReadOptions;
 use crate::json_scan::field;
-use crate::json_scan::pick;
+use crate::json_scan::value_at;
 use crate::kinds::Descriptor;
 use crate::kinds::conversion::Conversion;
 
@@ -82,7 +82,7 @@ impl Matcher {
         self.fields.matches(|path| match path {
             NAME => Some(Cow::Borrowed(&*object.key.name)),
             NAMESPACE => Some(Cow::Borrowed(&*object.key.namespace)),
-            other => field_text(pick(&object.body, &self.conversion.stored_path(other)), other),
+            other => field_text(value_at(&object.body, &self.conversion.stored_path(other)), other),
         })
     }
 }

@@ -35,7 +35,7 @@ pub(crate) enum Propagation {
 
 /// What a client wishes of a deletion.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wish {
+pub(crate) struct DeleteOptions {
     pub(crate) grace_seconds: Option<i64>,
     pub(crate) propagation: Option<Propagation>,
     pub(crate) uid: Option<String>,
@@ -58,7 +58,7 @@ impl Storage {
         descriptor: &Descriptor,
         namespace: &str,
         name: &str,
-        wish: &Wish,
+        deletion: &DeleteOptions,
     ) -> Result<Deleted, Status> {
         let resource = GroupResource { group: &descriptor.group, resource: &descriptor.plural };
         for _ in 0..ATTEMPTS_MAX {
@@ -68,9 +68,9 @@ impl Storage {
                 .ok_or_else(|| Status::not_found(resource, name))?;
             let old = parse(&stored);
             descriptor.strategy.may_delete(&old)?;
-            check_preconditions(resource, &stored, &old, wish)?;
-            let step = step(descriptor, &old, wish, self.clock.now());
-            if wish.dry_run {
+            check_preconditions(resource, &stored, &old, deletion)?;
+            let step = step(descriptor, &old, deletion, self.clock.now());
+            if deletion.dry_run {
                 return Ok(if step.goes { Deleted::Gone(stored) } else { Deleted::Marked(stored) });
             }
             if !step.goes && step.object == old {
@@ -94,14 +94,14 @@ pub(crate) fn check_preconditions(
     resource: GroupResource<'_>,
     stored: &Object,
     old: &Value,
-    wish: &Wish,
+    deletion: &DeleteOptions,
 ) -> Result<(), Status> {
     let uid = meta::uid(old).unwrap_or_default();
-    if let Some(wanted) = wish.uid.as_deref().filter(|wanted| *wanted != uid) {
+    if let Some(wanted) = deletion.uid.as_deref().filter(|wanted| *wanted != uid) {
         let cause = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}");
         return Err(Status::conflict(resource, &stored.key.name, cause));
     }
-    if let Some(wanted) = wish.revision.filter(|wanted| *wanted != stored.revision) {
+    if let Some(wanted) = deletion.revision.filter(|wanted| *wanted != stored.revision) {
         let cause = format!(
             "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {}",
             stored.revision
@@ -117,15 +117,15 @@ struct Step {
 }
 
 /// The next state of an object that somebody wants deleted.
-fn step(descriptor: &Descriptor, old: &Value, wish: &Wish, now: Timestamp) -> Step {
+fn step(descriptor: &Descriptor, old: &Value, deletion: &DeleteOptions, now: Timestamp) -> Step {
     let mut object = old.clone();
-    set_propagation(&mut object, wish.propagation);
+    set_propagation(&mut object, deletion.propagation);
     let marked = meta::deletion_timestamp(old);
     let running = meta::deletion_grace_period_seconds(old);
-    let mut grace = descriptor.strategy.grace_seconds(old, wish.grace_seconds).min(GRACE_SECONDS_MAX);
+    let mut grace = descriptor.strategy.grace_seconds(old, deletion.grace_seconds).min(GRACE_SECONDS_MAX);
     if let (Some(_), Some(running)) = (marked, running) {
         // A second delete can only shorten the wait.
-        grace = if wish.grace_seconds.is_some() { grace.min(running) } else { running };
+        grace = if deletion.grace_seconds.is_some() { grace.min(running) } else { running };
     }
     let shorter = marked.is_none() || running.is_none_or(|running| grace < running);
     if shorter {

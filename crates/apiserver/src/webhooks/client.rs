@@ -151,7 +151,7 @@ impl Client {
         if let Some(connection) = sent.after {
             self.keep(key, connection);
         }
-        told(read)
+        answer_body(read)
     }
 
     /// What is trusted is read once: machines have hundreds of authorities.
@@ -222,7 +222,7 @@ async fn read(answer: Response<Incoming>) -> Result<(StatusCode, Bytes), String>
 }
 
 /// What an answer says, if it is one of success.
-fn told((code, bytes): (StatusCode, Bytes)) -> Result<Vec<u8>, String> {
+fn answer_body((code, bytes): (StatusCode, Bytes)) -> Result<Vec<u8>, String> {
     if !code.is_success() {
         let said = String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).into_owned();
         return Err(format!("the server answered {code}: {said}"));

@@ -20,17 +20,17 @@ use tokio_util::sync::CancellationToken;
 use crate::kinds::descriptor::Subresource;
 use crate::storage::{Storage, apply_status};
 use crate::stored::{draft, parse};
-use crate::workers::watch_trigger::Following;
+use crate::workers::watch_trigger::WatchTrigger;
 
 mod budget;
 
-use budget::{Expected, Member, Standing, grant, stand};
+use budget::{BudgetStatus, Expected, Member, grant, status_of};
 
 /// The store's name of budgets.
 const BUDGETS: &str = "policy/poddisruptionbudgets";
 const PODS: &str = "pods";
 /// Changes within this time are told in one status.
-const TOLD_AFTER: Duration = Duration::from_millis(50);
+const STATUS_DELAY: Duration = Duration::from_millis(50);
 /// A look at very many pods is followed by a pause of this many times its length.
 const PAUSE_FACTOR: u32 = 8;
 /// How often a status is tried against a changing budget.
@@ -57,7 +57,7 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 /// The status that a budget should have now.
-fn look(storage: &Storage, budget: &Value, pods: &[Value], now: Timestamp) -> Standing {
+fn look(storage: &Storage, budget: &Value, pods: &[Value], now: Timestamp) -> BudgetStatus {
     let selected: Vec<&Value> = pods.iter().filter(|pod| selects(budget, pod)).collect();
     let members: Vec<Member> = selected
         .iter()
@@ -67,7 +67,7 @@ fn look(storage: &Storage, budget: &Value, pods: &[Value], now: Timestamp) -> St
             is_leaving: meta::deletion_timestamp(pod).is_some(),
         })
         .collect();
-    stand(budget, &members, expected(storage, &selected), now)
+    status_of(budget, &members, expected(storage, &selected), now)
 }
 
 /// How many pods their controllers want. One that does not say counts for the pods that it has; pods without a controller
@@ -110,8 +110,8 @@ fn top(storage: &Storage, namespace: &str, owner: OwnerReference) -> (String, Op
 }
 
 /// Keeps the status of every budget. Runs until `stop`.
-pub(crate) async fn keep(storage: Arc<Storage>, stop: CancellationToken) {
-    let mut following = Following::default();
+pub(crate) async fn run(storage: Arc<Storage>, stop: CancellationToken) {
+    let mut following = WatchTrigger::default();
     loop {
         let mut resources = BTreeSet::from([BUDGETS.to_owned()]);
         if storage.store.count(BUDGETS, None) > 0 {
@@ -122,7 +122,7 @@ pub(crate) async fn keep(storage: Arc<Storage>, stop: CancellationToken) {
         }
         let began = Instant::now();
         let look_again = all(&storage).await;
-        let pause = TOLD_AFTER.max(began.elapsed() * PAUSE_FACTOR);
+        let pause = STATUS_DELAY.max(began.elapsed() * PAUSE_FACTOR);
         following.keep(&resources);
         let due = look_again.map(|at| at.duration_since(storage.clock.now()).try_into().unwrap_or(Duration::ZERO));
         if !following.next_look(&stop, due, pause).await {
@@ -161,7 +161,7 @@ async fn put(storage: &Storage, stored: &Object, object: &Value) -> Result<(), A
 
 /// Takes one eviction of the pod from its budget, or refuses it with 429. Pods that have not started, have ended or go
 /// anyway cost nothing. With `dry_run` nothing is taken.
-pub(crate) async fn take(storage: &Storage, stored_pod: &Object, dry_run: bool) -> Result<(), Status> {
+pub(crate) async fn charge_eviction(storage: &Storage, stored_pod: &Object, dry_run: bool) -> Result<(), Status> {
     let pod = parse(stored_pod);
     let namespace = &stored_pod.key.namespace;
     let costs_nothing = matches!(pod["status"]["phase"].as_str(), Some("Pending" | "Succeeded" | "Failed"))
@@ -237,7 +237,7 @@ fn granted(budget: &Value, standing: &Value, pod: &str, now: Timestamp) -> Resul
 }
 
 /// Gives back what was taken for a pod that was not deleted after all.
-pub(crate) async fn give_back(storage: &Storage, namespace: &str, pod: &str) {
+pub(crate) async fn refund_eviction(storage: &Storage, namespace: &str, pod: &str) {
     for stored in storage.store.list(BUDGETS, Some(namespace)).items {
         let mut budget = parse(&stored);
         let granted = budget["status"]["disruptedPods"].as_object_mut().and_then(|all| all.remove(pod));

@@ -1,7 +1,7 @@
 //! EndpointSlices of headless services: which pods stand behind a name.
 //!
 //! Invariant: pods are followed only while there is such a service, and parsed only in namespaces that have one; what of a pod
-//! stands in no slice makes no work. A service's slices are written at most every [`TOLD_EVERY`], those of very many pods
+//! stands in no slice makes no work. A service's slices are written at most every [`WRITE_EVERY`], those of very many pods
 //! less often. Slices go with their service, by the collector. Run by the server.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -28,12 +28,12 @@ const SLICES: &str = "discovery.k8s.io/endpointslices";
 const SERVICES: &str = "services";
 const PODS: &str = "pods";
 /// Changes within this time are told together.
-const TOLD_EVERY: Duration = Duration::from_millis(250);
+const WRITE_EVERY: Duration = Duration::from_millis(250);
 /// Writing the slices of very many pods is followed by a pause of this many times its length.
 const PAUSE_FACTOR: u32 = 8;
 
 /// Runs until `stop`.
-pub(crate) async fn keep(storage: Arc<Storage>, stop: CancellationToken) {
+pub(crate) async fn run(storage: Arc<Storage>, stop: CancellationToken) {
     loop {
         let ended = tokio::select! {
             () = stop.cancelled() => return,
@@ -47,7 +47,7 @@ pub(crate) async fn keep(storage: Arc<Storage>, stop: CancellationToken) {
 
 /// What is known of one namespace with such services.
 #[derive(Default)]
-struct Place {
+struct NamespaceServices {
     services: BTreeMap<String, Value>,
     pods: BTreeMap<String, Peer>,
 }
@@ -56,7 +56,7 @@ struct Place {
 struct Known {
     /// Whether pods are followed: those of a new place have to be read then.
     follows_pods: bool,
-    places: HashMap<Arc<str>, Place>,
+    namespaces: HashMap<Arc<str>, NamespaceServices>,
     /// Services whose slices are to be looked at.
     dirty: BTreeSet<(Arc<str>, String)>,
 }
@@ -78,7 +78,7 @@ async fn try_follow(storage: &Storage) -> Result<std::convert::Infallible, Watch
         known.service(store, &stored.key.namespace, parse(&stored), false);
     }
     loop {
-        if known.places.is_empty() {
+        if known.namespaces.is_empty() {
             pods = None;
             known.follows_pods = false;
         } else if pods.is_none() {
@@ -88,7 +88,7 @@ async fn try_follow(storage: &Storage) -> Result<std::convert::Infallible, Watch
         }
         let began = Instant::now();
         known.tell(storage).await;
-        tokio::time::sleep(TOLD_EVERY.max(began.elapsed() * PAUSE_FACTOR)).await;
+        tokio::time::sleep(WRITE_EVERY.max(began.elapsed() * PAUSE_FACTOR)).await;
         if known.dirty.is_empty() {
             tokio::select! {
                 event = services.next() => known.take_service(store, &event?),
@@ -120,17 +120,17 @@ impl Known {
     fn service(&mut self, store: &Store, namespace: &Arc<str>, service: Value, gone: bool) {
         let name = meta::name(&service).to_owned();
         if gone || !has_slices(&service) {
-            let Some(place) = self.places.get_mut(namespace) else { return };
+            let Some(place) = self.namespaces.get_mut(namespace) else { return };
             if place.services.remove(&name).is_some() {
                 self.dirty.insert((Arc::clone(namespace), name));
             }
             if place.services.is_empty() {
-                self.places.remove(namespace);
+                self.namespaces.remove(namespace);
             }
             return;
         }
-        let is_new = !self.places.contains_key(namespace);
-        let place = self.places.entry(Arc::clone(namespace)).or_default();
+        let is_new = !self.namespaces.contains_key(namespace);
+        let place = self.namespaces.entry(Arc::clone(namespace)).or_default();
         place.services.insert(name.clone(), service);
         if is_new && self.follows_pods {
             place.read_pods(store, namespace);
@@ -140,7 +140,7 @@ impl Known {
 
     /// Reads all pods anew: none of their changes was followed until now.
     fn read_pods(&mut self, store: &Store) {
-        for (namespace, place) in &mut self.places {
+        for (namespace, place) in &mut self.namespaces {
             place.read_pods(store, namespace);
             self.dirty.extend(place.services.keys().map(|name| (Arc::clone(namespace), name.clone())));
         }
@@ -148,7 +148,7 @@ impl Known {
 
     fn take_pod(&mut self, event: &WatchEvent) {
         let key = &event.object.key;
-        let Some(place) = self.places.get_mut(&key.namespace) else { return };
+        let Some(place) = self.namespaces.get_mut(&key.namespace) else { return };
         let now = match event.kind {
             EventKind::Deleted => None,
             EventKind::Added | EventKind::Modified => Peer::of(&parse(&event.object)),
@@ -170,7 +170,7 @@ impl Known {
     /// Writes the slices that are to be otherwise. What fails is looked at again.
     async fn tell(&mut self, storage: &Storage) {
         for (namespace, name) in std::mem::take(&mut self.dirty) {
-            let place = self.places.get(&namespace);
+            let place = self.namespaces.get(&namespace);
             let wanted = place.and_then(|place| {
                 let service = place.services.get(&name)?;
                 Some(slices(service, place.pods.values().filter(|peer| selects(service, &peer.labels))))
@@ -185,7 +185,7 @@ impl Known {
     }
 }
 
-impl Place {
+impl NamespaceServices {
     fn read_pods(&mut self, store: &Store, namespace: &str) {
         let stored = store.list(PODS, Some(namespace)).items;
         let peers = stored.iter().filter_map(|object| Peer::of(&parse(object)));

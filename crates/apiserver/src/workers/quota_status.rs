@@ -14,16 +14,16 @@ use crate::admission::pod_resources::Amounts;
 use crate::admission::quota::{QUOTAS, Quotas, lock};
 use crate::storage::Storage;
 use crate::stored::{draft, parse};
-use crate::workers::watch_trigger::Following;
+use crate::workers::watch_trigger::WatchTrigger;
 
 /// Changes within this time are told in one status.
-const TOLD_AFTER: Duration = Duration::from_millis(50);
+const STATUS_DELAY: Duration = Duration::from_millis(50);
 /// How often a status is tried against a changing quota.
 const ATTEMPTS_MAX: usize = 16;
 
 /// Keeps the status of every quota. Runs until `stop`.
-pub(crate) async fn keep(storage: Arc<Storage>, quotas: Arc<Quotas>, stop: CancellationToken) {
-    let mut watches = Following::default();
+pub(crate) async fn run(storage: Arc<Storage>, quotas: Arc<Quotas>, stop: CancellationToken) {
+    let mut watches = WatchTrigger::default();
     loop {
         quotas.clear_left(&storage.store).await;
         // Followed before anything is looked at, so that nothing is missed.
@@ -61,7 +61,7 @@ pub(crate) async fn keep(storage: Arc<Storage>, quotas: Arc<Quotas>, stop: Cance
             () = watches.changed() => {}
             () = quotas.left_behind() => {}
         }
-        tokio::time::sleep(TOLD_AFTER).await;
+        tokio::time::sleep(STATUS_DELAY).await;
     }
 }
 

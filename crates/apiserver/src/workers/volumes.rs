@@ -20,7 +20,7 @@ use crate::storage::{Storage, ends_deletion};
 use crate::stored::{draft, parse};
 use crate::strategies::claim::{CLAIM_PROTECTION, OLD_CLASS};
 use crate::strategies::storage_class::{CLASSES, default_class};
-use crate::workers::watch_trigger::Following;
+use crate::workers::watch_trigger::WatchTrigger;
 
 pub(crate) mod binding;
 
@@ -39,8 +39,8 @@ const PAUSE_FACTOR: u32 = 4;
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Runs until `stop`.
-pub(crate) async fn keep(storage: Arc<Storage>, stop: CancellationToken) {
-    let mut following = Following::default();
+pub(crate) async fn run(storage: Arc<Storage>, stop: CancellationToken) {
+    let mut following = WatchTrigger::default();
     loop {
         let mut resources: BTreeSet<String> = [CLAIMS, VOLUMES, CLASSES].map(str::to_owned).into();
         if !following.follow(&storage.store, &resources) {

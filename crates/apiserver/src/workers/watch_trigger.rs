@@ -1,6 +1,6 @@
 //! Waits for changes of some resources, for tasks that look at everything again when something has happened.
 //!
-//! Invariant: a change after [`Following::follow`] is told by the next [`Following::changed`], together with those that came
+//! Invariant: a change after [`WatchTrigger::follow`] is told by the next [`WatchTrigger::changed`], together with those that came
 //! with it; nothing is copied. Used by the tasks behind quotas, disruption budgets and volumes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Resources that are followed.
 #[derive(Default)]
-pub(crate) struct Following(BTreeMap<String, Watch>);
+pub(crate) struct WatchTrigger(BTreeMap<String, Watch>);
 
-impl Following {
+impl WatchTrigger {
     /// Follows these, too. False where the store has closed.
     pub(crate) fn follow(&mut self, store: &Store, resources: &BTreeSet<String>) -> bool {
         for resource in resources {

@@ -149,7 +149,8 @@ async fn metrics_have_upstreams_names_and_are_for_those_who_may() {
 async fn what_is_only_told_fails_nothing() {
     let store = Store::in_memory(Options::default()).expect("store");
     let builder = ApiServer::builder(store, Policy::new(built_in()));
-    let api = builder.told_check("history", || Err("its disk is full".to_owned())).build().await.expect("build");
+    let api =
+        builder.informational_check("history", || Err("its disk is full".to_owned())).build().await.expect("build");
     let server = Server::of(api, administrator());
     let answer = server.get("/readyz?verbose").await;
     let page = "[+]ping ok\n[+]store ok\n[+]store-writes ok\n[+]store-room ok\n[-]history failed: its disk is full\nreadyz check passed\n";

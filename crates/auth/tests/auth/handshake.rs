@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::{Timestamp, ToSpan};
 use pumice_auth::{
-    Ca, Identity, Issued, ShownCertificate, changing_server_config, client_config, identity_of, server_config,
+    Ca, Identity, Issued, ServingCertificate, changing_server_config, client_config, identity_of, server_config,
 };
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConfig, ServerConnection};
@@ -103,7 +103,7 @@ fn certificates_survive_the_renewal_of_the_authority() {
 #[test]
 fn a_shown_certificate_changes_under_a_running_server() {
     let (first, second) = (Ca::passing(now()).unwrap(), Ca::passing(now()).unwrap());
-    let shown = Arc::new(ShownCertificate::default());
+    let shown = Arc::new(ServingCertificate::default());
     let config = changing_server_config(Arc::clone(&shown)).unwrap();
     let shake = |trusted: &str| shake_with(Arc::clone(&config), trusted, None, "localhost").map(drop);
     assert!(!shown.is_shown() && shake(first.pem()).is_err(), "nothing to show");

@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 
 use super::ApplyError;
 use super::fields::{Fields, Step};
-use crate::schema::{ListKind, Place};
+use crate::schema::{Cursor, ListKind};
 
-type At<'s> = Option<Place<'s>>;
+type At<'s> = Option<Cursor<'s>>;
 
 fn list_kind(at: At<'_>) -> ListKind<'_> {
-    at.map_or(ListKind::Atomic, Place::list_kind)
+    at.map_or(ListKind::Atomic, Cursor::list_kind)
 }
 
 /// The members of an object that are apart, and the items of a list that are told apart.
@@ -27,7 +27,7 @@ enum Parts<'v> {
 
 fn parts<'v>(value: &'v Value, at: At<'_>) -> Parts<'v> {
     match (value, list_kind(at)) {
-        (Value::Object(members), _) if !at.is_some_and(Place::is_atomic) => Parts::Members(members),
+        (Value::Object(members), _) if !at.is_some_and(Cursor::is_atomic) => Parts::Members(members),
         (Value::Array(_), ListKind::Atomic) => Parts::Whole,
         (Value::Array(items), kind) => Parts::Items(items.iter().map(|item| (step_of(item, kind, at), item)).collect()),
         _ => Parts::Whole,
@@ -38,7 +38,7 @@ fn parts<'v>(value: &'v Value, at: At<'_>) -> Parts<'v> {
 fn step_of(item: &Value, kind: ListKind<'_>, at: At<'_>) -> Option<Step> {
     let ListKind::Map(keys) = kind else { return Some(Step::Value(item.to_string())) };
     let item = item.as_object()?;
-    let below = at.and_then(Place::items);
+    let below = at.and_then(Cursor::items);
     let mut found = Map::new();
     for key in keys {
         let value = item.get(key.as_ref()).or_else(|| below?.default(key));
@@ -81,7 +81,7 @@ fn collect(value: &Value, at: At<'_>, all: bool) -> Fields {
             for (step, item) in items {
                 let Some(step) = step else { continue };
                 let mut below = match &step {
-                    Step::Key(_) => collect(item, at.and_then(Place::items), all),
+                    Step::Key(_) => collect(item, at.and_then(Cursor::items), all),
                     _ => Fields::default(),
                 };
                 below.is_member = true;
@@ -106,7 +106,7 @@ pub(super) fn check(value: &Value, at: At<'_>, path: &str) -> Result<(), ApplyEr
             for (index, (step, item)) in items.into_iter().enumerate() {
                 let path = format!("{path}[{index}]");
                 let Some(step) = step else { return Err(ApplyError::NoKey { path }) };
-                check(item, at.and_then(Place::items), &path)?;
+                check(item, at.and_then(Cursor::items), &path)?;
                 if !seen.insert(step) {
                     return Err(ApplyError::Duplicate { path });
                 }
@@ -134,7 +134,7 @@ pub(super) fn merge(live: &Value, config: &Value, at: At<'_>) -> Value {
 
 /// Items of the configuration stand in its order; those it does not name as near as they can to where they stood.
 fn merge_items(live: Vec<(Option<Step>, &Value)>, config: Vec<(Option<Step>, &Value)>, at: At<'_>) -> Vec<Value> {
-    let below = at.and_then(Place::items);
+    let below = at.and_then(Cursor::items);
     let mut before: HashMap<&Step, &Value> = HashMap::new();
     for (step, item) in &live {
         if let Some(step) = step {
@@ -173,7 +173,7 @@ pub(super) fn remove(value: &mut Value, at: At<'_>, last: &Fields, kept: &Fields
     };
     let kind = list_kind(at);
     match value {
-        Value::Object(members) if !at.is_some_and(Place::is_atomic) => {
+        Value::Object(members) if !at.is_some_and(Cursor::is_atomic) => {
             members.retain(|name, value| {
                 let step = Step::Field(name.clone());
                 if let Some(last) = last.child(&step) {
@@ -192,7 +192,7 @@ pub(super) fn remove(value: &mut Value, at: At<'_>, last: &Fields, kept: &Fields
                     if is_gone(&step) {
                         return false;
                     }
-                    remove(item, at.and_then(Place::items), last, kept.child(&step).unwrap_or(&nothing));
+                    remove(item, at.and_then(Cursor::items), last, kept.child(&step).unwrap_or(&nothing));
                 }
                 true
             });
@@ -256,7 +256,7 @@ fn both(old: &Value, new: &Value, at: At<'_>) -> Both {
                 old.iter().rev().filter_map(|(step, item)| Some((step.as_ref()?, *item))).collect();
             for (step, item) in new {
                 if let Some((step, old)) = step.and_then(|step| before.get(&step).map(|old| (step, *old))) {
-                    found.put(&step, both(old, item, at.and_then(Place::items)));
+                    found.put(&step, both(old, item, at.and_then(Cursor::items)));
                 }
             }
         }

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value};
 
 use super::{DEPTH_MAX, PatchError, measure};
-use crate::schema::{Merging, Place, Schema};
+use crate::schema::{Cursor, Merging, Schema};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -31,7 +31,7 @@ pub fn apply_strategic_merge_patch(object: &Value, patch: &Value, schema: &Schem
     Ok(Value::Object(members))
 }
 
-fn merge_object(object: &mut Members, patch: &Members, place: Option<Place<'_>>) -> Result<(), PatchError> {
+fn merge_object(object: &mut Members, patch: &Members, place: Option<Cursor<'_>>) -> Result<(), PatchError> {
     match patch.get(DIRECTIVE).map(Value::as_str) {
         None => {}
         Some(Some("replace")) => {
@@ -65,7 +65,7 @@ fn merge_object(object: &mut Members, patch: &Members, place: Option<Place<'_>>)
     Ok(())
 }
 
-fn merge_member(object: &mut Members, name: &str, wanted: &Value, place: Option<Place<'_>>) -> Result<(), PatchError> {
+fn merge_member(object: &mut Members, name: &str, wanted: &Value, place: Option<Cursor<'_>>) -> Result<(), PatchError> {
     let (below, merging) = place.map_or((None, None), |place| place.member(name));
     match (object.get_mut(name), wanted) {
         (_, Value::Null) => drop(object.remove(name)),
@@ -74,7 +74,7 @@ fn merge_member(object: &mut Members, name: &str, wanted: &Value, place: Option<
         }
         (Some(Value::Array(items)), Value::Array(patch)) => match merging {
             Some(Merging::Merge { key }) => {
-                *items = merge_list(std::mem::take(items), patch, key.as_deref(), below.and_then(Place::items))?;
+                *items = merge_list(std::mem::take(items), patch, key.as_deref(), below.and_then(Cursor::items))?;
             }
             _ => items.clone_from(patch),
         },
@@ -93,7 +93,7 @@ fn merge_ordered(
     name: &str,
     patch: Option<&Value>,
     order: &[Value],
-    place: Option<Place<'_>>,
+    place: Option<Cursor<'_>>,
 ) -> Result<(), PatchError> {
     let not_a_list = PatchError::Format { what: "what $setElementOrder orders", expected: "a list" };
     let patch = match patch {
@@ -117,7 +117,7 @@ fn merge_ordered(
     let mut items = live;
     if let Some(patch) = patch {
         check_order(patch, &order, key)?;
-        items = merge_list(items, patch, key, below.and_then(Place::items))?;
+        items = merge_list(items, patch, key, below.and_then(Cursor::items))?;
     }
     object.insert(name.to_owned(), Value::Array(arrange(items, &order, &before, key)?));
     Ok(())
@@ -128,7 +128,7 @@ fn merge_list(
     live: Vec<Value>,
     patch: &[Value],
     key: Option<&str>,
-    place: Option<Place<'_>>,
+    place: Option<Cursor<'_>>,
 ) -> Result<Vec<Value>, PatchError> {
     let objects = live.iter().chain(patch).filter(|item| item.is_object()).count();
     if live.iter().chain(patch).any(Value::is_array) {

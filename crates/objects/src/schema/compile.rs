@@ -159,13 +159,13 @@ impl<'a> Compiler<'a> {
             return self.reference(target);
         }
         // The place is taken before the children take theirs: the root is the first.
-        let id = self.place()?;
+        let id = self.reserve_node()?;
         let node = self.build(schema, depth)?;
         self.arena.nodes[id.0 as usize] = node;
         Ok(id)
     }
 
-    fn place(&mut self) -> Result<NodeId, SchemaError> {
+    fn reserve_node(&mut self) -> Result<NodeId, SchemaError> {
         let count = self.arena.nodes.len();
         if count >= NODES_MAX {
             return Err(SchemaProblem::TooManyNodes.into());
@@ -179,7 +179,7 @@ impl<'a> Compiler<'a> {
         if let Some(id) = self.references.get(name) {
             return Ok(*id);
         }
-        let id = self.place()?;
+        let id = self.reserve_node()?;
         self.references.insert(name, id);
         self.pending.push((name, id));
         Ok(id)
@@ -303,8 +303,8 @@ impl<'a> Compiler<'a> {
         properties.sort_by(|left, right| Property::order(&left.name).cmp(&Property::order(&right.name)));
         let keeps_unknown = flag(schema, "x-kubernetes-preserve-unknown-fields")? || types.is_any();
         let additional = match schema.get("additionalProperties") {
-            Some(Value::Bool(true)) => Additional::Kept,
-            None | Some(Value::Bool(false)) if keeps_unknown => Additional::Kept,
+            Some(Value::Bool(true)) => Additional::Preserved,
+            None | Some(Value::Bool(false)) if keeps_unknown => Additional::Preserved,
             None | Some(Value::Bool(false)) => Additional::Unknown,
             Some(additional) => Additional::Node(
                 self.node(additional, depth + 1).map_err(|error| error.within(format_args!("additionalProperties")))?,
@@ -338,8 +338,8 @@ impl<'a> Compiler<'a> {
     fn embed(&mut self, properties: &mut Vec<Property>, required: &mut Vec<Box<str>>) -> Result<(), SchemaError> {
         for (name, types) in [("apiVersion", Types::STRING), ("kind", Types::STRING), ("metadata", Types::OBJECT)] {
             if !properties.iter().any(|property| property.name.as_ref() == name) {
-                let node = self.place()?;
-                let additional = Additional::Kept;
+                let node = self.reserve_node()?;
+                let additional = Additional::Preserved;
                 self.arena.nodes[node.0 as usize] =
                     Node { types, object: ObjectRules { additional, ..ObjectRules::default() }, ..Node::default() };
                 properties.push(Property {

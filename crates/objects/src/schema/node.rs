@@ -138,7 +138,7 @@ pub(super) enum Additional {
     #[default]
     Unknown,
     /// They are kept as they are.
-    Kept,
+    Preserved,
     /// They follow a schema.
     Node(NodeId),
 }

@@ -196,7 +196,7 @@ impl<'s> Walker<'s> {
                     }
                 }
                 (None, Additional::Node(id)) => self.visit(*id, false, member, &path, depth + 1),
-                (None, Additional::Kept | Additional::Unknown) => {}
+                (None, Additional::Preserved | Additional::Unknown) => {}
             }
         }
     }
@@ -223,7 +223,7 @@ impl<'s> Walker<'s> {
                 || match (node.object.property(name), &node.object.additional) {
                     (Some(property), _) => property.is_nullable || keeps_null(property.node),
                     (None, Additional::Node(id)) => keeps_null(*id),
-                    (None, Additional::Kept | Additional::Unknown) => true,
+                    (None, Additional::Preserved | Additional::Unknown) => true,
                 }
         });
     }

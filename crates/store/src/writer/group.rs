@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::error::ApplyError;
 use crate::index::{EventKind, Index, WatchEvent};
 use crate::key::Key;
 use crate::object::{Change, Expect, Object};
 use crate::options::Options;
-use crate::store::ApplyError;
 use crate::writer::ApplyAnswer;
 
 type Overlay = BTreeMap<Key, Option<Arc<Object>>>;

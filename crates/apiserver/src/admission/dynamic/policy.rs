@@ -171,7 +171,7 @@ impl Policy {
     }
 
     /// What it finds wrong, with these parameters.
-    fn judge(&self, facts: &Facts<'_>, params: Option<&Value>, budget: &mut Budget) -> Vec<(usize, String)> {
+    fn validate(&self, facts: &Facts<'_>, params: Option<&Value>, budget: &mut Budget) -> Vec<(usize, String)> {
         let failed = |cause: String| if self.passes_on_failure { Vec::new() } else { vec![(0, cause)] };
         match self.conditions.hold_of(&facts.bindings(params), budget) {
             Ok(true) => {}
@@ -269,7 +269,7 @@ impl Binding {
 }
 
 /// Judges a request by all policies that are bound to it.
-pub(super) fn judge<'a>(
+pub(super) fn validate<'a>(
     policies: &BTreeMap<&str, &Policy>,
     bindings: impl Iterator<Item = &'a Binding>,
     subject: &Subject<'_>,
@@ -291,7 +291,9 @@ pub(super) fn judge<'a>(
                 .map(|found| found.into_iter().map(Some).collect::<Vec<_>>()),
         };
         let wrong: Vec<(usize, String)> = match params {
-            Ok(params) => params.iter().flat_map(|params| policy.judge(facts, params.as_ref(), &mut budget)).collect(),
+            Ok(params) => {
+                params.iter().flat_map(|params| policy.validate(facts, params.as_ref(), &mut budget)).collect()
+            }
             Err(_) if policy.passes_on_failure => Vec::new(),
             Err(cause) => vec![(0, format!("failed to configure binding: {cause}"))],
         };

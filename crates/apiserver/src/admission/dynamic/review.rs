@@ -21,7 +21,7 @@ struct Response {
     uid: String,
     #[serde(default)]
     allowed: bool,
-    status: Option<Said>,
+    status: Option<AnswerStatus>,
     patch: Option<Patch>,
     patch_type: Option<String>,
     warnings: Option<Vec<String>>,
@@ -38,7 +38,7 @@ enum Patch {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Said {
+struct AnswerStatus {
     code: Option<i64>,
     message: Option<String>,
     reason: Option<String>,

@@ -45,13 +45,13 @@ struct Shelf {
 struct Entry {
     stored: Option<Usage>,
     /// What is on its way, by ticket.
-    held: Vec<(u64, Usage)>,
+    reserved: Vec<(u64, Usage)>,
 }
 
 impl Entry {
     /// The most of what is stored and what may be, soon.
     fn counts(&self) -> Option<Usage> {
-        let mut all = self.stored.iter().chain(self.held.iter().map(|(_, usage)| usage));
+        let mut all = self.stored.iter().chain(self.reserved.iter().map(|(_, usage)| usage));
         let mut most = all.next()?.clone();
         for usage in all {
             raise(&mut most.amounts, &usage.amounts);
@@ -122,14 +122,14 @@ impl Ledger {
         }
         self.ticket += 1;
         let ticket = self.ticket;
-        self.change(resource, uid, |entry| entry.held.push((ticket, wanted)));
+        self.change(resource, uid, |entry| entry.reserved.push((ticket, wanted)));
         Ok(Some(ticket))
     }
 
     /// Gives room back that was set aside. What was stored meanwhile counts by itself.
     pub(crate) fn give_back(&mut self, store: &Store, resource: &str, uid: &str, ticket: u64) {
         self.catch_up(store);
-        self.change(resource, uid, |entry| entry.held.retain(|(held, _)| *held != ticket));
+        self.change(resource, uid, |entry| entry.reserved.retain(|(reserved, _)| *reserved != ticket));
     }
 
     fn read_quotas(&mut self, store: &Store) {

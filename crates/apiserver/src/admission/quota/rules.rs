@@ -89,13 +89,13 @@ impl Quota {
         if asked.is_empty() {
             return Ok(());
         }
-        let (asked, held, limits) = (shown(&asked), shown(&held), shown(&limits));
+        let (asked, held, limits) = (format_amounts(&asked), format_amounts(&held), format_amounts(&limits));
         let cause = format!("exceeded quota: {}, requested: {asked}, used: {held}, limited: {limits}", self.name);
         Err(Status::forbidden(resource, name, cause))
     }
 }
 
-fn shown(amounts: &Amounts) -> String {
+fn format_amounts(amounts: &Amounts) -> String {
     amounts.iter().map(|(name, amount)| format!("{name}={amount}")).collect::<Vec<_>>().join(",")
 }
 

@@ -127,13 +127,13 @@ fn service(spec: &Value, used: &mut Amounts) {
 
 /// What a quota on these amounts has to be told by each container and is not: `limits.cpu for: a,b; memory for: a`.
 pub(crate) fn unspecified<'a>(hard: impl Iterator<Item = &'a String>, pod: &Value) -> Option<String> {
-    const TOLD: [&str; 6] = ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
+    const SPECIFIED: [&str; 6] = ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
     let spec = &pod["spec"];
     let containers: Vec<&Value> =
         ["containers", "initContainers"].iter().flat_map(|list| spec[*list].as_array()).flatten().collect();
     let of_pod = compute(&amounts(&spec["resources"]["requests"]), &amounts(&spec["resources"]["limits"]));
     let mut lacking = Vec::new();
-    for name in hard.filter(|name| TOLD.contains(&name.as_str()) && !of_pod.contains_key(*name)) {
+    for name in hard.filter(|name| SPECIFIED.contains(&name.as_str()) && !of_pod.contains_key(*name)) {
         let mut silent: Vec<&str> = containers
             .iter()
             .filter(|container| {

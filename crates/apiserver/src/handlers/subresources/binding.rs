@@ -14,7 +14,7 @@ use crate::handlers::verbs::write;
 use crate::http::body::Body;
 use crate::http::query::WriteOptions;
 use crate::http::respond::Answer;
-use crate::json_scan::{Cut, cut};
+use crate::json_scan::{PartlyParsed, parse_fields};
 use crate::storage::apply_status;
 use crate::stored::{draft, draft_with, parse};
 
@@ -35,7 +35,7 @@ pub(crate) async fn bind(call: &Call, body: Body) -> Answer {
     let options = WriteOptions::parse(&call.query)?;
     let decoded = write::read_object(call, body).await?;
     let binding = parse_binding(call, &decoded.value)?;
-    write::judge_below(call, "CREATE", &decoded.value, options.dry_run).await?;
+    write::validate_below(call, "CREATE", &decoded.value, options.dry_run).await?;
     for _ in 0..ATTEMPTS_MAX {
         let stored = call
             .store()
@@ -43,7 +43,7 @@ pub(crate) async fn bind(call: &Call, body: Body) -> Answer {
             .ok_or_else(|| Status::not_found(call.resource(), &binding.pod))?;
         let mut seen = Seen::of(&stored);
         check(&seen.pod, &binding)?;
-        place(&mut seen.pod, &binding, &wire_time(call.now()));
+        assign_node(&mut seen.pod, &binding, &wire_time(call.now()));
         if options.dry_run {
             return Ok(done());
         }
@@ -70,8 +70,9 @@ impl Seen {
     }
 
     fn in_part(stored: &Object) -> Option<Seen> {
-        let Cut { object: mut pod, rest } = cut(&stored.body, &["apiVersion", "kind", "metadata", "status"])?;
-        let spec = cut(rest.strip_prefix(SPEC)?, &["nodeName", "schedulingGates"])?;
+        let PartlyParsed { object: mut pod, rest } =
+            parse_fields(&stored.body, &["apiVersion", "kind", "metadata", "status"])?;
+        let spec = parse_fields(rest.strip_prefix(SPEC)?, &["nodeName", "schedulingGates"])?;
         pod["spec"] = spec.object;
         Some(Seen { pod, spec_rest: Some(spec.rest) })
     }
@@ -134,7 +135,7 @@ fn check(pod: &Value, binding: &Binding) -> Result<(), Status> {
     Ok(())
 }
 
-fn place(pod: &mut Value, binding: &Binding, now: &str) {
+fn assign_node(pod: &mut Value, binding: &Binding, now: &str) {
     pod["spec"]["nodeName"] = json!(binding.node);
     for (key, value) in &binding.annotations {
         meta::set_annotation(pod, key, value);
@@ -169,7 +170,7 @@ mod tests {
                 let annotations = vec![("a".to_owned(), "1".to_owned())];
                 let binding = Binding { pod: "p".into(), node: "n".into(), uid: Some("u".into()), annotations };
                 check(&seen.pod, &binding).unwrap();
-                place(&mut seen.pod, &binding, "2026-01-01T00:00:00Z");
+                assign_node(&mut seen.pod, &binding, "2026-01-01T00:00:00Z");
                 serde_json::from_slice(&seen.draft().render(8)).unwrap()
             };
             let whole = bound(Seen { pod: parse(&stored), spec_rest: None });

@@ -14,7 +14,7 @@ use crate::handlers::verbs::{read, write};
 use crate::http::body::Body;
 use crate::http::query::WriteOptions;
 use crate::http::respond::Answer;
-use crate::storage::{Wish, check_preconditions};
+use crate::storage::{DeleteOptions, check_preconditions};
 use crate::stored::parse_metadata;
 use crate::workers::disruption;
 
@@ -30,21 +30,22 @@ pub(crate) async fn evict(call: &Call, body: Body) -> Answer {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
     let wished = &decoded.value["deleteOptions"];
-    let mut wish = if wished.is_null() { Wish::default() } else { delete::parse_wish(wished, &call.query)? };
-    wish.dry_run |=
+    let mut deletion =
+        if wished.is_null() { DeleteOptions::default() } else { delete::parse_delete_options(wished, &call.query)? };
+    deletion.dry_run |=
         options.dry_run || wished["dryRun"].as_array().is_some_and(|list| list.contains(&Value::from("All")));
-    write::judge_below(call, "CREATE", &decoded.value, wish.dry_run).await?;
+    write::validate_below(call, "CREATE", &decoded.value, deletion.dry_run).await?;
     let (namespace, name) = (&call.request.namespace, &call.request.name);
     let stored = read::fetch(call)?;
-    check_preconditions(call.resource(), &stored, &parse_metadata(&stored), &wish)?;
-    disruption::take(&call.state.storage, &stored, wish.dry_run).await?;
-    if wish.uid.is_none() {
+    check_preconditions(call.resource(), &stored, &parse_metadata(&stored), &deletion)?;
+    disruption::charge_eviction(&call.state.storage, &stored, deletion.dry_run).await?;
+    if deletion.uid.is_none() {
         // The budget was charged for this pod and no other.
-        wish.uid = meta::uid(&parse_metadata(&stored)).map(str::to_owned);
+        deletion.uid = meta::uid(&parse_metadata(&stored)).map(str::to_owned);
     }
-    let removed = call.state.storage.delete(&call.descriptor, namespace, name, &wish).await;
-    if removed.is_err() && !wish.dry_run {
-        disruption::give_back(&call.state.storage, namespace, name).await;
+    let removed = call.state.storage.delete(&call.descriptor, namespace, name, &deletion).await;
+    if removed.is_err() && !deletion.dry_run {
+        disruption::refund_eviction(&call.state.storage, namespace, name).await;
     }
     removed?;
     Ok(done())

@@ -35,7 +35,7 @@ pub(crate) async fn serve(call: &Call, subresource: &Subresource, body: Body) ->
 }
 
 /// The Scale of an object, if `subresource` is that.
-pub(crate) fn shown(subresource: &Subresource, object: &Value) -> Option<Value> {
+pub(crate) fn scale_of(subresource: &Subresource, object: &Value) -> Option<Value> {
     let Subresource::Scale { spec, status, selector } = subresource else { return None };
     Some(Paths { spec, status, selector: selector.as_deref() }.scale(object))
 }

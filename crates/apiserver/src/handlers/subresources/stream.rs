@@ -39,7 +39,7 @@ const HANDSHAKE_PREFIX: &str = "sec-websocket-";
 pub(crate) async fn exec(call: &Call) -> Answer {
     let ended = "cannot exec into a container in a completed pod; current phase is ";
     let (upgrade, pod) = begin(call, ended)?;
-    write::judge_below(call, "CONNECT", &exec_options(call), false).await?;
+    write::validate_below(call, "CONNECT", &exec_options(call), false).await?;
     let name = &call.request.name;
     let asked = call.query.filled("container").or_else(|| default_container(&pod));
     let container = on_node::container(name, &pod, asked)?;
@@ -52,7 +52,7 @@ pub(crate) async fn port_forward(call: &Call) -> Answer {
     let ended = "unable to forward port because pod is not running. Current status=";
     let (upgrade, pod) = begin(call, ended)?;
     let options = json!({ "kind": "PodPortForwardOptions", "apiVersion": "v1" });
-    write::judge_below(call, "CONNECT", &options, false).await?;
+    write::validate_below(call, "CONNECT", &options, false).await?;
     let name = &call.request.name;
     // In SPDY each connection names its port.
     let ports = if speaks_spdy(&call.headers) { Vec::new() } else { ports(call)? };

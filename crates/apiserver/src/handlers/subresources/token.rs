@@ -88,7 +88,7 @@ pub(crate) async fn create(call: &Call, body: Body) -> Answer {
     if audiences.is_empty() {
         audiences.push(ISSUER.to_owned());
     }
-    let mut warnings = write::judge_below(call, "CREATE", &decoded.value, dry_run).await?;
+    let mut warnings = write::validate_below(call, "CREATE", &decoded.value, dry_run).await?;
     warnings.extend(warning);
     let bound_to = spec.bound_object_ref.as_ref().map(|reference| bound_to(call, reference)).transpose()?;
     let issued = call.now();

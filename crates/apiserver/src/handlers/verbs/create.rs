@@ -104,14 +104,14 @@ async fn prepare(call: &Call, object: &mut Value, dry_run: bool, warnings: &mut 
     let now = call.now();
     let write = Write { call, operation: Operation::Create, old: None, dry_run, now };
     let status = write.admit(object, warnings)?;
-    let status = write.mutate(object, warnings).await?.or(status);
+    let status = write.mutate_dynamic(object, warnings).await?.or(status);
     // Admission must not move the object.
     write::check_place(call, object)?;
     stamp(call, object, status, &wire_time(now));
     call.descriptor.strategy.prepare_create(object, &mut write.hook(warnings))?;
     zero_values::fill(call.descriptor.zero_values.all(), object);
     write.validate(object, true, warnings)?;
-    write.judge(meta::name(object), Some(object), warnings).await
+    write.validate_dynamic(meta::name(object), Some(object), warnings).await
 }
 
 /// Sets what the server owns in the metadata, and puts admission's status in place of one that has its own path.

@@ -27,7 +27,7 @@ use crate::http::query::{Query, ReadOptions};
 use crate::http::respond::{self, Answer, json as json_response};
 use crate::kinds::conversion;
 use crate::schemas;
-use crate::storage::{Deleted, Propagation, Wish};
+use crate::storage::{DeleteOptions, Deleted, Propagation};
 use crate::stored::parse;
 
 /// Objects of a collection deleted at a time.
@@ -39,12 +39,12 @@ static OPTIONS: LazyLock<Schema> =
 /// Answers a delete.
 pub(crate) async fn delete(call: &Call, body: Body) -> Answer {
     let view = View::of(call)?;
-    let wish = wish(call, body).await?;
+    let deletion = delete_options(call, body).await?;
     let stored = read::served(call).await?;
     let mut warnings = Vec::new();
-    admit(call, &stored, &wish, &mut warnings).await?;
+    admit(call, &stored, &deletion, &mut warnings).await?;
     let key = &stored.key;
-    let outcome = call.state.storage.delete(&call.descriptor, &key.namespace, &key.name, &wish).await?;
+    let outcome = call.state.storage.delete(&call.descriptor, &key.namespace, &key.name, &deletion).await?;
     let mut response = match outcome {
         Deleted::Marked(object) => view.one(StatusCode::OK, &*served(call, object).await?),
         Deleted::Gone(object) if call.descriptor.strategy.returns_deleted() => {
@@ -66,20 +66,20 @@ pub(crate) async fn delete_collection(call: &Call, body: Body) -> Answer {
     let view = View::of(call)?;
     let options = ReadOptions::parse(&call.query)?;
     let matcher = Matcher::new(&call.descriptor, &options)?;
-    let wish = wish(call, body).await?;
+    let deletion = delete_options(call, body).await?;
     let page = paging::page(call, &options, &matcher)?;
     let items = conversion::served(&call.state.storage.webhooks, &call.descriptor, page.items).await?;
     let page = paging::Page { items, ..page };
     let mut warnings = Vec::new();
     for object in &page.items {
-        admit(call, object, &wish, &mut warnings).await?;
+        admit(call, object, &deletion, &mut warnings).await?;
     }
     let results: Vec<Result<(), Status>> = stream::iter(page.items.clone())
         .map(|object| {
-            let wish = &wish;
+            let deletion = &deletion;
             async move {
                 let key = &object.key;
-                call.state.storage.delete(&call.descriptor, &key.namespace, &key.name, wish).await.map(|_| ())
+                call.state.storage.delete(&call.descriptor, &key.namespace, &key.name, deletion).await.map(|_| ())
             }
         })
         .buffer_unordered(DELETES_MAX)
@@ -97,16 +97,21 @@ async fn served(call: &Call, object: Arc<Object>) -> Result<Arc<Object>, Status>
     conversion::served_one(&call.state.storage.webhooks, &call.descriptor, object).await
 }
 
-async fn admit(call: &Call, stored: &Object, wish: &Wish, warnings: &mut Vec<String>) -> Result<(), Status> {
+async fn admit(
+    call: &Call,
+    stored: &Object,
+    deletion: &DeleteOptions,
+    warnings: &mut Vec<String>,
+) -> Result<(), Status> {
     let old = parse(stored);
     let now = call.now();
-    let write = Write { call, operation: Operation::Delete, old: Some(&old), dry_run: wish.dry_run, now };
+    let write = Write { call, operation: Operation::Delete, old: Some(&old), dry_run: deletion.dry_run, now };
     write.admit_delete(&stored.key.name, warnings)?;
-    write.judge(&stored.key.name, None, warnings).await
+    write.validate_dynamic(&stored.key.name, None, warnings).await
 }
 
 /// Reads DeleteOptions from the body and, where it says nothing, from the query.
-pub(crate) async fn wish(call: &Call, body: Body) -> Result<Wish, Status> {
+pub(crate) async fn delete_options(call: &Call, body: Body) -> Result<DeleteOptions, Status> {
     let bytes = decode::read(body).await?;
     let options = if bytes.is_empty() {
         Value::Null
@@ -114,10 +119,10 @@ pub(crate) async fn wish(call: &Call, body: Body) -> Result<Wish, Status> {
         let format = write::object_body(negotiate::body_kind(&call.headers))?;
         decode::decode(&bytes, format)?.value
     };
-    parse_wish(&options, &call.query)
+    parse_delete_options(&options, &call.query)
 }
 
-pub(crate) fn parse_wish(options: &Value, query: &Query) -> Result<Wish, Status> {
+pub(crate) fn parse_delete_options(options: &Value, query: &Query) -> Result<DeleteOptions, Status> {
     let kind = options["kind"].as_str().unwrap_or("DeleteOptions");
     if !(options.is_null() || options.is_object()) || kind != "DeleteOptions" {
         return Err(Status::bad_request("the body of a delete must be DeleteOptions, or empty"));
@@ -156,7 +161,7 @@ pub(crate) fn parse_wish(options: &Value, query: &Query) -> Result<Wish, Status>
         ),
     };
     let all = |value: &Value| value.as_array().is_some_and(|list| list.iter().any(|entry| entry == "All"));
-    Ok(Wish {
+    Ok(DeleteOptions {
         grace_seconds,
         propagation,
         uid: preconditions["uid"].as_str().map(str::to_owned),
@@ -174,8 +179,8 @@ mod tests {
     #[test]
     fn options_come_from_body_then_query() {
         let query = Query::parse("gracePeriodSeconds=5&propagationPolicy=Orphan").expect("query");
-        let wish = parse_wish(&json!({"gracePeriodSeconds": 0}), &query).expect("wish");
-        assert_eq!((wish.grace_seconds, wish.propagation), (Some(0), Some(Propagation::Orphan)));
+        let deletion = parse_delete_options(&json!({"gracePeriodSeconds": 0}), &query).expect("deletion");
+        assert_eq!((deletion.grace_seconds, deletion.propagation), (Some(0), Some(Propagation::Orphan)));
         for bad in [
             json!({"propagationPolicy": "x"}),
             json!({"gracePeriodSeconds": -1}),
@@ -189,11 +194,11 @@ mod tests {
             json!({"preconditions": {"resourceVersion": "x"}}),
             json!({"preconditions": {"uid": 7}}),
         ] {
-            assert!(parse_wish(&bad, &Query::default()).is_err(), "{bad}");
+            assert!(parse_delete_options(&bad, &Query::default()).is_err(), "{bad}");
         }
         for bad in ["-1", "1.5", "9223372036854775808", "0x10", "ten"] {
             let query = Query::parse(&format!("gracePeriodSeconds={bad}")).expect("query");
-            assert!(parse_wish(&Value::Null, &query).is_err(), "{bad}");
+            assert!(parse_delete_options(&Value::Null, &query).is_err(), "{bad}");
         }
     }
 }

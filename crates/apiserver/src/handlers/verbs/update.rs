@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::write::{self, Write};
 use super::{apply, read};
 use crate::admission::Operation;
-use crate::admission::quota::Hold;
+use crate::admission::quota::Reservation;
 use crate::context::Call;
 use crate::handlers::view::View;
 use crate::http::body::Body;
@@ -23,7 +23,7 @@ use crate::http::decode::{self, Decoded, Format};
 use crate::http::negotiate::{self, BodyKind};
 use crate::http::query::{FieldValidation, WriteOptions};
 use crate::http::respond::{self, Answer};
-use crate::json_scan::{Cut, cut};
+use crate::json_scan::{PartlyParsed, parse_fields};
 use crate::kinds::Descriptor;
 use crate::kinds::conversion;
 use crate::kinds::descriptor::Subresource;
@@ -196,7 +196,7 @@ struct Wanted {
     /// Whether the client named the revision: then a conflict is its own to solve.
     pinned: bool,
     /// Room in quotas for what grows.
-    room: Hold,
+    room: Reservation,
 }
 
 async fn wanted(
@@ -212,7 +212,7 @@ async fn wanted(
         && !options.dry_run
         && !edit.goes_beyond_status()
         // Whoever judges sees all of it.
-        && !call.state.storage.gates.any();
+        && !call.state.storage.dynamic.any();
     let Looked { object: mut old, rest, parts } = look(descriptor, stored, only_status);
     old["apiVersion"] = json!(descriptor.api_version());
     let mut new = edit.edit(&old)?;
@@ -227,7 +227,7 @@ async fn wanted(
     let write =
         Write { call, operation: Operation::Update, old: Some(&old), dry_run: options.dry_run, now: call.now() };
     write.admit(&mut new, warnings)?;
-    write.mutate(&mut new, warnings).await?;
+    write.mutate_dynamic(&mut new, warnings).await?;
     keep(call, subresource, &mut new, &old);
     zero_values::fill(parts, &mut new);
     let main = !matches!(subresource, Some(Subresource::Status | Subresource::Finalize));
@@ -236,7 +236,7 @@ async fn wanted(
         count_generation(call, &mut new, &old);
     }
     write.validate(&mut new, main, warnings)?;
-    write.judge(&call.request.name, Some(&new), warnings).await?;
+    write.validate_dynamic(&call.request.name, Some(&new), warnings).await?;
     let room =
         call.state.quotas.admit(&write::attributes(call, Operation::Update), Some(&old), &new, options.dry_run)?;
     if !edit.records_owners() {
@@ -277,9 +277,9 @@ fn look<'d>(descriptor: &'d Descriptor, stored: &Object, only_status: bool) -> L
         && descriptor.schema.fields_are_independent()
         && descriptor.rules.is_none()
         && descriptor.kind != "Namespace";
-    let part = (only_status && separable).then(|| cut(&stored.body, &STATUS_FIELDS)).flatten();
+    let part = (only_status && separable).then(|| parse_fields(&stored.body, &STATUS_FIELDS)).flatten();
     let mut looked = match part {
-        Some(Cut { object, rest }) => Looked { object, rest, parts: descriptor.zero_values.status() },
+        Some(PartlyParsed { object, rest }) => Looked { object, rest, parts: descriptor.zero_values.status() },
         None => Looked { object: parse(stored), rest: Vec::new(), parts: descriptor.zero_values.all() },
     };
     zero_values::fill(looked.parts, &mut looked.object);

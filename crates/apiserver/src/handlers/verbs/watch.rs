@@ -70,7 +70,7 @@ pub(crate) fn watch(call: &Call) -> Answer {
         closing: call.listener.closing.clone(),
         ended: false,
     };
-    match socket::asked(call) {
+    match socket::requested_upgrade(call) {
         Some(upgrade) => socket::answer(call, upgrade, feed.into_stream(), deadline),
         None => Ok(json_response(StatusCode::OK, Body::stream(feed.into_stream()))),
     }
@@ -163,12 +163,12 @@ impl Feed {
             return None;
         }
         let mut frame = BytesMut::new();
-        let mut told = Told::default();
-        while told.bytes < FRAME_BYTES {
+        let mut batch = EventBatch::default();
+        while batch.bytes < FRAME_BYTES {
             let Some(object) = self.initial.pop_front() else { break };
-            told.push("ADDED", object, None);
+            batch.push("ADDED", object, None);
         }
-        if let Err(status) = self.write(&mut frame, told).await {
+        if let Err(status) = self.write(&mut frame, batch).await {
             return self.fail(frame, &status);
         }
         if !self.initial.is_empty() {
@@ -186,7 +186,7 @@ impl Feed {
     /// Waits for something to send. `None` ends the stream.
     async fn live_frame(&mut self) -> Option<Bytes> {
         loop {
-            let (mut frame, mut told) = (BytesMut::new(), Told::default());
+            let (mut frame, mut batch) = (BytesMut::new(), EventBatch::default());
             let watch = match &mut self.watch {
                 Ok(watch) => watch,
                 Err(error) => {
@@ -202,14 +202,14 @@ impl Feed {
                     return self.periodic_bookmark();
                 }
                 next = watch.next() => match next {
-                    Ok(event) => self.put(&mut told, event),
+                    Ok(event) => self.put(&mut batch, event),
                     Err(error) => return self.end(frame, &error),
                 },
                 () = unregistered(&mut self.registered) => self.ended = true,
                 () = tick(&mut self.bookmarks) => return self.periodic_bookmark(),
             }
-            let drained = self.drain(&mut told);
-            if let Err(status) = self.write(&mut frame, told).await {
+            let drained = self.drain(&mut batch);
+            if let Err(status) = self.write(&mut frame, batch).await {
                 return self.fail(frame, &status);
             }
             if let Err(error) = drained {
@@ -225,34 +225,34 @@ impl Feed {
     }
 
     /// Takes what is ready without waiting.
-    fn drain(&mut self, told: &mut Told) -> Result<(), WatchError> {
-        while told.bytes < FRAME_BYTES {
+    fn drain(&mut self, batch: &mut EventBatch) -> Result<(), WatchError> {
+        while batch.bytes < FRAME_BYTES {
             let Ok(watch) = &mut self.watch else { return Ok(()) };
             let Some(event) = watch.try_next()? else { return Ok(()) };
-            self.put(told, event);
+            self.put(batch, event);
         }
         Ok(())
     }
 
-    fn put(&self, told: &mut Told, event: WatchEvent) {
+    fn put(&self, batch: &mut EventBatch, event: WatchEvent) {
         let before = event.previous.as_ref().is_some_and(|object| self.matcher.matches(object));
         let after = event.kind != EventKind::Deleted && self.matcher.matches(&event.object);
         match (before, after) {
-            (false, true) => told.push("ADDED", event.object, None),
-            (true, true) => told.push("MODIFIED", event.object, None),
-            (true, false) if event.kind == EventKind::Deleted => told.push("DELETED", event.object, None),
+            (false, true) => batch.push("ADDED", event.object, None),
+            (true, true) => batch.push("MODIFIED", event.object, None),
+            (true, false) if event.kind == EventKind::Deleted => batch.push("DELETED", event.object, None),
             (true, false) => {
                 // The client knows the state that matched; it gets that one, at the revision at which it left.
                 let Some(previous) = event.previous else { return };
-                told.push("DELETED", previous, Some(event.object.revision));
+                batch.push("DELETED", previous, Some(event.object.revision));
             }
             (false, false) => {}
         }
     }
 
     /// Writes events in the version that is watched.
-    async fn write(&self, frame: &mut BytesMut, told: Told) -> Result<(), Status> {
-        let Told { changes, objects, .. } = told;
+    async fn write(&self, frame: &mut BytesMut, batch: EventBatch) -> Result<(), Status> {
+        let EventBatch { changes, objects, .. } = batch;
         let objects = conversion::served(&self.state.storage.webhooks, &self.view.descriptor, objects).await?;
         for (Change { kind, left }, object) in changes.into_iter().zip(objects) {
             match left {
@@ -315,7 +315,7 @@ impl Feed {
 
 /// Events that are to be written, in their order.
 #[derive(Default)]
-struct Told {
+struct EventBatch {
     changes: Vec<Change>,
     /// What each is about.
     objects: Vec<Arc<Object>>,
@@ -329,7 +329,7 @@ struct Change {
     left: Option<u64>,
 }
 
-impl Told {
+impl EventBatch {
     fn push(&mut self, kind: &'static str, object: Arc<Object>, left: Option<u64>) {
         self.bytes += object.body.len();
         self.changes.push(Change { kind, left });

@@ -288,14 +288,18 @@ impl Write<'_> {
 
     /// Has the object changed by the webhooks that people configured. What they left is cleaned, and admission is asked
     /// again: it may add to what was added. Gives the status that a new object begins with then.
-    pub(crate) async fn mutate(&self, object: &mut Value, warnings: &mut Vec<String>) -> Result<Option<Value>, Status> {
-        let gates = &self.call.state.storage.gates;
+    pub(crate) async fn mutate_dynamic(
+        &self,
+        object: &mut Value,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Value>, Status> {
+        let dynamic = &self.call.state.storage.dynamic;
         // A replica count is judged, and changed by nobody else.
-        if !gates.any() || self.call.request.subresource == "scale" {
+        if !dynamic.any() || self.call.request.subresource == "scale" {
             return Ok(None);
         }
         let name = meta::name(object).to_owned();
-        if !Box::pin(gates.mutate(&self.subject(&name), object, warnings)).await? {
+        if !Box::pin(dynamic.mutate(&self.subject(&name), object, warnings)).await? {
             return Ok(None);
         }
         check_kind(&self.call.descriptor, object)?;
@@ -308,21 +312,22 @@ impl Write<'_> {
     }
 
     /// Has the final object, or its deletion, judged by the policies and webhooks that people configured.
-    pub(crate) async fn judge(
+    pub(crate) async fn validate_dynamic(
         &self,
         name: &str,
         object: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<(), Status> {
-        let gates = &self.call.state.storage.gates;
-        if !gates.any() {
+        let dynamic = &self.call.state.storage.dynamic;
+        if !dynamic.any() {
             return Ok(());
         }
         let below = self.call.descriptor.subresource(&self.call.request.subresource);
-        let shown = |object: Option<&Value>| below.zip(object).and_then(|(below, object)| scale::shown(below, object));
+        let shown =
+            |object: Option<&Value>| below.zip(object).and_then(|(below, object)| scale::scale_of(below, object));
         let (new, old) = (shown(object), shown(self.old));
         let subject = Subject { old: old.as_ref().or(self.old), ..self.subject(name) };
-        Box::pin(gates.validate(&subject, new.as_ref().or(object), warnings)).await
+        Box::pin(dynamic.validate(&subject, new.as_ref().or(object), warnings)).await
     }
 
     /// What the hooks of a kind may look at.
@@ -340,18 +345,18 @@ impl Write<'_> {
 
 /// Has what is created below an object judged by what people configured: a binding, an eviction, a command. `operation` is
 /// `CREATE` or `CONNECT`.
-pub(crate) async fn judge_below(
+pub(crate) async fn validate_below(
     call: &Call,
     operation: &'static str,
     object: &Value,
     dry_run: bool,
 ) -> Result<Vec<String>, Status> {
-    let (gates, mut warnings) = (&call.state.storage.gates, Vec::new());
-    if gates.any() {
+    let (dynamic, mut warnings) = (&call.state.storage.dynamic, Vec::new());
+    if dynamic.any() {
         let name = if call.request.name.is_empty() { meta::name(object) } else { &call.request.name };
         let subresource = if call.request.subresource.is_empty() { "binding" } else { &call.request.subresource };
         let subject = Subject { subresource, ..subject(call, operation, name, dry_run) };
-        Box::pin(gates.validate(&subject, Some(object), &mut warnings)).await?;
+        Box::pin(dynamic.validate(&subject, Some(object), &mut warnings)).await?;
     }
     Ok(warnings)
 }

@@ -34,12 +34,12 @@ struct Response {
     #[serde(default)]
     converted_objects: Vec<Value>,
     #[serde(default)]
-    result: Said,
+    result: ReviewResult,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Said {
+struct ReviewResult {
     status: String,
     message: String,
 }
@@ -107,9 +107,9 @@ fn read(body: &[u8], uid: &str) -> Result<Vec<Value>, String> {
         return Err(format!("expected response.uid={uid:?}, got {:?}", response.uid));
     }
     match response.result {
-        Said { status, .. } if status == "Success" => Ok(response.converted_objects),
-        Said { message, .. } if !message.is_empty() => Err(message),
-        Said { status, .. } => Err(format!("response.result.status was '{status}', not 'Success'")),
+        ReviewResult { status, .. } if status == "Success" => Ok(response.converted_objects),
+        ReviewResult { message, .. } if !message.is_empty() => Err(message),
+        ReviewResult { status, .. } => Err(format!("response.result.status was '{status}', not 'Success'")),
     }
 }
 

@@ -8,12 +8,12 @@ mod compile;
 
 use std::collections::{BTreeMap, HashMap};
 
-pub(crate) use compile::compile;
 use pumice_objects::field::{FieldError, FieldErrorKind};
-use pumice_objects::schema::{ListKind, Member, Place, Schema};
+use pumice_objects::schema::{Cursor, ListKind, Member, Schema};
 use serde_json::Value;
 
 use crate::cel::{Binding, Bindings, Budget, EvaluateError, Expression};
+pub(crate) use compile::compile;
 
 /// Most errors of one object.
 const ERRORS_MAX: usize = 32;
@@ -58,14 +58,14 @@ struct Rule {
 struct Part<'a> {
     new: &'a Value,
     old: Option<&'a Value>,
-    place: Place<'a>,
+    cursor: Cursor<'a>,
 }
 
 impl Rules {
     /// The rules that an object breaks.
     pub(crate) fn validate(&self, schema: &Schema, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut asking = Asking { budget: Budget::new(), errors: Vec::new(), is_over: false };
-        asking.visit(&self.root, Part { new, old, place: schema.root() }, "");
+        asking.visit(&self.root, Part { new, old, cursor: schema.root() }, "");
         asking.errors
     }
 }
@@ -93,29 +93,29 @@ impl Asking {
         match part.new {
             Value::Object(fields) => {
                 for (name, field) in fields {
-                    let (below, place) = match (node.fields.get(name), part.place.of(name)) {
-                        (Some(below), Member::Declared(place)) => (below, place),
-                        (None, Member::Additional(place)) => match &node.additional {
-                            Some(below) => (below.as_ref(), place),
+                    let (below, cursor) = match (node.fields.get(name), part.cursor.of(name)) {
+                        (Some(below), Member::Declared(cursor)) => (below, cursor),
+                        (None, Member::Additional(cursor)) => match &node.additional {
+                            Some(below) => (below.as_ref(), cursor),
                             None => continue,
                         },
                         _ => continue,
                     };
                     let old = part.old.and_then(|old| old.get(name));
-                    let path = match (path, part.place.of(name)) {
+                    let path = match (path, part.cursor.of(name)) {
                         (_, Member::Additional(_)) => format!("{path}[{name}]"),
                         ("", _) => name.clone(),
                         _ => format!("{path}.{name}"),
                     };
-                    self.visit(below, Part { new: field, old, place }, &path);
+                    self.visit(below, Part { new: field, old, cursor }, &path);
                 }
             }
             Value::Array(items) => {
-                let (Some(below), Some(place)) = (&node.items, part.place.items()) else { return };
-                let before = keyed(part.place, part.old);
+                let (Some(below), Some(cursor)) = (&node.items, part.cursor.items()) else { return };
+                let before = keyed(part.cursor, part.old);
                 for (index, item) in items.iter().enumerate() {
-                    let old = if before.is_empty() { None } else { before.get(&key(part.place, item)).copied() };
-                    self.visit(below, Part { new: item, old, place }, &format!("{path}[{index}]"));
+                    let old = if before.is_empty() { None } else { before.get(&key(part.cursor, item)).copied() };
+                    self.visit(below, Part { new: item, old, cursor }, &format!("{path}[{index}]"));
                 }
             }
             _ => {}
@@ -126,12 +126,12 @@ impl Asking {
         if self.is_over || rule.is_transition && part.old.is_none() && !rule.old_is_optional {
             return;
         }
-        let place = Some(part.place);
-        let mut bindings = Bindings::default().with("self", Binding::Json(part.new, place));
+        let cursor = Some(part.cursor);
+        let mut bindings = Bindings::default().with("self", Binding::Json(part.new, cursor));
         if rule.old_is_optional {
-            bindings.set("oldSelf", Binding::Optional(part.old, place));
+            bindings.set("oldSelf", Binding::Optional(part.old, cursor));
         } else if let Some(old) = part.old {
-            bindings.set("oldSelf", Binding::Json(old, place));
+            bindings.set("oldSelf", Binding::Json(old, cursor));
         }
         let path = if rule.field.is_empty() { path.to_owned() } else { format!("{path}{}", rule.field) };
         let path = path.trim_start_matches('.').to_owned();
@@ -184,7 +184,7 @@ impl Rule {
 }
 
 /// The items of an old list by their keys, if the items have such: then it can be told what an item was.
-fn keyed<'a>(list: Place<'_>, old: Option<&'a Value>) -> HashMap<String, &'a Value> {
+fn keyed<'a>(list: Cursor<'_>, old: Option<&'a Value>) -> HashMap<String, &'a Value> {
     match list.list_kind() {
         ListKind::Map(_) => {
             let items = old.and_then(Value::as_array).into_iter().flatten();
@@ -195,10 +195,10 @@ fn keyed<'a>(list: Place<'_>, old: Option<&'a Value>) -> HashMap<String, &'a Val
 }
 
 /// The keys of an item as text. A key that is left out is its default.
-fn key(list: Place<'_>, item: &Value) -> String {
+fn key(list: Cursor<'_>, item: &Value) -> String {
     let ListKind::Map(keys) = list.list_kind() else { return String::new() };
     let of_item = list.items();
-    let value = |name: &str| item.get(name).or_else(|| of_item.and_then(|place| place.default(name)));
+    let value = |name: &str| item.get(name).or_else(|| of_item.and_then(|cursor| cursor.default(name)));
     keys.iter().map(|name| format!("{}\n", value(name).unwrap_or(&Value::Null))).collect()
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Expected {
 }
 
 /// A status, and when it has to be looked at again even if nothing happens.
-pub(crate) struct Standing {
+pub(crate) struct BudgetStatus {
     pub(crate) status: Value,
     pub(crate) look_again: Option<Timestamp>,
 }
@@ -61,7 +61,7 @@ fn wanted(spec: &Value, expected: Expected) -> (i64, i64) {
 }
 
 /// The status that a budget should have.
-pub(crate) fn stand(budget: &Value, members: &[Member], expected: Expected, now: Timestamp) -> Standing {
+pub(crate) fn status_of(budget: &Value, members: &[Member], expected: Expected, now: Timestamp) -> BudgetStatus {
     let before = &budget["status"];
     let mut look_again: Option<Timestamp> = None;
     let mut granted = BTreeMap::new();
@@ -90,7 +90,7 @@ pub(crate) fn stand(budget: &Value, members: &[Member], expected: Expected, now:
         status["disruptedPods"] = json!(granted);
     }
     set_condition(&mut status, now);
-    Standing { status, look_again }
+    BudgetStatus { status, look_again }
 }
 
 /// Says whether anything is allowed.
@@ -140,7 +140,7 @@ mod tests {
     fn allowed(spec: Value, ready: usize, waiting: usize, by_scale: i64) -> (i64, i64, i64) {
         let budget = json!({"metadata": {"generation": 3}, "spec": spec});
         let expected = Expected { by_scale, counted: i64::try_from(ready + waiting).expect("small") };
-        let status = stand(&budget, &members(ready, waiting), expected, now()).status;
+        let status = status_of(&budget, &members(ready, waiting), expected, now()).status;
         assert_eq!(status["observedGeneration"], 3);
         let number = |field: &str| status[field].as_i64().expect("number");
         (number("expectedPods"), number("desiredHealthy"), number("disruptionsAllowed"))
@@ -169,24 +169,24 @@ mod tests {
     fn a_granted_eviction_counts_until_the_pod_goes_or_too_much_time_has_passed() {
         let mut budget = json!({"spec": {"minAvailable": 1}});
         let expected = Expected { by_scale: 3, counted: 3 };
-        let first = stand(&budget, &members(3, 0), expected, now());
+        let first = status_of(&budget, &members(3, 0), expected, now());
         assert_eq!(first.status["disruptionsAllowed"], 2);
         assert_eq!(first.look_again, None);
         let granted = grant(&first.status, "p0", now()).expect("allowed");
         assert_eq!(granted["disruptionsAllowed"], 1);
         budget["status"] = granted;
-        let second = stand(&budget, &members(3, 0), expected, now());
+        let second = status_of(&budget, &members(3, 0), expected, now());
         assert_eq!((second.status["disruptionsAllowed"].as_i64(), second.look_again.is_some()), (Some(1), true));
         assert_eq!(second.status["currentHealthy"], 2);
         budget["status"] = second.status.clone();
-        let again = stand(&budget, &members(3, 0), expected, now()).status;
+        let again = status_of(&budget, &members(3, 0), expected, now()).status;
         assert_eq!(again, second.status, "nothing is written twice");
         let mut leaving = members(3, 0);
         leaving[0].is_leaving = true;
-        let third = stand(&budget, &leaving, expected, now());
+        let third = status_of(&budget, &leaving, expected, now());
         assert_eq!((third.status["currentHealthy"].as_i64(), &third.status["disruptedPods"]), (Some(2), &Value::Null));
         let late = now().checked_add(CONFIRMED_WITHIN).expect("time");
-        assert_eq!(stand(&budget, &members(3, 0), expected, late).status["disruptionsAllowed"], 2);
+        assert_eq!(status_of(&budget, &members(3, 0), expected, late).status["disruptionsAllowed"], 2);
         let last = json!({"disruptionsAllowed": 1, "conditions": []});
         let none = grant(&last, "p", now()).expect("allowed");
         assert_eq!((&none["conditions"][0]["status"], grant(&none, "q", now())), (&json!("False"), None));

@@ -14,7 +14,7 @@ use super::Item;
 use super::index::Facts;
 use crate::kinds::crd::strategy::CLEANUP;
 use crate::kinds::{DEFINITIONS, Descriptor};
-use crate::storage::{FOREGROUND, ORPHAN, Propagation, Storage, Wish, apply_status, ends_deletion};
+use crate::storage::{DeleteOptions, FOREGROUND, ORPHAN, Propagation, Storage, apply_status, ends_deletion};
 use crate::stored::{draft, parse, parse_metadata};
 use crate::strategies::namespace::FINALIZER;
 
@@ -54,7 +54,7 @@ fn descriptor(storage: &Storage, resource: &str) -> Option<Arc<Descriptor>> {
 }
 
 /// How an owner stands.
-enum Standing {
+enum OwnerState {
     /// It is there, or nobody can tell.
     Solid,
     /// It goes, and waits for its dependents.
@@ -63,16 +63,16 @@ enum Standing {
     Gone,
 }
 
-fn standing(storage: &Storage, namespace: &str, owner: &OwnerReference) -> Standing {
+fn owner_state(storage: &Storage, namespace: &str, owner: &OwnerReference) -> OwnerState {
     let registry = storage.registry.load(&storage.store);
-    let Some(descriptor) = registry.find_kind(&owner.api_version, &owner.kind) else { return Standing::Solid };
+    let Some(descriptor) = registry.find_kind(&owner.api_version, &owner.kind) else { return OwnerState::Solid };
     if descriptor.namespaced && namespace.is_empty() {
-        return Standing::Solid;
+        return OwnerState::Solid;
     }
     match find_owner(storage, descriptor, namespace, owner) {
-        None => Standing::Gone,
-        Some(found) if waits(&found) => Standing::Waiting,
-        Some(_) => Standing::Solid,
+        None => OwnerState::Gone,
+        Some(found) if waits(&found) => OwnerState::Waiting,
+        Some(_) => OwnerState::Solid,
     }
 }
 
@@ -129,13 +129,13 @@ async fn settle(storage: &Arc<Storage>, stored: &Object, has_dependents: bool) -
     }
     let (mut solid, mut waiting, mut loose) = (0, 0, Vec::new());
     for owner in &owners {
-        match standing(storage, &key.namespace, owner) {
-            Standing::Solid => solid += 1,
-            Standing::Waiting => {
+        match owner_state(storage, &key.namespace, owner) {
+            OwnerState::Solid => solid += 1,
+            OwnerState::Waiting => {
                 waiting += 1;
                 loose.push(owner.uid.clone());
             }
-            Standing::Gone => loose.push(owner.uid.clone()),
+            OwnerState::Gone => loose.push(owner.uid.clone()),
         }
     }
     if loose.is_empty() {
@@ -146,12 +146,12 @@ async fn settle(storage: &Arc<Storage>, stored: &Object, has_dependents: bool) -
     }
     let Some(descriptor) = descriptor(storage, &key.resource) else { return Ok(()) };
     let foreground = waiting > 0 && has_dependents;
-    let wish = Wish {
+    let deletion = DeleteOptions {
         propagation: foreground.then_some(Propagation::Foreground),
         revision: Some(stored.revision),
-        ..Wish::default()
+        ..DeleteOptions::default()
     };
-    storage.delete(&descriptor, &key.namespace, &key.name, &wish).await.map(|_| ())
+    storage.delete(&descriptor, &key.namespace, &key.name, &deletion).await.map(|_| ())
 }
 
 fn cut_loose(object: &mut Value, uids: &[String]) {
@@ -233,8 +233,8 @@ async fn empty(storage: &Arc<Storage>, item: &Item) -> Result<(), Status> {
             .map(|object| {
                 let descriptor = Arc::clone(&descriptor);
                 async move {
-                    let wish = Wish::default();
-                    storage.delete(&descriptor, &object.key.namespace, &object.key.name, &wish).await.map(|_| ())
+                    let deletion = DeleteOptions::default();
+                    storage.delete(&descriptor, &object.key.namespace, &object.key.name, &deletion).await.map(|_| ())
                 }
             })
             .buffer_unordered(DELETES_MAX)

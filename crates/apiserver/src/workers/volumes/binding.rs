@@ -48,7 +48,7 @@ fn storage(list: &Value) -> Quantity {
     parse_quantity(&list["storage"]).unwrap_or_default()
 }
 
-fn asked(claim: &Value) -> Quantity {
+fn requested_storage(claim: &Value) -> Quantity {
     storage(&claim["spec"]["resources"]["requests"])
 }
 
@@ -79,7 +79,7 @@ fn suits(volume: &Value, claim: &Value) -> bool {
     !is_leaving(volume)
         && mode(volume) == mode(claim)
         && class_of(volume) == class_of(claim)
-        && storage(&volume["spec"]["capacity"]) >= asked(claim)
+        && storage(&volume["spec"]["capacity"]) >= requested_storage(claim)
         && modes(claim).iter().all(|wanted| offered.contains(wanted))
         && (!selector.is_object()
             || LabelSelector::from_json(selector)

@@ -18,7 +18,7 @@ use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Call;
-use crate::handlers::request_log::Lasting;
+use crate::handlers::request_log::LongRunning;
 use crate::http::respond::Answer;
 use crate::http::websocket;
 
@@ -32,7 +32,7 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 const LINGER: Duration = Duration::from_secs(5);
 
 /// The connection, if the client asks for a WebSocket and has one that can become it.
-pub(super) fn asked(call: &Call) -> Option<OnUpgrade> {
+pub(super) fn requested_upgrade(call: &Call) -> Option<OnUpgrade> {
     call.upgrade.clone().filter(|_| websocket::is_asked(&call.headers))
 }
 
@@ -44,7 +44,7 @@ pub(super) fn answer(
     deadline: Instant,
 ) -> Answer {
     let mut response = websocket::agree(&call.headers)?;
-    let lasting = Lasting::in_place_of(&mut response);
+    let lasting = LongRunning::in_place_of(&mut response);
     let closing = call.listener.closing.clone();
     call.listener.sockets.spawn(async move {
         // Counted as long as it lasts.

@@ -3,7 +3,7 @@
 //! Invariant: a definition whose rules all compile is accepted; any other is refused with the place of each mistake.
 
 use pumice_objects::field::FieldErrorKind;
-use pumice_objects::schema::{DEPTH_MAX, Member, Place, Schema};
+use pumice_objects::schema::{Cursor, DEPTH_MAX, Member, Schema};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ struct Compiler<'p> {
 }
 
 impl Compiler<'_> {
-    fn node(&mut self, declared: &Value, place: Place<'_>, path: &str, depth: usize) -> Option<Node> {
+    fn node(&mut self, declared: &Value, place: Cursor<'_>, path: &str, depth: usize) -> Option<Node> {
         if depth > DEPTH_MAX {
             return None;
         }
@@ -110,7 +110,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn rule(&mut self, rule: &Value, at: &Value, place: Place<'_>, is_root: bool, path: &str) -> Option<Rule> {
+    fn rule(&mut self, rule: &Value, at: &Value, place: Cursor<'_>, is_root: bool, path: &str) -> Option<Rule> {
         self.count += 1;
         if self.count > RULES_MAX {
             if self.count == RULES_MAX + 1 {

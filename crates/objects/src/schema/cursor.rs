@@ -10,14 +10,14 @@ use super::node::{Additional, Arena, Format, ListType, Merging, NodeId, Types};
 
 /// The schema of one value.
 #[derive(Clone, Copy)]
-pub struct Place<'s> {
+pub struct Cursor<'s> {
     arena: &'s Arena,
     node: NodeId,
 }
 
-impl fmt::Debug for Place<'_> {
+impl fmt::Debug for Cursor<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Place").field(&self.node).finish()
+        formatter.debug_tuple("Cursor").field(&self.node).finish()
     }
 }
 
@@ -50,9 +50,9 @@ pub enum Sort {
 #[derive(Clone, Copy, Debug)]
 pub enum Member<'s> {
     /// It is named.
-    Declared(Place<'s>),
+    Declared(Cursor<'s>),
     /// Members of any name are of this schema.
-    Additional(Place<'s>),
+    Additional(Cursor<'s>),
     /// It may be there; nothing is said of it.
     Free,
     /// There is no such member.
@@ -70,7 +70,7 @@ pub enum ListKind<'s> {
     Map(&'s [Box<str>]),
 }
 
-impl<'s> Place<'s> {
+impl<'s> Cursor<'s> {
     pub(super) fn new(arena: &'s Arena, node: NodeId) -> Self {
         Self { arena, node }
     }
@@ -81,7 +81,7 @@ impl<'s> Place<'s> {
         match (rules.property(name), &rules.additional) {
             (Some(property), _) => (Some(Self { node: property.node, ..self }), property.merging.as_ref()),
             (None, Additional::Node(node)) => (Some(Self { node: *node, ..self }), None),
-            (None, Additional::Kept | Additional::Unknown) => (None, None),
+            (None, Additional::Preserved | Additional::Unknown) => (None, None),
         }
     }
 
@@ -110,7 +110,7 @@ impl<'s> Place<'s> {
         match (rules.property(name), &rules.additional) {
             (Some(property), _) => Member::Declared(Self { node: property.node, ..self }),
             (None, Additional::Node(node)) => Member::Additional(Self { node: *node, ..self }),
-            (None, Additional::Kept) => Member::Free,
+            (None, Additional::Preserved) => Member::Free,
             (None, Additional::Unknown) => Member::Unknown,
         }
     }

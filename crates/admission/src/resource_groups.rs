@@ -12,7 +12,7 @@ use pumice_objects::names::{check_dns1123_subdomain, check_label_value, check_qu
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::annotations;
+use crate::view::annotations;
 
 /// Longest file, in bytes.
 const FILE_MAX: usize = 1 << 20;

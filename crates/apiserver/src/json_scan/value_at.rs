@@ -10,7 +10,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::Value;
 
 /// The value at a dotted path; nothing where there is none, or no JSON.
-pub(crate) fn pick(text: &[u8], path: &str) -> Option<Value> {
+pub(crate) fn value_at(text: &[u8], path: &str) -> Option<Value> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     Path(Some(path)).deserialize(&mut deserializer).ok().flatten()
 }
@@ -139,9 +139,9 @@ mod tests {
             "",
         ] {
             let walked = path.split('.').try_fold(&object, |value, step| value.get(step)).cloned();
-            assert_eq!(pick(text.as_bytes(), path), walked, "{path}");
+            assert_eq!(value_at(text.as_bytes(), path), walked, "{path}");
         }
-        assert_eq!(pick(b"{\"spec\":{\"nodeName\":", "spec.nodeName"), None);
-        assert_eq!(pick(b"", "a"), None);
+        assert_eq!(value_at(b"{\"spec\":{\"nodeName\":", "spec.nodeName"), None);
+        assert_eq!(value_at(b"", "a"), None);
     }
 }

@@ -20,7 +20,7 @@ pub(crate) enum Unanswered {
     Passes,
 }
 
-/// Which objects are sent, beside the kind: a part of [`super::configuration`].
+/// Which objects are sent, beside the kind: a part of `server::configuration`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// All.

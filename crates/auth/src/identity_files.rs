@@ -10,11 +10,11 @@ use crate::files::{FileError, read_text, write_private};
 use crate::{ca, tokens};
 
 /// All of them.
-const KEPT: [&str; 3] = [ca::CERTIFICATE_FILE, ca::KEY_FILE, tokens::KEY_FILE];
+const FILES: [&str; 3] = [ca::CERTIFICATE_FILE, ca::KEY_FILE, tokens::KEY_FILE];
 
 /// Why such a file can't be put back.
 #[derive(Debug, Error)]
-pub enum KeptFileError {
+pub enum IdentityFileError {
     /// It is none of ours.
     #[error("{name:?} is no file of a platform's identity")]
     Unknown {
@@ -27,15 +27,15 @@ pub enum KeptFileError {
 }
 
 /// Those that are in `directory`, by name.
-pub fn kept_files(directory: &Path) -> Result<Vec<(&'static str, String)>, FileError> {
+pub fn identity_files(directory: &Path) -> Result<Vec<(&'static str, String)>, FileError> {
     let read = |name: &'static str| Ok(read_text(&directory.join(name))?.map(|text| (name, text)));
-    KEPT.into_iter().filter_map(|name| read(name).transpose()).collect()
+    FILES.into_iter().filter_map(|name| read(name).transpose()).collect()
 }
 
 /// Puts one back into `directory`, which exists, for its owner's eyes alone.
-pub fn write_kept_file(directory: &Path, name: &str, contents: &[u8]) -> Result<(), KeptFileError> {
-    let Some(name) = KEPT.into_iter().find(|kept| *kept == name) else {
-        return Err(KeptFileError::Unknown { name: name.to_owned() });
+pub fn write_identity_file(directory: &Path, name: &str, contents: &[u8]) -> Result<(), IdentityFileError> {
+    let Some(name) = FILES.into_iter().find(|kept| *kept == name) else {
+        return Err(IdentityFileError::Unknown { name: name.to_owned() });
     };
     Ok(write_private(&directory.join(name), contents)?)
 }
@@ -50,14 +50,14 @@ mod tests {
     #[test]
     fn what_is_kept_makes_the_same_authority_elsewhere() {
         let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        assert!(kept_files(old.path()).unwrap().is_empty());
+        assert!(identity_files(old.path()).unwrap().is_empty());
         let now: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
         let ca = Ca::open_or_create(old.path(), now).unwrap();
         TokenKey::open_or_create(old.path()).unwrap();
-        let kept = kept_files(old.path()).unwrap();
+        let kept = identity_files(old.path()).unwrap();
         assert_eq!(kept.len(), std::fs::read_dir(old.path()).unwrap().count(), "a new file must be kept, too");
         for (name, contents) in kept {
-            write_kept_file(new.path(), name, contents.as_bytes()).unwrap();
+            write_identity_file(new.path(), name, contents.as_bytes()).unwrap();
         }
         assert_eq!(Ca::open_or_create(new.path(), now).unwrap().pem(), ca.pem());
     }
@@ -66,8 +66,8 @@ mod tests {
     fn no_other_file_is_written() {
         let directory = tempfile::tempdir().unwrap();
         for name in ["../ca.key", "store.redb", "", "/etc/passwd"] {
-            let error = write_kept_file(directory.path(), name, b"x").unwrap_err();
-            assert!(matches!(error, KeptFileError::Unknown { .. }), "{name}");
+            let error = write_identity_file(directory.path(), name, b"x").unwrap_err();
+            assert!(matches!(error, IdentityFileError::Unknown { .. }), "{name}");
         }
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
