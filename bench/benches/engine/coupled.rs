@@ -30,7 +30,7 @@ pub fn apart(figures: &mut Figures) {
     let mut builder = Builder::new(PLACING, 1_000);
     for index in 0..10 {
         let mut template = template(1_000, 200);
-        template.couplings.anti_affinity.push(term(index, "kubernetes.io/hostname"));
+        template.inter_pod.anti_affinity.push(term(index, "kubernetes.io/hostname"));
         builder.group(&application(index, 1_000, template));
     }
     cycle(figures, "apart", &mut builder, 10_000);
@@ -47,7 +47,7 @@ pub fn spread(figures: &mut Figures) {
     for index in 0..10 {
         let mut template = template(1_000, 200);
         let term = term(index, "zone");
-        template.couplings.spread.push(SpreadConstraint { term, max_skew: 1, hard: true, ..Default::default() });
+        template.inter_pod.spread.push(SpreadConstraint { term, max_skew: 1, hard: true, ..Default::default() });
         builder.group(&application(index, 1_000, template));
     }
     cycle(figures, "spread", &mut builder, 10_000);

@@ -244,7 +244,7 @@ impl Config {
     }
 
     /// How long freed room is kept for those it was freed for, after it should be free.
-    pub(crate) fn fence_ms(&self) -> i64 {
+    pub(crate) fn nomination_ms(&self) -> i64 {
         self.action_int("fence", "expirySeconds", 60).clamp(0, SECONDS_MAX) * 1_000
     }
 

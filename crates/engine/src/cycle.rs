@@ -14,7 +14,7 @@ impl Cycle<'_> {
         self.tables.nodes.expire_usage(self.now.plus_ms(-usage::FRESH_MS));
         self.policy.open(self.tables, self.now);
         self.tables.begin();
-        self.plan.settled = self.tables.settle_receipts(self.now);
+        self.plan.settled = self.tables.settle_eviction_records(self.now);
         actions::nominated_capacity::settle(&mut self);
         eviction::partial_gangs::take_back(&mut self);
         eviction::maintenance::empty(&mut self);

@@ -15,9 +15,9 @@ use crate::plan::{GroupUpdate, PodNotice, QueueUpdate};
 use crate::policy::Policy;
 use crate::reasons::Failure;
 use crate::reasons::{Minimum, Reason, Reasons, RoleMinimum, Stage};
-use crate::search::pending::{Backlog, Bucket, Kind};
+use crate::search::pending::{PendingIndex, TaskClassGroups, TaskClassKey};
 use crate::session::Cycle;
-use crate::world::groups::{AWAITS_NODES, GroupRow, Kept, MADE_PREFIX, Noticed};
+use crate::world::groups::{AWAITS_NODES, GroupRow, MADE_PREFIX, Noticed, StoredReasons};
 use crate::world::min_resources::{PROMISED, SOME_TIME};
 use crate::world::sub_jobs::JOB_HYPER_NODE;
 use crate::world::tables::Tables;
@@ -31,10 +31,10 @@ const MAKING_GRACE_MS: i64 = 5_000;
 const NOTICE_GAP_MS: i64 = 10_000;
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
-    if cycle.outlook.refresh(cycle.tables, cycle.backlog, cycle.now) {
+    if cycle.start_estimates.refresh(cycle.tables, cycle.pending_index, cycle.now) {
         deadlines::look(cycle);
     }
-    let changed: Vec<Kind> = buckets_with_news(cycle.backlog);
+    let changed: Vec<TaskClassKey> = with_unreported_reasons(cycle.pending_index);
     let mut groups = cycle.tables.groups.take_dirty();
     groups.sort_unstable();
     let failed: Vec<GroupId> = cycle.failures.keys().copied().collect();
@@ -44,9 +44,9 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
     groups.extend(news);
     groups.extend(long_absent(cycle));
     groups.extend(cycle.tables.groups.due_sums(cycle.now));
-    groups.extend(changed.iter().flat_map(|kind| cycle.backlog.buckets[kind].groups.iter()));
-    let (asking, lines) = cycle.backlog.asking.take_news();
-    groups.extend(asking);
+    groups.extend(changed.iter().flat_map(|kind| cycle.pending_index.by_task_class[kind].groups.iter()));
+    let (enqueue_candidates, batches) = cycle.pending_index.enqueue_candidates.take_unreported();
+    groups.extend(enqueue_candidates);
     groups.sort_unstable();
     groups.dedup();
     groups.retain(|group| cycle.tables.groups.table.get(group.index()).is_some());
@@ -57,14 +57,16 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
         }
     }
     for kind in changed {
-        let bucket = cycle.backlog.buckets.get_mut(&kind).expect("no bucket leaves while a cycle ends");
-        if put_off.is_empty() || !bucket.groups.iter().any(|group| put_off.contains(&group)) {
-            bucket.told = bucket.failure.as_deref().map(Failure::class);
+        let task_class = cycle.pending_index.by_task_class.get_mut(&kind).expect("no bucket leaves while a cycle ends");
+        if put_off.is_empty() || !task_class.groups.iter().any(|group| put_off.contains(&group)) {
+            task_class.reported = task_class.failure.as_deref().map(Failure::class);
         }
     }
-    for line in lines {
-        if put_off.is_empty() || !cycle.backlog.asking.line(line).groups.iter().any(|group| put_off.contains(&group)) {
-            cycle.backlog.asking.told(line);
+    for batch in batches {
+        if put_off.is_empty()
+            || !cycle.pending_index.enqueue_candidates.batch(batch).groups.iter().any(|group| put_off.contains(&group))
+        {
+            cycle.pending_index.enqueue_candidates.reported(batch);
         }
     }
     // Reviewing changes phases, which marks groups again; they have just been looked at.
@@ -75,53 +77,63 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
 /// Whether a group that failed alone, and has not changed, waits for what its objects and pods say already.
 fn is_no_news(cycle: &Cycle<'_>, group: GroupId) -> bool {
     let (failure, row) = (&cycle.failures[&group], cycle.tables.groups.table.get(group.index()));
-    let Some(row) = row.filter(|_| cycle.backlog.bucket_of(group).is_none()) else { return false };
-    let Some(kept) = &row.reasons else { return false };
+    let Some(row) = row.filter(|_| cycle.pending_index.task_class_of(group).is_none()) else { return false };
+    let Some(stored) = &row.reasons else { return false };
     let knows = |noticed: &Noticed| noticed.version == row.shape_version && failure.is_class(&noticed.class);
     let written = !row.known || row.emitted.is_some();
-    let same_stage = kept.failure.stage == failure.stage && failure.stage != Stage::NoPods;
+    let same_stage = stored.failure.stage == failure.stage && failure.stage != Stage::NoPods;
     let in_network = row.wants_domains(&cycle.tables.hyper_nodes);
     // What has no pods has nobody to tell.
-    let told = row.tasks.is_empty() || row.noticed.as_deref().is_some_and(knows);
-    written && same_stage && !in_network && told
+    let reported = row.tasks.is_empty() || row.noticed.as_deref().is_some_and(knows);
+    written && same_stage && !in_network && reported
 }
 
 /// Keeps the numbers of a failure that is no news.
 fn refresh_numbers(cycle: &mut Cycle<'_>, group: GroupId) {
     let failure = cycle.failures.remove(&group);
-    if let (Some(kept), Some(failure)) = (&mut cycle.tables.groups.row_mut(group).reasons, failure) {
-        kept.failure = Arc::new(failure);
+    if let (Some(stored), Some(failure)) = (&mut cycle.tables.groups.row_mut(group).reasons, failure) {
+        stored.failure = Arc::new(failure);
     }
 }
 
 /// Buckets whose groups wait for another kind of reason than they were told.
-fn buckets_with_news(backlog: &Backlog) -> Vec<Kind> {
-    let is_told = |bucket: &Bucket, failure: &Failure| bucket.told.as_ref().is_some_and(|told| failure.is_class(told));
-    let news = |bucket: &Bucket| bucket.failure.as_deref().is_some_and(|failure| !is_told(bucket, failure));
-    backlog.buckets.iter().filter(|(_, bucket)| news(bucket)).map(|(kind, _)| *kind).collect()
+fn with_unreported_reasons(pending_index: &PendingIndex) -> Vec<TaskClassKey> {
+    let is_told = |task_class: &TaskClassGroups, failure: &Failure| {
+        task_class.reported.as_ref().is_some_and(|reported| failure.is_class(reported))
+    };
+    let news = |task_class: &TaskClassGroups| {
+        task_class.failure.as_deref().is_some_and(|failure| !is_told(task_class, failure))
+    };
+    pending_index.by_task_class.iter().filter(|(_, task_class)| news(task_class)).map(|(kind, _)| *kind).collect()
 }
 
 /// Why a group waits, with the numbers of the cycle that last tried one like it.
-pub(crate) fn reasons_of(tables: &Tables, policy: &Policy, backlog: &Backlog, group: GroupId) -> Option<Reasons> {
+pub(crate) fn reasons_of(
+    tables: &Tables,
+    policy: &Policy,
+    pending_index: &PendingIndex,
+    group: GroupId,
+) -> Option<Reasons> {
     let row = tables.groups.row(group);
-    let kept = row.reasons.as_ref()?;
-    let now = alike(tables, backlog, group).filter(|_| row.counts.pipelined() == 0);
-    let now = now.filter(|failure| failure.stage == kept.failure.stage);
-    let mut reasons = in_full(tables, row, kept.since, now.as_ref().unwrap_or(&kept.failure));
-    let line = backlog.asking.line_of(group).filter(|_| now.is_some() && row.phase == GroupPhase::Pending);
-    if let Some(standing) = line.and_then(|line| line.standing.as_deref()) {
-        enqueue::renew(tables, policy, group, standing, &mut reasons.reasons);
+    let stored = row.reasons.as_ref()?;
+    let now = alike(tables, pending_index, group).filter(|_| row.counts.pipelined() == 0);
+    let now = now.filter(|failure| failure.stage == stored.failure.stage);
+    let mut reasons = in_full(tables, row, stored.since, now.as_ref().unwrap_or(&stored.failure));
+    let batch =
+        pending_index.enqueue_candidates.batch_of(group).filter(|_| now.is_some() && row.phase == GroupPhase::Pending);
+    if let Some(refusal_basis) = batch.and_then(|batch| batch.refusal_basis.as_deref()) {
+        enqueue::renew(tables, policy, group, refusal_basis, &mut reasons.reasons);
     }
     Some(reasons)
 }
 
 /// Why those wait that are like the group.
-fn alike(tables: &Tables, backlog: &Backlog, group: GroupId) -> Option<Arc<Failure>> {
+fn alike(tables: &Tables, pending_index: &PendingIndex, group: GroupId) -> Option<Arc<Failure>> {
     let row = tables.groups.row(group);
     let asks = row.phase == GroupPhase::Pending;
-    let of_line = || backlog.asking.line_of(group).filter(|_| asks)?.failure.clone();
-    let of_bucket = || Some(in_words_of(row, backlog.bucket_of(group)?.failure.as_ref()?));
-    of_line().or_else(of_bucket)
+    let of_line = || pending_index.enqueue_candidates.batch_of(group).filter(|_| asks)?.failure.clone();
+    let of_task_class = || Some(in_words_of(row, pending_index.task_class_of(group)?.failure.as_ref()?));
+    of_line().or_else(of_task_class)
 }
 
 /// The failure of a group that is alike, with this group's own names.
@@ -162,27 +174,27 @@ fn in_full(tables: &Tables, row: &GroupRow, since: TimeMs, failure: &Failure) ->
 }
 
 /// What a group is told: long texts, which few read.
-fn said(tables: &Tables, group: GroupId) -> Option<Reasons> {
+fn reasons_in_full(tables: &Tables, group: GroupId) -> Option<Reasons> {
     let row = tables.groups.row(group);
-    row.reasons.as_ref().map(|kept| in_full(tables, row, kept.since, &kept.failure))
+    row.reasons.as_ref().map(|stored| in_full(tables, row, stored.since, &stored.failure))
 }
 
 /// False if its pods are to be told later.
 fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
     let own = cycle.failures.remove(&group).map(Arc::new);
-    let failure = own.or_else(|| alike(cycle.tables, cycle.backlog, group));
-    let kept = kept(cycle, group, failure);
-    let worth_telling_at = kept.as_ref().map(|kept| worth_telling_at(cycle, group, kept));
+    let failure = own.or_else(|| alike(cycle.tables, cycle.pending_index, group));
+    let stored = stored(cycle, group, failure);
+    let worth_telling_at = stored.as_ref().map(|stored| worth_telling_at(cycle, group, stored));
     let too_early = worth_telling_at.filter(|at| *at > cycle.now);
-    let told = kept.as_ref().filter(|_| too_early.is_none()).map(|kept| kept.failure.clone());
+    let reported = stored.as_ref().filter(|_| too_early.is_none()).map(|stored| stored.failure.clone());
     if let Some(at) = too_early {
         cycle.wake_at(at);
     }
-    await_group(cycle, group, kept.as_ref());
-    cycle.tables.groups.row_mut(group).reasons = kept;
+    await_group(cycle, group, stored.as_ref());
+    cycle.tables.groups.row_mut(group).reasons = stored;
     let ready = is_ready(cycle, group);
     watch_outlook(cycle, group, ready);
-    let blocked = told.as_ref().is_some_and(|failure| !ready && failure.stage != Stage::NoGroup);
+    let blocked = reported.as_ref().is_some_and(|failure| !ready && failure.stage != Stage::NoGroup);
     let phase = phase(cycle.tables.groups.row(group), blocked, ready);
     if phase == GroupPhase::Pending && cycle.tables.groups.row(group).phase != phase {
         // It has to be admitted again, without waiting for an event.
@@ -198,39 +210,39 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
     // nothing written.
     let in_flight = row.counts.get(TaskState::Binding) > 0;
     if row.known && (!in_flight || row.emitted.as_ref().is_none_or(|old| old.phase != phase)) {
-        let blocked = if blocked { said(cycle.tables, group) } else { None };
+        let blocked = if blocked { reasons_in_full(cycle.tables, group) } else { None };
         let status = status(cycle.tables, group, phase, ready, blocked.as_ref());
         write_status(cycle, group, status);
     }
-    told.is_none_or(|failure| notify_pods(cycle, group, &failure))
+    reported.is_none_or(|failure| notify_pods(cycle, group, &failure))
 }
 
 /// Guesses when a group that has come to wait will start, or tells that it has.
 fn watch_outlook(cycle: &mut Cycle<'_>, group: GroupId, ready: bool) {
-    let Cycle { tables, policy, backlog, outlook, now, .. } = cycle;
+    let Cycle { tables, policy, pending_index, start_estimates, now, .. } = cycle;
     let row = tables.groups.row(group);
     if ready {
-        outlook.ended(group, Some(row.created), *now);
+        start_estimates.ended(group, Some(row.created), *now);
     } else if row.reasons.is_some() {
-        outlook.watch(tables, policy, backlog, group, *now);
+        start_estimates.watch(tables, policy, pending_index, group, *now);
     } else {
-        outlook.ended(group, None, *now);
+        start_estimates.ended(group, None, *now);
     }
 }
 
 /// Pods and groups that are only being made are no news.
-fn worth_telling_at(cycle: &mut Cycle<'_>, group: GroupId, kept: &Kept) -> TimeMs {
-    match kept.failure.stage {
-        Stage::NoGroup => kept.since.plus_ms(MAKING_GRACE_MS),
+fn worth_telling_at(cycle: &mut Cycle<'_>, group: GroupId, stored: &StoredReasons) -> TimeMs {
+    match stored.failure.stage {
+        Stage::NoGroup => stored.since.plus_ms(MAKING_GRACE_MS),
         Stage::NoPods => {
             let row = cycle.tables.groups.row_mut(group);
             if row.tasks.len() > row.arrived.0 {
                 row.arrived.1 = cycle.now;
             }
             row.arrived.0 = row.tasks.len();
-            row.arrived.1.max(kept.since).plus_ms(MAKING_GRACE_MS)
+            row.arrived.1.max(stored.since).plus_ms(MAKING_GRACE_MS)
         }
-        _ => kept.since,
+        _ => stored.since,
     }
 }
 
@@ -246,11 +258,11 @@ fn long_absent(cycle: &mut Cycle<'_>) -> Vec<GroupId> {
 }
 
 /// Notes when a group that is found not to be there is to be looked at again.
-fn await_group(cycle: &mut Cycle<'_>, group: GroupId, kept: Option<&Kept>) {
-    let Some(kept) = kept.filter(|kept| kept.failure.stage == Stage::NoGroup) else { return };
+fn await_group(cycle: &mut Cycle<'_>, group: GroupId, stored: Option<&StoredReasons>) {
+    let Some(stored) = stored.filter(|stored| stored.failure.stage == Stage::NoGroup) else { return };
     let row = cycle.tables.groups.row(group);
     if row.reasons.as_ref().is_none_or(|old| old.failure.stage != Stage::NoGroup) {
-        cycle.tables.groups.absent.push_back((kept.since.plus_ms(MAKING_GRACE_MS), group));
+        cycle.tables.groups.absent.push_back((stored.since.plus_ms(MAKING_GRACE_MS), group));
     }
 }
 
@@ -259,7 +271,7 @@ fn is_ready(cycle: &Cycle<'_>, group: GroupId) -> bool {
     row.counts.ready() > 0 && cycle.policy.job_ready(cycle.tables, group, Counting::WithBestEffort)
 }
 
-fn kept(cycle: &Cycle<'_>, group: GroupId, failure: Option<Arc<Failure>>) -> Option<Kept> {
+fn stored(cycle: &Cycle<'_>, group: GroupId, failure: Option<Arc<Failure>>) -> Option<StoredReasons> {
     let row = cycle.tables.groups.row(group);
     let is_absent = !row.exists() && row.pending() > 0;
     let waits = cycle.tables.groups.is_waiting(group) && (row.pending() > 0 || !is_ready(cycle, group));
@@ -274,7 +286,7 @@ fn kept(cycle: &Cycle<'_>, group: GroupId, failure: Option<Arc<Failure>>) -> Opt
         },
     };
     let since = row.reasons.as_ref().filter(|old| old.failure.stage == failure.stage).map(|old| old.since);
-    Some(Kept { since: since.unwrap_or(cycle.now), failure })
+    Some(StoredReasons { since: since.unwrap_or(cycle.now), failure })
 }
 
 /// Its PodGroup is not there.
@@ -418,8 +430,8 @@ fn write_status(cycle: &mut Cycle<'_>, group: GroupId, status: GroupStatus) {
 /// False if some are to be told later.
 fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, failure: &Failure) -> bool {
     // Those that lie in a bucket are told by it, where nobody else is.
-    let by_bucket = !cycle.config.tells_pods && cycle.backlog.bucket_of(group).is_some();
-    if by_bucket || cycle.tables.groups.row(group).tasks.is_empty() {
+    let by_task_class_groups = !cycle.config.tells_pods && cycle.pending_index.task_class_of(group).is_some();
+    if by_task_class_groups || cycle.tables.groups.row(group).tasks.is_empty() {
         return true;
     }
     let class = cycle.tables.groups.share_name(&failure.class());
@@ -444,11 +456,11 @@ fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, failure: &Failure) -> bool
         cycle.wake_at(at);
     }
     let condition = if failure.stage == Stage::Binding { "SchedulerError" } else { "Unschedulable" };
-    let message = said(cycle.tables, group).map(|reasons| reasons.summary()).unwrap_or_default();
+    let message = reasons_in_full(cycle.tables, group).map(|reasons| reasons.summary()).unwrap_or_default();
     for task in cycle.tables.groups.row(group).tasks.clone().iter().copied() {
         let row = cycle.tables.tasks.row_mut(task.index());
-        let told = row.noticed.as_ref().is_some_and(|told| too_soon.is_some() || *told == class);
-        if row.state != TaskState::Pending || row.gated || told {
+        let reported = row.noticed.as_ref().is_some_and(|reported| too_soon.is_some() || *reported == class);
+        if row.state != TaskState::Pending || row.gated || reported {
             continue;
         }
         row.noticed = Some(class.clone());
@@ -467,7 +479,7 @@ fn queues(cycle: &mut Cycle<'_>) {
     let mut updates = Vec::new();
     for (id, row) in cycle.tables.queues.table.iter().filter(|(_, row)| row.known) {
         let dims = &cycle.tables.dims;
-        if row.emitted.as_ref().is_none_or(|told| !dims.are(told, &row.tree.allocated)) {
+        if row.emitted.as_ref().is_none_or(|reported| !dims.are(reported, &row.tree.allocated)) {
             let allocated = dims.resources(&row.tree.allocated);
             updates.push((id, QueueUpdate { name: row.name.to_string(), allocated }));
         }

@@ -8,7 +8,7 @@ use crate::ids::{GroupId, TaskId, TimeMs};
 use crate::plan::Late;
 use crate::search::start_estimate::{Guess, Look};
 use crate::session::Cycle;
-use crate::world::end_times::Surety;
+use crate::world::end_times::Confidence;
 use crate::world::groups::GroupRow;
 use crate::world::minimum::missing;
 use crate::world::tables::Tables;
@@ -26,7 +26,9 @@ pub(crate) fn look(cycle: &mut Cycle<'_>) {
         let Some(deadline) = row.deadline.filter(|_| !row.ended && row.phase != GroupPhase::Completed) else {
             continue;
         };
-        let guess = || cycle.outlook.guess((cycle.tables, cycle.policy, cycle.backlog), group, cycle.now, Look::Sums);
+        let guess = || {
+            cycle.start_estimates.guess((cycle.tables, cycle.policy, cycle.pending_index), group, cycle.now, Look::Sums)
+        };
         let guess = waits(row).then(guess).flatten();
         let late = late_end(cycle.tables, group, guess, cycle.now);
         let row = cycle.tables.groups.row_mut(group);
@@ -50,7 +52,7 @@ pub(crate) fn late_end(tables: &Tables, group: GroupId, guess: Option<Guess>, no
     let shortest = to_come.iter().filter_map(|part| tables.shortest_run(group, part.class, 0));
     let shortest = shortest.map(|run| begins(|guess| guess.earliest_ms).plus_ms(run));
     soonest.chain(shortest).max().filter(|end| *end > deadline)?;
-    let ends = running.iter().filter_map(|task| tables.end_of(*task, Surety::Expected, now));
+    let ends = running.iter().filter_map(|task| tables.end_of(*task, Confidence::Expected, now));
     let runs = to_come.iter().filter_map(|part| tables.typical_run(group, part.class));
     ends.chain(runs.map(|run| begins(|guess| guess.lead_ms).plus_ms(run))).max().filter(|end| *end > deadline)
 }

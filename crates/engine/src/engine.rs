@@ -15,9 +15,9 @@ use crate::policy::Policy;
 use crate::reasons::{Minimum, Reason, Reasons, Stage};
 use crate::resource_dims::Resources;
 use crate::search::finder::Finder;
-use crate::search::pending::Backlog;
+use crate::search::pending::PendingIndex;
 use crate::search::start_estimate;
-use crate::search::start_estimate::{Look, Outlook};
+use crate::search::start_estimate::{Look, StartEstimates};
 use crate::session::Cycle;
 use crate::world::end_times::ExpectedRun;
 use crate::world::minimum::missing;
@@ -32,8 +32,8 @@ pub struct World {
     pub(crate) tables: Tables,
     pub(crate) policy: Policy,
     finder: Finder,
-    backlog: Backlog,
-    pub(crate) outlook: Outlook,
+    pending_index: PendingIndex,
+    pub(crate) start_estimates: StartEstimates,
     config: Config,
     registry: Registry,
     /// When the last cycle was.
@@ -78,8 +78,8 @@ impl World {
             tables,
             policy: Policy::new(&config, &registry),
             finder: Finder::default(),
-            backlog: Backlog::default(),
-            outlook: Outlook::default(),
+            pending_index: PendingIndex::default(),
+            start_estimates: StartEstimates::default(),
             config,
             registry,
             now: TimeMs::default(),
@@ -91,7 +91,7 @@ impl World {
     pub fn set_config(&mut self, config: Config) {
         self.policy = Policy::new(&config, &self.registry);
         self.finder = Finder::default();
-        self.backlog = Backlog::default();
+        self.pending_index = PendingIndex::default();
         self.config = config;
     }
 
@@ -99,7 +99,7 @@ impl World {
     /// from a fresh look instead of an earlier one. The next cycle looks at everything.
     pub fn forget(&mut self) {
         self.finder = Finder::default();
-        self.backlog = Backlog::default();
+        self.pending_index = PendingIndex::default();
     }
 
     /// Makes room for so many more pods: where many come together, taking them in moves nothing then.
@@ -121,8 +121,8 @@ impl World {
             tables: &mut self.tables,
             policy: &mut self.policy,
             finder: &mut self.finder,
-            backlog: &mut self.backlog,
-            outlook: &mut self.outlook,
+            pending_index: &mut self.pending_index,
+            start_estimates: &mut self.start_estimates,
             config: &self.config,
             now,
             plan: Plan::default(),
@@ -229,14 +229,14 @@ impl World {
             tables: &mut self.tables,
             policy: &mut self.policy,
             finder: &mut Finder::default(),
-            backlog: &mut Backlog::default(),
-            outlook: &mut self.outlook,
+            pending_index: &mut PendingIndex::default(),
+            start_estimates: &mut self.start_estimates,
             config: &self.config,
             now: self.now,
             plan: Plan::default(),
             failures: rustc_hash::FxHashMap::default(),
         };
-        Some(explain::why(&mut cycle, &self.backlog, group, reasons))
+        Some(explain::why(&mut cycle, &self.pending_index, group, reasons))
     }
 
     /// What is said of a group that does not wait, but has tasks that do, or of which there are receipts to tell.
@@ -244,7 +244,7 @@ impl World {
         let row = self.tables.groups.row(group);
         let mut reasons = self.tables.tasks_to_come(group);
         reasons.extend(self.tables.promise_reason(group, self.now));
-        let tells = || !reasons.is_empty() || !self.tables.receipts_of(&row.key(), self.now).is_empty();
+        let tells = || !reasons.is_empty() || !self.tables.eviction_records_of(&row.key(), self.now).is_empty();
         let told = row.exists() && !row.ended && tells();
         let queue = self.tables.queues.row(row.queue).name.to_string();
         let minimum = Minimum { min_member: row.min_member, ready: row.counts.ready(), ..Minimum::default() };
@@ -252,8 +252,9 @@ impl World {
     }
 
     fn reasons_of(&self, group: GroupId, look: Look) -> Option<Reasons> {
-        let mut reasons = cycle_end::reasons_of(&self.tables, &self.policy, &self.backlog, group)?;
-        let guess = || self.outlook.guess((&self.tables, &self.policy, &self.backlog), group, self.now, look);
+        let mut reasons = cycle_end::reasons_of(&self.tables, &self.policy, &self.pending_index, group)?;
+        let guess =
+            || self.start_estimates.guess((&self.tables, &self.policy, &self.pending_index), group, self.now, look);
         let foreseeable =
             self.tables.reservations.of(group).is_some() || start_estimate::is_foreseeable(&reasons.reasons);
         let guess = foreseeable.then(guess).flatten();
@@ -279,7 +280,7 @@ impl World {
     /// What a queue waits for, and who in it. O(groups that wait).
     pub fn queue_why(&self, name: &str) -> Option<QueueWhy> {
         let queue = self.tables.queues.table.find(name).filter(|queue| self.tables.queues.row(*queue).known)?;
-        Some(QueueWhy::of(&self.tables, &self.policy, &self.backlog, queue, self.now))
+        Some(QueueWhy::of(&self.tables, &self.policy, &self.pending_index, queue, self.now))
     }
 
     /// Why a node takes no more, and when it will. O(pods on it).

@@ -2,7 +2,9 @@
 //! neither a cycle nor memory. Called by `World::reasons` and by the views of groups. O(nodes that keep room).
 
 mod could;
+mod dry_run;
 mod holders;
+mod maintenance_windows;
 mod node;
 mod position;
 mod queue;
@@ -10,17 +12,16 @@ mod queue_view;
 mod spared;
 mod unblock_probes;
 mod why;
-mod windows;
 
 pub use could::Could;
-pub use holders::{Held, Holder};
+pub use holders::{Holder, ResourceHolders};
 pub use node::NodeWhy;
 pub use position::Line;
 pub use queue::QueueWhy;
 pub use queue_view::QueueView;
 pub use spared::Spared;
 pub use why::Why;
-pub(crate) use {why::why, windows::closed};
+pub(crate) use {maintenance_windows::closed, why::why};
 
 use std::collections::BTreeSet;
 
@@ -28,7 +29,7 @@ use crate::deadlines::late_end;
 use crate::ids::{GroupId, TaskId, TimeMs};
 use crate::reasons::{Expected, Reason, Reasons};
 use crate::search::start_estimate::Guess;
-use crate::world::end_times::Surety;
+use crate::world::end_times::Confidence;
 use crate::world::reservations::Reservation;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
@@ -43,7 +44,7 @@ pub(crate) fn explain(tables: &Tables, group: GroupId, now: TimeMs, guess: Optio
     let expected = |guess: Guess| {
         let by = |lead_ms: i64| promise.map_or(now.plus_ms(lead_ms), |promise| now.plus_ms(lead_ms).min(promise));
         let (at, early, late) = (by(guess.lead_ms), by(guess.early_ms), promise.unwrap_or(by(guess.late_ms)));
-        Expected { asked: now, at, early, late, promised: promise.is_some() }
+        Expected { as_of: now, at, early, late, promised: promise.is_some() }
     };
     reasons.expected = guess.map(expected);
     let late = guess.and_then(|guess| late_end(tables, group, Some(guess), now));
@@ -59,14 +60,14 @@ pub(crate) fn explain(tables: &Tables, group: GroupId, now: TimeMs, guess: Optio
 
 /// When a group starts at the latest.
 fn promise(reservation: &Reservation) -> Option<TimeMs> {
-    let prospect = reservation.prospect.as_ref().filter(|prospect| prospect.surety == Surety::Certain);
-    prospect.filter(|_| reservation.hard).map(|prospect| prospect.at)
+    let forecast = reservation.forecast.as_ref().filter(|forecast| forecast.confidence == Confidence::Certain);
+    forecast.filter(|_| reservation.hard).map(|forecast| forecast.at)
 }
 
 fn reserved(reservation: &Reservation, now: TimeMs) -> Reason {
-    let places = reservation.prospect.as_ref().map_or(&[][..], |prospect| &prospect.places);
+    let places = reservation.forecast.as_ref().map_or(&[][..], |forecast| &forecast.places);
     Reason::Reserved {
-        in_ms: reservation.prospect.as_ref().map(|prospect| prospect.at.0.saturating_sub(now.0).max(0)),
+        in_ms: reservation.forecast.as_ref().map(|forecast| forecast.at.0.saturating_sub(now.0).max(0)),
         hard: reservation.hard,
         promised: promise(reservation).is_some(),
         nodes: places.iter().take(NAMED_MAX).map(|place| place.name.to_string()).collect(),
@@ -82,13 +83,15 @@ fn kept_for_others(tables: &Tables, group: GroupId, now: TimeMs) -> Option<Reaso
     let barring = tables.barring(first);
     let (mut nodes, mut holders) = (0_u32, BTreeSet::new());
     for (node, places) in tables.reservations.places() {
-        if tables.nodes.fits_but_for_kept(node, &class.demand) && tables.windows.on(node, &barring).is_none() {
+        if tables.nodes.fits_but_for_kept(node, &class.demand)
+            && tables.maintenance_windows.on(node, &barring).is_none()
+        {
             nodes += 1;
             holders.extend(places);
         }
     }
     let reservations = holders.iter().filter_map(|place| tables.reservations.all.get(*place));
-    let until = reservations.clone().filter_map(|one| Some(one.prospect.as_ref()?.at)).min()?;
+    let until = reservations.clone().filter_map(|one| Some(one.forecast.as_ref()?.at)).min()?;
     let groups = reservations.take(NAMED_MAX).map(|one| tables.groups.row(one.group).key()).collect();
     Some(Reason::KeptForOthers { groups, nodes, in_ms: until.0.saturating_sub(now.0).max(0) })
 }

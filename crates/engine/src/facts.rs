@@ -6,9 +6,9 @@
 use serde::{Deserialize, Serialize};
 
 mod cluster;
-mod couplings;
 mod devices;
 mod group;
+mod inter_pod;
 mod node;
 mod numa;
 mod pod;
@@ -20,11 +20,11 @@ mod template;
 mod window;
 
 pub use cluster::{BudgetFacts, HyperNodeFacts, HyperNodeMember, MemberKind, QuotaFacts, ShardFacts};
-pub use couplings::{LabelSelector, PodCouplings, PodSelector, PodTerm, PreferredPodTerm, SpreadConstraint};
 pub use devices::{
     Attribute, DeviceClaimFacts, DeviceClassFacts, DeviceFacts, DeviceName, DeviceRequest, DeviceSliceFacts,
 };
 pub use group::{GroupCondition, GroupFacts, GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
+pub use inter_pod::{InterPodConstraints, LabelSelector, PodSelector, PodTerm, PreferredPodTerm, SpreadConstraint};
 pub use node::{NodeFacts, NodeUsage, Taint, TaintEffect};
 pub use numa::{CpuPlace, NumaFacts};
 pub use pod::{DependsOn, PodFacts, PodPhase, ShapeTask};

@@ -43,15 +43,15 @@ pub use config::{
     Warning, WarningKind,
 };
 pub use engine::{GroupView, World};
-pub use explain::{Could, Held, Holder, Line, NodeWhy, QueueView, QueueWhy, Spared, Why};
+pub use explain::{Could, Holder, Line, NodeWhy, QueueView, QueueWhy, ResourceHolders, Spared, Why};
 pub use facts::{
     Attribute, BudgetFacts, ContainerFacts, CpuPlace, CsiNodeFacts, Delta, DependsOn, DeviceClaimFacts,
     DeviceClassFacts, DeviceFacts, DeviceName, DeviceRequest, DeviceSliceFacts, GroupCondition, GroupFacts, GroupPhase,
-    GroupStatus, HostPort, HyperNodeFacts, HyperNodeMember, LabelSelector, MemberKind, NodeFacts, NodeGroupAffinity,
-    NodeTerm, NodeUsage, NumaFacts, Operator, OwnerFacts, PodClaims, PodCouplings, PodFacts, PodPhase, PodSelector,
-    PodTemplate, PodTerm, PreferredPodTerm, PreferredTerm, QueueFacts, QueueState, QuotaFacts, Requirement, ShapeTask,
-    ShardFacts, Shared, SpreadConstraint, StorageClassFacts, SubGroupPolicy, Taint, TaintEffect, Toleration,
-    TopologySpec, VolumeClaimFacts, VolumeFacts, WindowFacts,
+    GroupStatus, HostPort, HyperNodeFacts, HyperNodeMember, InterPodConstraints, LabelSelector, MemberKind, NodeFacts,
+    NodeGroupAffinity, NodeTerm, NodeUsage, NumaFacts, Operator, OwnerFacts, PodClaims, PodFacts, PodPhase,
+    PodSelector, PodTemplate, PodTerm, PreferredPodTerm, PreferredTerm, QueueFacts, QueueState, QuotaFacts,
+    Requirement, ShapeTask, ShardFacts, Shared, SpreadConstraint, StorageClassFacts, SubGroupPolicy, Taint,
+    TaintEffect, Toleration, TopologySpec, VolumeClaimFacts, VolumeFacts, WindowFacts,
 };
 pub use ids::TimeMs;
 pub use node_plugins::predicates::CLOSED_ANNOTATION as NODE_CLOSED;
@@ -64,4 +64,4 @@ pub use reasons::{
 pub use resource_dims::{Resources, amount_text};
 pub use save::{LoadError, Texts};
 pub use world::end_times::ExpectedRun;
-pub use world::eviction_records::Receipt;
+pub use world::eviction_records::EvictionRecord;

@@ -78,7 +78,7 @@ fn limits(tables: &Tables, policy: &Policy, group: GroupId, tasks: &[TaskId], fo
     let above = queue.ancestors.iter().filter(|_| policy.follows_queue_tree());
     let trees = above.map(|queue| (*queue, &tables.queues.row(*queue).tree));
     for (queue, sums) in std::iter::once((row.queue, &queue.own)).chain(trees) {
-        let held = sums.held().into_iter().enumerate();
+        let held = sums.in_use().into_iter().enumerate();
         let before: Vec<i64> = held.map(|(dim, held)| held - wanted.get(dim).copied().unwrap_or(0)).collect();
         if let Some(reason) = queue_limit::exceeded(tables, queue, &wanted, &before) {
             found.push(format!("group {} breaks a limit: {reason}", row.key()));

@@ -19,7 +19,7 @@ use crate::world::tasks::Counting;
 
 mod admission;
 mod bounds;
-mod tenants;
+mod namespaces;
 mod victims;
 
 pub(crate) use victims::Allowed;
@@ -472,7 +472,7 @@ impl Policy {
     pub(crate) fn keep_for_task(&self, tables: &Tables, task: TaskId, nodes: &mut Vec<NodeId>) {
         let barring = tables.barring(task);
         if !barring.is_empty() {
-            nodes.retain(|node| tables.windows.on(*node, &barring).is_none());
+            nodes.retain(|node| tables.maintenance_windows.on(*node, &barring).is_none());
         }
         for plugin in self.with(Switch::Predicate).filter(|plugin| plugin.is_specific(tables, task)) {
             plugin.keep_for_task(tables, task, nodes);

@@ -59,7 +59,7 @@ pub(crate) fn all_exceeded_by_pod(
     std::iter::once((queue, &row.own)).chain(above).filter(limited).flat_map(move |(queue, sums)| {
         let mut wanted = Vec::new();
         demand.add_to(&mut wanted, 1);
-        let mut used = sums.held();
+        let mut used = sums.in_use();
         for (dim, _) in demand.iter() {
             let kept = tables.reservations.kept_of_limit(queue, dim);
             if kept > 0 {

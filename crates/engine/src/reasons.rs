@@ -58,7 +58,8 @@ pub struct Reasons {
 #[serde(rename_all = "camelCase")]
 pub struct Expected {
     /// As of when.
-    pub asked: TimeMs,
+    #[serde(rename = "asked")]
+    pub as_of: TimeMs,
     /// Half of those like it started by then.
     pub at: TimeMs,
     /// One of ten before this.
@@ -270,7 +271,8 @@ pub enum Reason {
         until: TimeMs,
     },
     /// Room was kept for it and did not become free in time.
-    FenceFell {
+    #[serde(rename = "fenceFell")]
+    NominationExpired {
         /// For how many of its pods.
         pods: u32,
     },

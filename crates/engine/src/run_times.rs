@@ -103,13 +103,13 @@ pub(crate) struct Kind {
 
 /// All runs that are remembered.
 #[derive(Debug, Default)]
-pub(crate) struct RunBook {
+pub(crate) struct RunTimes {
     of_kind: FxHashMap<Kind, Runs>,
     of_profile: FxHashMap<(NamespaceId, Arc<str>), Runs>,
     of_namespace: FxHashMap<NamespaceId, Runs>,
 }
 
-impl RunBook {
+impl RunTimes {
     /// A pod of a job has ended. `job` is the same for all pods of one, and another for every other.
     pub(crate) fn note(&mut self, kind: &Kind, job: u64, run_ms: i64) {
         if self.of_kind.len() >= KINDS_MAX {
@@ -165,7 +165,7 @@ crate::save::saved! {
     Run { job, pods, mean, longest };
     Runs { last, next };
     Kind { namespace, profile, together, limit_ms };
-    RunBook { of_kind, of_profile, of_namespace };
+    RunTimes as "RunBook" { of_kind, of_profile, of_namespace };
 }
 
 #[cfg(test)]
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_kind_that_never_ran_is_taken_for_its_profile_and_then_for_its_namespace() {
-        let (mut book, mine, other) = (RunBook::default(), NamespaceId::from(1), NamespaceId::from(2));
+        let (mut book, mine, other) = (RunTimes::default(), NamespaceId::from(1), NamespaceId::from(2));
         let kind = |namespace, profile: &str, together, limit| Kind {
             namespace,
             profile: profile.into(),
@@ -242,10 +242,10 @@ mod tests {
 
     #[test]
     fn what_has_a_limit_is_judged_by_enough_runs_of_its_own_kind_only() {
-        let (mut book, mine) = (RunBook::default(), NamespaceId::from(1));
+        let (mut book, mine) = (RunTimes::default(), NamespaceId::from(1));
         let kind =
             |profile: &str, together| Kind { namespace: mine, profile: profile.into(), together, limit_ms: Some(60) };
-        let typical = |book: &RunBook, profile: &str, together| {
+        let typical = |book: &RunTimes, profile: &str, together| {
             book.of(&kind(profile, together)).and_then(|runs| runs.typical(0))
         };
         (0..4).for_each(|job| book.note(&kind("train", 8), job, 50));

@@ -8,8 +8,8 @@ use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::reasons::Failure;
 use crate::search::finder::Finder;
-use crate::search::pending::Backlog;
-use crate::search::start_estimate::Outlook;
+use crate::search::pending::PendingIndex;
+use crate::search::start_estimate::StartEstimates;
 use crate::world::journal::Savepoint;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
@@ -19,8 +19,8 @@ pub(crate) struct Cycle<'w> {
     pub(crate) tables: &'w mut Tables,
     pub(crate) policy: &'w mut Policy,
     pub(crate) finder: &'w mut Finder,
-    pub(crate) backlog: &'w mut Backlog,
-    pub(crate) outlook: &'w mut Outlook,
+    pub(crate) pending_index: &'w mut PendingIndex,
+    pub(crate) start_estimates: &'w mut StartEstimates,
     pub(crate) config: &'w Config,
     pub(crate) now: TimeMs,
     pub(crate) plan: Plan,

@@ -5,7 +5,6 @@
 mod apply;
 mod bare_pods;
 mod dependents;
-pub(crate) mod dry_run;
 pub(crate) mod end_times;
 pub(crate) mod eviction_records;
 mod evictions;

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
-use pumice_engine::{Could, Expected, Receipt};
+use pumice_engine::{Could, EvictionRecord, Expected};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ fn object(waiting: &Waiting) -> Value {
         "expected": reasons.expected.as_ref().map(expected),
         "reasons": reasons.reasons,
         "line": why.line,
-        "held": why.held,
+        "held": why.holders,
         "spared": why.spared,
         "roomOn": why.room_on.iter().map(|(node, pods)| json!({"node": node, "pods": pods})).collect::<Vec<_>>(),
         "could": why.could.iter().map(could).collect::<Vec<_>>(),
@@ -101,7 +101,7 @@ fn object(waiting: &Waiting) -> Value {
 }
 
 /// A receipt, with its time as the API writes times, and the same for people.
-fn receipt(receipt: &Receipt) -> Value {
+fn receipt(receipt: &EvictionRecord) -> Value {
     let mut value = json!(receipt);
     value["at"] = json!(time(receipt.at.0));
     value["text"] = receipt.to_string().into();

@@ -34,10 +34,10 @@ pub enum SpecError {
     #[error("{0}")]
     Syntax(String),
     /// A field says what can't be run.
-    #[error("{place}: {problem}")]
+    #[error("{path}: {problem}")]
     Field {
         /// The field.
-        place: String,
+        path: String,
         /// What is wrong.
         problem: String,
     },
@@ -45,7 +45,7 @@ pub enum SpecError {
 
 /// What a field says can't be run.
 pub fn wrong(place: impl Into<String>, problem: impl Into<String>) -> SpecError {
-    SpecError::Field { place: place.into(), problem: problem.into() }
+    SpecError::Field { path: place.into(), problem: problem.into() }
 }
 
 /// Reads a specification.

@@ -8,7 +8,7 @@ use pumice_engine::{
     CsiNodeFacts, NodeTerm, Operator, PodClaims, Requirement, StorageClassFacts, VolumeClaimFacts, VolumeFacts,
 };
 
-use super::couplings::selector;
+use super::inter_pod::selector;
 use super::template::term;
 use super::{amount, annotation, text};
 

@@ -23,7 +23,7 @@ pub(super) fn requests(spec: &core::PodSpec, status: Option<&core::PodStatus>) -
             add(&mut sum, &asked);
             add(&mut sidecars, &asked);
         } else {
-            let mut asked = asked(container.resources.as_ref());
+            let mut asked = effective_requests(container.resources.as_ref());
             add(&mut asked, &sidecars);
             for (name, amount) in asked {
                 let most = largest.entry(name).or_default();
@@ -35,7 +35,7 @@ pub(super) fn requests(spec: &core::PodSpec, status: Option<&core::PodStatus>) -
         let total = sum.entry(name).or_default();
         *total = amount.max(*total);
     }
-    for (name, amount) in asked(spec.resources.as_ref()) {
+    for (name, amount) in effective_requests(spec.resources.as_ref()) {
         if name == "cpu" || name == "memory" || name.starts_with("hugepages-") {
             sum.insert(name, amount);
         }
@@ -49,7 +49,7 @@ pub(super) fn requests(spec: &core::PodSpec, status: Option<&core::PodStatus>) -
 /// What a container asks for, or still holds while it is resized in place: the most of spec, what the kubelet granted
 /// and what runs. A resize that can never be done does not count.
 fn resized(container: &core::Container, status: Option<&core::PodStatus>) -> Resources {
-    let spec = asked(container.resources.as_ref());
+    let spec = effective_requests(container.resources.as_ref());
     let statuses = status.into_iter().flat_map(|status| {
         let init = status.init_container_statuses.iter().flatten();
         status.container_statuses.iter().flatten().chain(init)
@@ -74,7 +74,7 @@ fn is_infeasible(status: &core::PodStatus) -> bool {
 }
 
 /// The requests; a limit without a request is one, as the API server's defaulting has it.
-fn asked(requirements: Option<&core::ResourceRequirements>) -> Resources {
+fn effective_requests(requirements: Option<&core::ResourceRequirements>) -> Resources {
     let read = |list: Option<&BTreeMap<String, WireQuantity>>| list.map(resources).unwrap_or_default();
     let Some(requirements) = requirements else { return Resources::new() };
     let mut asked = read(requirements.limits.as_ref());

@@ -6,7 +6,7 @@ use pumice_engine::{
     HostPort, NodeTerm, Operator, PodTemplate, PreferredTerm, Requirement, Toleration, template_annotations,
 };
 
-use super::couplings::couplings;
+use super::inter_pod::inter_pod_constraints;
 use super::requests::requests;
 use super::{annotation, containers, text};
 
@@ -44,7 +44,7 @@ pub(super) fn template(
         tolerations: spec.tolerations.iter().flatten().map(toleration).collect(),
         host_ports: host_ports(spec),
         images: images(spec),
-        couplings: couplings(namespace, metadata.labels.as_ref(), spec),
+        inter_pod: inter_pod_constraints(namespace, metadata.labels.as_ref(), spec),
         priority: annotation(metadata, TASK_PRIORITY)
             .and_then(|text| text.parse().ok())
             .or(spec.priority)

@@ -113,7 +113,7 @@ fn pods_carry_what_scheduling_reads() {
         facts.template.tolerations[0].exists && facts.template.tolerations[0].effect == Some(TaintEffect::NoSchedule)
     );
     assert_eq!(facts.template.unsupported, [""; 0]);
-    assert_eq!((facts.template.couplings.spread.len(), facts.template.couplings.preferred.len()), (1, 1));
+    assert_eq!((facts.template.inter_pod.spread.len(), facts.template.inter_pod.preferred.len()), (1, 1));
     assert!(!pod_facts(&pod, &["pumice".to_owned()]).mine);
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::enqueue::{is_impossible, is_possible, strict_order};
-use super::fair_share_order::{Outcome, Turn, Walk};
+use super::fair_share_order::{FairShareOrder, Outcome, Turn};
 use super::reserve;
 use crate::config::Action;
 use crate::facts::GroupPhase;
@@ -16,7 +16,7 @@ use crate::queue_limit;
 use crate::reasons::Failure;
 use crate::reasons::{Reason, Stage};
 use crate::search::finder::Search;
-use crate::search::pending::Kind;
+use crate::search::pending::TaskClassKey;
 use crate::session::Cycle;
 use crate::world::groups::GroupRow;
 use crate::world::maintenance_windows::Barring;
@@ -56,18 +56,18 @@ struct Wanted {
 }
 
 /// What did not fit: nothing is freed while the action runs, so the same from another group can't fit either.
-type Hopeless = FxHashMap<Sameness, Vec<Reason>>;
+type FailedMemo = FxHashMap<FailureKey, Vec<Reason>>;
 
 /// Groups equal in this get the same answer from the same nodes: queue, class, pods needed, pods wanted, and the windows
 /// that bar them.
-type Sameness = (QueueId, ClassId, u32, usize, Barring);
+type FailureKey = (QueueId, ClassId, u32, usize, Barring);
 
 /// What the turns of one action share.
 struct Round {
     which: Which,
     /// What groups that had a turn still want.
     wanted: FxHashMap<GroupId, Wanted>,
-    hopeless: Hopeless,
+    failed: FailedMemo,
     /// Gangs that may still be packed in all ways.
     packings_left: u32,
     /// A queue's share kept something waiting.
@@ -78,15 +78,15 @@ struct Round {
 }
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
-    cycle.backlog.refresh(cycle.tables, cycle.policy, cycle.config);
-    for bucket in cycle.backlog.buckets.values_mut() {
-        bucket.failure = None;
+    cycle.pending_index.refresh(cycle.tables, cycle.policy, cycle.config);
+    for task_class in cycle.pending_index.by_task_class.values_mut() {
+        task_class.failure = None;
     }
-    let loose: Vec<GroupId> = cycle.backlog.loose.iter().copied().collect();
-    place(cycle, Which::Requesting, loose);
+    let one_by_one: Vec<GroupId> = cycle.pending_index.one_by_one.iter().copied().collect();
+    place_groups(cycle, Which::Requesting, one_by_one);
 }
 
-pub(crate) fn place(cycle: &mut Cycle<'_>, which: Which, groups: Vec<GroupId>) {
+pub(crate) fn place_groups(cycle: &mut Cycle<'_>, which: Which, groups: Vec<GroupId>) {
     let groups: Vec<GroupId> = groups.into_iter().filter(|group| eligible(cycle, *group)).collect();
     let (half_placed, mut rest): (Vec<_>, Vec<_>) =
         groups.into_iter().partition(|group| is_half_placed(cycle.tables.groups.row(*group)));
@@ -97,12 +97,12 @@ pub(crate) fn place(cycle: &mut Cycle<'_>, which: Which, groups: Vec<GroupId>) {
     if keeps {
         cycle.tables.lift_reservations(Lift::ALL, cycle.now);
     }
-    let mut walk = Walk::new(cycle.tables, cycle.policy, None, &half_placed);
+    let mut walk = FairShareOrder::new(cycle.tables, cycle.policy, None, &half_placed);
     while let Some(turn) = walk.pop() {
         if round.turn(cycle, turn.group) == Outcome::Again {
             rest.push(turn.group);
         }
-        walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, Outcome::Done);
+        walk.put_back(cycle.tables, cycle.policy, cycle.pending_index, turn, Outcome::Done);
     }
     cycle.policy.lending = false;
     if keeps {
@@ -136,7 +136,7 @@ fn holds_up(cycle: &mut Cycle<'_>, turn: Turn) -> bool {
 }
 
 /// The failure of those that lose their turn, and have none of their own.
-fn fail_all(cycle: &mut Cycle<'_>, groups: Vec<GroupId>, kinds: Vec<Kind>, failure: &Failure) {
+fn fail_all(cycle: &mut Cycle<'_>, groups: Vec<GroupId>, kinds: Vec<TaskClassKey>, failure: &Failure) {
     for group in groups {
         cycle.failures.entry(group).or_insert_with(|| failure.clone());
     }
@@ -145,9 +145,9 @@ fn fail_all(cycle: &mut Cycle<'_>, groups: Vec<GroupId>, kinds: Vec<Kind>, failu
 }
 
 /// The failure of one is that of all in the bucket.
-fn fail_bucket(cycle: &mut Cycle<'_>, kind: Kind, failure: Arc<Failure>) {
-    if let Some(bucket) = cycle.backlog.buckets.get_mut(&kind) {
-        bucket.failure = Some(failure);
+fn fail_bucket(cycle: &mut Cycle<'_>, kind: TaskClassKey, failure: Arc<Failure>) {
+    if let Some(task_class) = cycle.pending_index.by_task_class.get_mut(&kind) {
+        task_class.failure = Some(failure);
     }
 }
 
@@ -267,7 +267,7 @@ impl Round {
         Self {
             which,
             wanted: FxHashMap::default(),
-            hopeless: Hopeless::default(),
+            failed: FailedMemo::default(),
             packings_left: packing::GANGS_MAX,
             held_by_shares: false,
             passing: None,
@@ -277,8 +277,8 @@ impl Round {
 
     /// Gives all their turns, those of the backlog and `groups`.
     fn walk(&mut self, cycle: &mut Cycle<'_>, groups: &[GroupId]) {
-        let backlog = (self.which == Which::Requesting).then_some(&*cycle.backlog);
-        let mut walk = Walk::new(cycle.tables, cycle.policy, backlog, groups);
+        let pending_index = (self.which == Which::Requesting).then_some(&*cycle.pending_index);
+        let mut walk = FairShareOrder::new(cycle.tables, cycle.policy, pending_index, groups);
         while let Some(turn) = walk.pop() {
             // What asks for nothing takes nothing of a share.
             let overused = cycle.policy.overused(cycle.tables, turn.queue);
@@ -289,7 +289,7 @@ impl Round {
                 continue;
             }
             if self.passing.is_some() && !self.may_pass(cycle, turn) {
-                walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, Outcome::Stuck);
+                walk.put_back(cycle.tables, cycle.policy, cycle.pending_index, turn, Outcome::Stuck);
                 continue;
             }
             // It has had its turn, with what is kept for it.
@@ -299,7 +299,7 @@ impl Round {
             let passing = self.passing.is_some() && cycle.tables.reservations.of(turn.group).is_some();
             if eligible && !reserved && !passing && self.refuse(cycle, turn) {
                 self.consider(cycle, turn);
-                walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, Outcome::Stuck);
+                walk.put_back(cycle.tables, cycle.policy, cycle.pending_index, turn, Outcome::Stuck);
                 continue;
             }
             let outcome = match (eligible, reserved) {
@@ -331,7 +331,7 @@ impl Round {
                 fail_all(cycle, groups, kinds, &failure);
                 continue;
             }
-            walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, outcome);
+            walk.put_back(cycle.tables, cycle.policy, cycle.pending_index, turn, outcome);
         }
     }
 
@@ -372,8 +372,8 @@ impl Round {
             return outcome;
         }
         let needed = needed(cycle, group);
-        let key = sameness(cycle, group, wanted);
-        if let Some(reasons) = key.as_ref().and_then(|key| self.hopeless.get(key)) {
+        let key = failure_key(cycle, group, wanted);
+        if let Some(reasons) = key.as_ref().and_then(|key| self.failed.get(key)) {
             let reasons = reasons.clone();
             cycle.failures.entry(group).or_insert_with(|| Failure::at(Stage::Allocate, reasons));
             return Outcome::Stuck;
@@ -402,7 +402,7 @@ impl Round {
         self.held_by_shares |= reasons.as_deref().is_some_and(tell_of_shares);
         cycle.rollback(savepoint);
         if let (Some(key), Some(reasons)) = (key, reasons) {
-            self.hopeless.insert(key, reasons);
+            self.failed.insert(key, reasons);
         }
         Outcome::Stuck
     }
@@ -410,7 +410,7 @@ impl Round {
 
 /// The same for a group that has to look at the network, or falls into parts.
 fn turn_in_domains(cycle: &mut Cycle<'_>, group: GroupId, wanted: &Wanted, counting: Counting) -> Outcome {
-    match domains::place(cycle, group, wanted, counting) {
+    match domains::place_in_domains(cycle, group, wanted, counting) {
         Ok(placed) => {
             placed.into_iter().for_each(|task| bind(cycle, group, task));
             let more = wanted.tasks.iter().any(|task| cycle.tables.task(*task).state == TaskState::Pending);
@@ -452,7 +452,7 @@ fn needed(cycle: &Cycle<'_>, group: GroupId) -> u32 {
 }
 
 /// Under what the group's failure tells of others; nothing where it wants pods of several kinds.
-fn sameness(cycle: &Cycle<'_>, group: GroupId, wanted: &Wanted) -> Option<Sameness> {
+fn failure_key(cycle: &Cycle<'_>, group: GroupId, wanted: &Wanted) -> Option<FailureKey> {
     let left = wanted.tasks.len() - wanted.next;
     let barring = wanted.tasks.first().map(|first| cycle.tables.barring(*first)).unwrap_or_default();
     wanted.uniform.map(|class| (cycle.tables.groups.row(group).queue, class, needed(cycle, group), left, barring))
@@ -476,12 +476,12 @@ impl Trial {
     /// Pods that ask for something first; those that ask for nothing where the minimum needs them.
     fn place_all(&mut self, cycle: &mut Cycle<'_>, group: GroupId, wanted: &mut Wanted, counting: Counting) -> bool {
         let Wanted { tasks, next, reserve, .. } = wanted;
-        self.place(cycle, group, tasks, next, counting)
-            || (!reserve.is_empty() && self.place(cycle, group, reserve, &mut 0, counting))
+        self.place_until_ready(cycle, group, tasks, next, counting)
+            || (!reserve.is_empty() && self.place_until_ready(cycle, group, reserve, &mut 0, counting))
     }
 
     /// Places pods from `next` on until the group is ready. A class that fits nowhere is not tried twice.
-    fn place(
+    fn place_until_ready(
         &mut self,
         cycle: &mut Cycle<'_>,
         group: GroupId,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::allocate::packing;
-use super::fair_share_order::{Outcome, Turn, Walk};
+use super::fair_share_order::{FairShareOrder, Outcome, Turn};
 use super::outranked::Outranked;
 use super::reserve;
 use crate::config::Action;
@@ -23,10 +23,10 @@ use crate::reasons::Failure;
 use crate::reasons::{Check, CheckCount, NodesUnfit, Reason, Shortage, Stage};
 use crate::resource_dims::Demand;
 use crate::search::finder::Search;
-use crate::search::pending::enqueue_candidates::{LineId, Standing};
+use crate::search::pending::enqueue_candidates::{BatchId, RefusalBasis};
 use crate::session::Cycle;
 use crate::share;
-use crate::world::end_times::Surety;
+use crate::world::end_times::Confidence;
 use crate::world::groups::GroupRow;
 use crate::world::minimum::{Missing, Part, Past, easiest, missing, of_pods};
 use crate::world::namespace_shares::Counted;
@@ -57,7 +57,7 @@ struct Known {
     outranked: Outranked,
     fronts: reserve::Fronts,
     /// Lines that had their turn in the queue whose turn it is, and may be owed something once more was promised.
-    revocable: Vec<LineId>,
+    revocable: Vec<BatchId>,
 }
 
 /// On what terms a group is admitted.
@@ -74,12 +74,12 @@ struct Refusal {
     reasons: Vec<Reason>,
     /// The queue may be owed it once more was promised.
     revocable: bool,
-    standing: Option<Box<Standing>>,
+    refusal_basis: Option<Box<RefusalBasis>>,
 }
 
 impl From<Reason> for Refusal {
     fn from(reason: Reason) -> Self {
-        Self { reasons: vec![reason], revocable: false, standing: None }
+        Self { reasons: vec![reason], revocable: false, refusal_basis: None }
     }
 }
 
@@ -88,7 +88,7 @@ struct Verdict {
     /// Why it was not admitted.
     failure: Option<Failure>,
     revocable: bool,
-    standing: Option<Box<Standing>>,
+    refusal_basis: Option<Box<RefusalBasis>>,
     /// Nothing behind it is admitted in its queue.
     holds_up: bool,
 }
@@ -98,7 +98,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
     if cycle.tables.groups.unadmitted.is_empty() {
         return;
     }
-    cycle.backlog.refresh(cycle.tables, cycle.policy, cycle.config);
+    cycle.pending_index.refresh(cycle.tables, cycle.policy, cycle.config);
     cycle.tables.settle_promises();
     let mut known = Known {
         placeable: Placeable::default(),
@@ -107,9 +107,9 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
         fronts: reserve::Fronts::default(),
         revocable: Vec::new(),
     };
-    let alone: Vec<GroupId> = cycle.backlog.asking.alone.iter().copied().collect();
+    let alone: Vec<GroupId> = cycle.pending_index.enqueue_candidates.alone.iter().copied().collect();
     let heads = refusals::with_a_turn(cycle, &mut known);
-    let mut walk = Walk::over(cycle.tables, cycle.policy, Counted::HeldAndPromised, heads, &alone);
+    let mut walk = FairShareOrder::over(cycle.tables, cycle.policy, Counted::UsageAndPromised, heads, &alone);
     let mut queue = None;
     while let Some(turn) = walk.pop() {
         if queue.replace(turn.queue) != Some(turn.queue) {
@@ -119,13 +119,19 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
         let outcome = match verdict.failure {
             Some(failure) => {
                 known.revocable.extend(turn.kind.filter(|_| verdict.revocable));
-                fail(cycle, turn.group, turn.kind, Arc::new(failure), verdict.standing);
+                fail(cycle, turn.group, turn.kind, Arc::new(failure), verdict.refusal_basis);
                 Outcome::Stuck
             }
             None => {
-                for line in std::mem::take(&mut known.revocable) {
-                    let namespace = cycle.backlog.asking.ask(line).namespace;
-                    walk.revive(cycle.tables, cycle.policy, &cycle.backlog.asking, &turn, (line, namespace));
+                for batch in std::mem::take(&mut known.revocable) {
+                    let namespace = cycle.pending_index.enqueue_candidates.key_of(batch).namespace;
+                    walk.revive(
+                        cycle.tables,
+                        cycle.policy,
+                        &cycle.pending_index.enqueue_candidates,
+                        &turn,
+                        (batch, namespace),
+                    );
                 }
                 Outcome::Done
             }
@@ -133,7 +139,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
         if verdict.holds_up {
             hold_up(cycle, &mut walk, turn, outcome);
         } else {
-            walk.put_back(cycle.tables, cycle.policy, &cycle.backlog.asking, turn, outcome);
+            walk.put_back(cycle.tables, cycle.policy, &cycle.pending_index.enqueue_candidates, turn, outcome);
         }
     }
 }
@@ -142,35 +148,35 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
 fn fail(
     cycle: &mut Cycle<'_>,
     group: GroupId,
-    line: Option<LineId>,
+    batch: Option<BatchId>,
     failure: Arc<Failure>,
-    standing: Option<Box<Standing>>,
+    refusal_basis: Option<Box<RefusalBasis>>,
 ) {
-    match line {
-        Some(line) => cycle.backlog.asking.fail(line, failure, standing),
+    match batch {
+        Some(batch) => cycle.pending_index.enqueue_candidates.fail(batch, failure, refusal_basis),
         None => drop(cycle.failures.insert(group, Arc::unwrap_or_clone(failure))),
     }
 }
 
 /// Nothing behind the group is admitted in its queue. Those alike wait for what it waits for, if it waits.
-fn hold_up(cycle: &mut Cycle<'_>, walk: &mut Walk<LineId>, turn: Turn<LineId>, outcome: Outcome) {
+fn hold_up(cycle: &mut Cycle<'_>, walk: &mut FairShareOrder<BatchId>, turn: Turn<BatchId>, outcome: Outcome) {
     let failure = Arc::new(Failure::at(Stage::Enqueue, vec![strict_order(cycle, turn.queue, turn.group)]));
-    let (groups, lines) = walk.drop_queue(turn);
+    let (groups, batches) = walk.drop_queue(turn);
     for group in groups.into_iter().filter(|group| *group != turn.group) {
         fail(cycle, group, None, failure.clone(), None);
     }
-    for line in lines.into_iter().filter(|line| outcome == Outcome::Done || Some(*line) != turn.kind) {
-        fail(cycle, turn.group, Some(line), failure.clone(), None);
+    for batch in batches.into_iter().filter(|batch| outcome == Outcome::Done || Some(*batch) != turn.kind) {
+        fail(cycle, turn.group, Some(batch), failure.clone(), None);
     }
 }
 
 /// Admits the group, or says why not.
 fn review(cycle: &mut Cycle<'_>, group: GroupId, known: &mut Known) -> Verdict {
     let mut missing = missing(cycle.tables, group);
-    let Refusal { reasons, revocable, standing } = match decide(cycle, group, &mut missing, known) {
+    let Refusal { reasons, revocable, refusal_basis } = match decide(cycle, group, &mut missing, known) {
         Ok(terms) => {
             admit(cycle, group, &missing, terms);
-            return Verdict { failure: None, revocable: false, standing: None, holds_up: false };
+            return Verdict { failure: None, revocable: false, refusal_basis: None, holds_up: false };
         }
         Err(refusal) => refusal,
     };
@@ -179,11 +185,16 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId, known: &mut Known) -> Verdict {
     let by_number = matches!(reasons.first(), Some(Reason::QueueJobs { .. }));
     if !impossible && !by_number && reserve::admits(cycle, group, &missing, &mut known.fronts) {
         admit(cycle, group, &missing, Terms::Promised);
-        return Verdict { failure: None, revocable, standing, holds_up };
+        return Verdict { failure: None, revocable, refusal_basis, holds_up };
     }
     let estimated = matches!(reasons.first(), Some(Reason::QueueLimit { .. } | Reason::ExceedsCluster(_)));
     let approximate = missing.block.is_some() && estimated;
-    Verdict { failure: Some(Failure { stage: Stage::Enqueue, approximate, reasons }), revocable, standing, holds_up }
+    Verdict {
+        failure: Some(Failure { stage: Stage::Enqueue, approximate, reasons }),
+        revocable,
+        refusal_basis,
+        holds_up,
+    }
 }
 
 fn admit(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing, terms: Terms) {
@@ -244,8 +255,8 @@ fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &
             return Ok(Terms::AwaitsNodes);
         }
         let reason = reason.unwrap_or_else(|| Reason::ExceedsCluster(exceeds(cycle, group, missing)));
-        let standing = Some(refusals::noted(cycle, missing, false, true));
-        return Err(Refusal { standing, ..reason.into() });
+        let refusal_basis = Some(refusals::noted(cycle, missing, false, true));
+        return Err(Refusal { refusal_basis, ..reason.into() });
     }
     let Some(reason) = objection(cycle.tables, cycle.policy, group, missing, Past::Nobody) else {
         return Ok(Terms::Promised);
@@ -254,10 +265,10 @@ fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &
         return Ok(Terms::Promised);
     }
     let revocable = fits && may_come_to_be_owed(cycle, queue, missing);
-    let standing = Some(refusals::noted(cycle, missing, fits, false));
+    let refusal_basis = Some(refusals::noted(cycle, missing, fits, false));
     let mut reasons = vec![reason];
     reasons.extend(waits_behind(cycle.tables, queue));
-    Err(Refusal { reasons, revocable, standing })
+    Err(Refusal { reasons, revocable, refusal_basis })
 }
 
 /// Whether the group is admitted although there is an objection to it.
@@ -271,7 +282,8 @@ fn goes_past(
 ) -> bool {
     let row = cycle.tables.groups.row(group);
     let queue = row.queue;
-    let first_of_namespace = cycle.policy.fairness.namespaces && !cycle.tables.promises.waits(queue, row.namespace_id);
+    let first_of_namespace =
+        cycle.policy.fairness.namespaces && !cycle.tables.inqueue_demand.waits(queue, row.namespace_id);
     let past_waiting = |cycle: &Cycle<'_>, missing: &mut Missing| {
         objection(cycle.tables, cycle.policy, group, missing, Past::Waiting).is_none()
     };
@@ -283,7 +295,8 @@ fn goes_past(
 
 /// Who was admitted to the queue before, and still waits.
 fn waits_behind(tables: &Tables, queue: QueueId) -> Option<Reason> {
-    let ahead = tables.promises.of(queue, false).map(|promised| &promised.groups).filter(|ahead| !ahead.is_empty())?;
+    let ahead =
+        tables.inqueue_demand.of(queue, false).map(|promised| &promised.groups).filter(|ahead| !ahead.is_empty())?;
     // Asked between cycles some may have gone.
     let there = ahead.iter().filter_map(|group| tables.groups.table.get(group.index()));
     let groups = there.take(AHEAD_NAMED_MAX).map(GroupRow::key).collect();
@@ -307,7 +320,7 @@ fn reclaims(cycle: &Cycle<'_>, queue: QueueId) -> bool {
 
 fn is_within_share(cycle: &Cycle<'_>, queue: QueueId, missing: &Missing) -> bool {
     let mut wanted = missing.total.clone();
-    if let Some(promised) = cycle.tables.promises.of(queue, false) {
+    if let Some(promised) = cycle.tables.inqueue_demand.of(queue, false) {
         share::add(&mut wanted, &promised.all, 1);
     }
     let amounts = wanted.iter().enumerate().filter(|(_, amount)| **amount > 0);
@@ -340,8 +353,8 @@ pub(crate) fn admits_now(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
 pub(crate) fn objections(cycle: &mut Cycle<'_>, group: GroupId) -> Vec<Reason> {
     let queue = cycle.tables.groups.row(group).queue;
     let missing = missing(cycle.tables, group);
-    let mut used = cycle.tables.queues.row(queue).own.held();
-    if let Some(promised) = cycle.tables.promises.of(queue, false) {
+    let mut used = cycle.tables.queues.row(queue).own.in_use();
+    if let Some(promised) = cycle.tables.inqueue_demand.of(queue, false) {
         share::add(&mut used, &promised.all, 1);
     }
     let mut found: Vec<Reason> = queue_limit::all_exceeded(cycle.tables, queue, &missing.total, &used).collect();
@@ -394,8 +407,8 @@ pub(crate) fn is_possible(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
 fn objection(tables: &Tables, policy: &Policy, group: GroupId, missing: &mut Missing, past: Past) -> Option<Reason> {
     missing.past = past;
     let queue = tables.groups.row(group).queue;
-    let mut used = tables.queues.row(queue).own.held();
-    share::add(&mut used, &tables.promises.ahead(queue, false, past), 1);
+    let mut used = tables.queues.row(queue).own.in_use();
+    share::add(&mut used, &tables.inqueue_demand.ahead(queue, false, past), 1);
     let limit = queue_limit::exceeded(tables, queue, &missing.total, &used);
     let voted = || policy.job_enqueueable(tables, group, missing).err();
     limit.or_else(voted).or_else(|| tables.beside_sums(group, missing, past))
@@ -403,7 +416,7 @@ fn objection(tables: &Tables, policy: &Policy, group: GroupId, missing: &mut Mis
 
 /// Could the whole minimum be placed this moment, past those that wait for nodes? Tried on the tables and taken back.
 fn could_start_now(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &mut Known) -> bool {
-    if !missing.declares_more() && rehearse(cycle, group, missing, known) {
+    if !missing.declares_more() && place_tentatively(cycle, group, missing, known) {
         return true;
     }
     let past_waiting = objection(cycle.tables, cycle.policy, group, missing, Past::Waiting).is_none();
@@ -444,7 +457,7 @@ fn could_pass(
     cycle.tables.reservations.lifts().into_iter().any(|lift| {
         let passes = |lift: Lift| parts.iter().all(|(class, _)| reserve::class_passes(cycle, group, *class, lift));
         let is_over_before = |missing: &mut Missing| {
-            passes(Lift { surety: Surety::Certain, ..lift })
+            passes(Lift { confidence: Confidence::Certain, ..lift })
                 && objection(cycle.tables, cycle.policy, group, missing, Past::Ending(lift.from)).is_none()
         };
         let may = if past_waiting { passes(lift) } else { is_over_before(missing) };
@@ -459,7 +472,7 @@ fn could_pass(
 
 /// The same for a group with pods of several kinds, which may start with one or the other of them: what it would start
 /// with is `missing` then.
-fn rehearse(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &mut Known) -> bool {
+fn place_tentatively(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &mut Known) -> bool {
     let (tables, row) = (&*cycle.tables, cycle.tables.groups.row(group));
     let waits = |task: &TaskId| {
         let row = tables.task(*task);
@@ -474,7 +487,7 @@ fn rehearse(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known:
     known.rehearsals_left -= 1;
     let savepoint = cycle.tables.savepoint();
     cycle.policy.lending = cycle.policy.fairness.lending;
-    let placed = packing::place(cycle, group, &tasks, Counting::Placed);
+    let placed = packing::place_largest_first(cycle, group, &tasks, Counting::Placed);
     cycle.policy.lending = false;
     cycle.rollback(savepoint);
     let Ok(placed) = placed else { return false };

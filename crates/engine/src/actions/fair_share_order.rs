@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::ids::{GroupId, NamespaceId, QueueId};
 use crate::policy::Policy;
-use crate::search::pending::enqueue_candidates::{Asking, LineId};
+use crate::search::pending::enqueue_candidates::{BatchId, EnqueueCandidates};
 use crate::search::pending::ordered::{Cursor, Ordered};
-use crate::search::pending::{Backlog, Kind};
+use crate::search::pending::{PendingIndex, TaskClassKey};
 use crate::share;
 use crate::world::namespace_shares::Counted;
 use crate::world::tables::Tables;
@@ -18,25 +18,25 @@ use crate::world::tasks::TaskState;
 /// Groups that are alike, in lists.
 pub(crate) trait Alike {
     /// What tells the lists apart.
-    type Kind: Copy;
+    type TaskClassKey: Copy;
 
     /// One of them; nothing if it is gone.
-    fn groups(&self, kind: Self::Kind) -> Option<&Ordered>;
+    fn groups(&self, kind: Self::TaskClassKey) -> Option<&Ordered>;
 }
 
-impl Alike for Backlog {
-    type Kind = Kind;
+impl Alike for PendingIndex {
+    type TaskClassKey = TaskClassKey;
 
-    fn groups(&self, kind: Kind) -> Option<&Ordered> {
-        self.buckets.get(&kind).map(|bucket| &bucket.groups)
+    fn groups(&self, kind: TaskClassKey) -> Option<&Ordered> {
+        self.by_task_class.get(&kind).map(|task_class| &task_class.groups)
     }
 }
 
-impl Alike for Asking {
-    type Kind = LineId;
+impl Alike for EnqueueCandidates {
+    type TaskClassKey = BatchId;
 
-    fn groups(&self, line: LineId) -> Option<&Ordered> {
-        Some(&self.line(line).groups)
+    fn groups(&self, batch: BatchId) -> Option<&Ordered> {
+        Some(&self.batch(batch).groups)
     }
 }
 
@@ -46,25 +46,25 @@ enum Entry<K> {
     /// The group.
     Group(GroupId),
     /// The next group of those that are alike.
-    Bucket { kind: K, cursor: Cursor, head: GroupId },
+    TaskClassGroups { kind: K, cursor: Cursor, head: GroupId },
 }
 
 impl<K> Entry<K> {
     fn head(&self) -> GroupId {
         match self {
-            Self::Group(head) | Self::Bucket { head, .. } => *head,
+            Self::Group(head) | Self::TaskClassGroups { head, .. } => *head,
         }
     }
 }
 
 /// A namespace's work in one queue. The first last.
 #[derive(Debug)]
-struct Tenant<K> {
+struct NamespaceEntries<K> {
     namespace: NamespaceId,
     entries: VecDeque<Entry<K>>,
 }
 
-impl<K> Tenant<K> {
+impl<K> NamespaceEntries<K> {
     fn new(tables: &Tables, policy: &Policy, namespace: NamespaceId, mut entries: Vec<Entry<K>>) -> Self {
         entries.sort_by(|left, right| policy.job_order(tables, right.head(), left.head()));
         Self { namespace, entries: entries.into() }
@@ -92,7 +92,7 @@ impl<K> Tenant<K> {
         match (self.entries.back(), other.entries.back()) {
             (Some(mine), Some(others)) => {
                 let others = (other.namespace, others.head());
-                policy.tenant_order(tables, queue, (self.namespace, mine.head()), others, counted)
+                policy.namespace_order(tables, queue, (self.namespace, mine.head()), others, counted)
             }
             // One without work does not stay.
             (mine, others) => others.is_some().cmp(&mine.is_some()),
@@ -105,7 +105,7 @@ impl<K> Tenant<K> {
 struct Branch<K> {
     queue: Option<QueueId>,
     children: Vec<usize>,
-    tenants: Vec<Tenant<K>>,
+    tenants: Vec<NamespaceEntries<K>>,
     /// How much its next group asks for, where that matters; else 0.
     size: i64,
 }
@@ -132,7 +132,7 @@ fn size(tables: &Tables, group: GroupId) -> i64 {
 
 /// A group whose turn it is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Turn<K = Kind> {
+pub(crate) struct Turn<K = TaskClassKey> {
     pub(crate) group: GroupId,
     pub(crate) queue: QueueId,
     /// The bucket it comes from.
@@ -151,7 +151,7 @@ pub(crate) enum Outcome {
     Stuck,
 }
 
-pub(crate) struct Walk<K = Kind> {
+pub(crate) struct FairShareOrder<K = TaskClassKey> {
     branches: Vec<Branch<K>>,
     /// The branches from the top to the queue whose turn it is.
     path: Vec<usize>,
@@ -159,17 +159,22 @@ pub(crate) struct Walk<K = Kind> {
     counted: Counted,
 }
 
-impl Walk {
+impl FairShareOrder {
     /// Over all of the backlog's buckets, and `groups`.
-    pub(crate) fn new(tables: &Tables, policy: &Policy, backlog: Option<&Backlog>, groups: &[GroupId]) -> Self {
-        let heads = backlog.into_iter().flat_map(|backlog| &backlog.buckets).filter_map(|(kind, bucket)| {
-            Some((*kind, kind.queue, kind.namespace, bucket.groups.at(Cursor::default())?))
-        });
-        Self::over(tables, policy, Counted::Held, heads, groups)
+    pub(crate) fn new(
+        tables: &Tables,
+        policy: &Policy,
+        pending_index: Option<&PendingIndex>,
+        groups: &[GroupId],
+    ) -> Self {
+        let heads = pending_index.into_iter().flat_map(|pending_index| &pending_index.by_task_class).filter_map(
+            |(kind, task_class)| Some((*kind, kind.queue, kind.namespace, task_class.groups.at(Cursor::default())?)),
+        );
+        Self::over(tables, policy, Counted::Usage, heads, groups)
     }
 }
 
-impl<K: Copy> Walk<K> {
+impl<K: Copy> FairShareOrder<K> {
     /// Over these lists of those that are alike, each with its queue, namespace and first group, and `groups`.
     pub(crate) fn over(
         tables: &Tables,
@@ -184,7 +189,7 @@ impl<K: Copy> Walk<K> {
         };
         for (kind, queue, namespace, head) in heads {
             let tenants = by_queue.entry(queue).or_default();
-            let entry = Entry::Bucket { kind, cursor: Cursor::default(), head };
+            let entry = Entry::TaskClassGroups { kind, cursor: Cursor::default(), head };
             tenants.entry(tenant(queue, namespace)).or_default().push(entry);
         }
         for group in groups {
@@ -195,9 +200,9 @@ impl<K: Copy> Walk<K> {
         let mut walk = Self { branches: vec![Branch::new(None)], path: Vec::new(), counted };
         let mut planted: BTreeMap<QueueId, usize> = BTreeMap::new();
         for (queue, tenants) in by_queue {
-            let mut tenants: Vec<Tenant<K>> = tenants
+            let mut tenants: Vec<NamespaceEntries<K>> = tenants
                 .into_iter()
-                .map(|(namespace, entries)| Tenant::new(tables, policy, namespace, entries))
+                .map(|(namespace, entries)| NamespaceEntries::new(tables, policy, namespace, entries))
                 .collect();
             tenants.sort_by(|left, right| right.compare(tables, policy, (queue, counted), left));
             let branch = walk.plant(tables, policy, &mut planted, queue);
@@ -265,7 +270,7 @@ impl<K: Copy> Walk<K> {
                 match tenant.entries.pop_back() {
                     Some(entry) => {
                         let kind = match entry {
-                            Entry::Bucket { kind, .. } => Some(kind),
+                            Entry::TaskClassGroups { kind, .. } => Some(kind),
                             Entry::Group(_) => None,
                         };
                         return Some(Turn { group: entry.head(), queue, kind, entry });
@@ -288,7 +293,7 @@ impl<K: Copy> Walk<K> {
         &mut self,
         tables: &Tables,
         policy: &Policy,
-        alike: &impl Alike<Kind = K>,
+        alike: &impl Alike<TaskClassKey = K>,
         turn: Turn<K>,
         outcome: Outcome,
     ) {
@@ -296,20 +301,21 @@ impl<K: Copy> Walk<K> {
         let at = *self.path.last().expect("a turn was popped");
         let tenants = &mut self.branches[at].tenants;
         let mut tenant = tenants.pop().expect("the turn came from the last");
-        if let Entry::Bucket { kind, cursor, .. } = turn.entry
+        if let Entry::TaskClassGroups { kind, cursor, .. } = turn.entry
             && outcome != Outcome::Stuck
             && let Some(groups) = alike.groups(kind)
         {
             let cursor = groups.after(cursor);
             if let Some(head) = groups.at(cursor) {
-                tenant.insert(tables, policy, Entry::Bucket { kind, cursor, head });
+                tenant.insert(tables, policy, Entry::TaskClassGroups { kind, cursor, head });
             }
         }
         if outcome == Outcome::Again {
             tenant.insert(tables, policy, Entry::Group(turn.group));
         }
         if !tenant.entries.is_empty() {
-            let after = |other: &Tenant<K>| other.compare(tables, policy, (turn.queue, counted), &tenant).is_gt();
+            let after =
+                |other: &NamespaceEntries<K>| other.compare(tables, policy, (turn.queue, counted), &tenant).is_gt();
             let place = tenants.partition_point(after);
             tenants.insert(place, tenant);
         }
@@ -325,7 +331,7 @@ impl<K: Copy> Walk<K> {
         &mut self,
         tables: &Tables,
         policy: &Policy,
-        alike: &impl Alike<Kind = K>,
+        alike: &impl Alike<TaskClassKey = K>,
         turn: &Turn<K>,
         (kind, namespace): (K, NamespaceId),
     ) {
@@ -334,24 +340,25 @@ impl<K: Copy> Walk<K> {
             if policy.shares_among_namespaces(tables, turn.queue) { namespace } else { NamespaceId::from(0) }
         };
         let (namespace, own) = (tenant(namespace), tenant(tables.groups.row(turn.group).namespace_id));
-        let order = |other| policy.tenant_order(tables, turn.queue, (namespace, other), (own, turn.group), counted);
+        let order = |other| policy.namespace_order(tables, turn.queue, (namespace, other), (own, turn.group), counted);
         let Some(groups) = alike.groups(kind) else { return };
         let cursor = groups.first(|other| order(other).is_gt());
         let Some(head) = groups.at(cursor) else { return };
         let at = *self.path.last().expect("a turn was popped");
         let tenants = &mut self.branches[at].tenants;
         let popped = tenants.pop().expect("the turn came from the last");
-        let entry = Entry::Bucket { kind, cursor, head };
+        let entry = Entry::TaskClassGroups { kind, cursor, head };
         let mut tenant = if popped.namespace == namespace {
             let mut popped = popped;
             popped.insert(tables, policy, entry);
             return tenants.push(popped);
         } else {
             let place = tenants.iter().position(|tenant| tenant.namespace == namespace);
-            place.map_or_else(|| Tenant { namespace, entries: VecDeque::new() }, |place| tenants.remove(place))
+            place
+                .map_or_else(|| NamespaceEntries { namespace, entries: VecDeque::new() }, |place| tenants.remove(place))
         };
         tenant.insert(tables, policy, entry);
-        let after = |other: &Tenant<K>| other.compare(tables, policy, (turn.queue, counted), &tenant).is_gt();
+        let after = |other: &NamespaceEntries<K>| other.compare(tables, policy, (turn.queue, counted), &tenant).is_gt();
         let place = tenants.partition_point(after);
         tenants.insert(place, tenant);
         tenants.push(popped);
@@ -384,7 +391,7 @@ impl<K: Copy> Walk<K> {
         for entry in left {
             match entry {
                 Entry::Group(group) => groups.push(group),
-                Entry::Bucket { kind, .. } => kinds.push(kind),
+                Entry::TaskClassGroups { kind, .. } => kinds.push(kind),
             }
         }
         (groups, kinds)

@@ -21,9 +21,9 @@ const PAUSE_MS: i64 = 60_000;
 const NODES_NAMED_MAX: usize = 5;
 
 pub(crate) fn settle(cycle: &mut Cycle<'_>) {
-    let fences: Vec<TaskId> = cycle.tables.fences.iter().copied().collect();
+    let nominated_tasks: Vec<TaskId> = cycle.tables.nominated.iter().copied().collect();
     let mut groups: BTreeSet<GroupId> = BTreeSet::new();
-    for task in fences {
+    for task in nominated_tasks {
         groups.extend(cycle.tables.task(task).group);
     }
     let mut groups: Vec<GroupId> = groups.into_iter().filter(|group| still_stands(cycle, *group)).collect();
@@ -37,10 +37,10 @@ pub(crate) fn settle(cycle: &mut Cycle<'_>) {
     cycle.policy.lending = false;
 }
 
-fn fenced(cycle: &Cycle<'_>, group: GroupId) -> Vec<TaskId> {
+fn nominated(cycle: &Cycle<'_>, group: GroupId) -> Vec<TaskId> {
     let tables = &*cycle.tables;
-    let is_fence = |task: &TaskId| tables.task(*task).state == TaskState::Pipelined;
-    let mut tasks: Vec<TaskId> = tables.groups.row(group).tasks.iter().copied().filter(is_fence).collect();
+    let is_nominated = |task: &TaskId| tables.task(*task).state == TaskState::Pipelined;
+    let mut tasks: Vec<TaskId> = tables.groups.row(group).tasks.iter().copied().filter(is_nominated).collect();
     tasks.sort_by(|left, right| cycle.policy.task_order(tables, *left, *right));
     tasks
 }
@@ -48,37 +48,37 @@ fn fenced(cycle: &Cycle<'_>, group: GroupId) -> Vec<TaskId> {
 /// Lets fences fall whose time is over or whose node is no use any more; and all of a group that could not start with
 /// those that are left. True if any stand.
 fn still_stands(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
-    let mut fallen = Vec::new();
-    for task in fenced(cycle, group) {
+    let mut expired_tasks = Vec::new();
+    for task in nominated(cycle, group) {
         let row = cycle.tables.task(task);
-        let expired = row.fence_until <= cycle.now;
+        let expired = row.nominated_until <= cycle.now;
         let class = cycle.tables.classes.row(row.class);
         let useless = row.node.is_none_or(|node| {
             cycle.policy.check_facts(cycle.tables, class, node).is_some()
                 || cycle.tables.barred_on(task, node).is_some()
         });
         if expired || useless || !cycle.tables.groups.row(group).exists() {
-            fallen.push((task, expired));
+            expired_tasks.push((task, expired));
         }
     }
-    for (task, expired) in &fallen {
-        fall(cycle, *task, *expired);
+    for (task, expired) in &expired_tasks {
+        expire(cycle, *task, *expired);
     }
     // Others of the group may have left, too.
     if !cycle.policy.job_pipelined(cycle.tables, group) {
-        for task in fenced(cycle, group) {
-            fall(cycle, task, false);
+        for task in nominated(cycle, group) {
+            expire(cycle, task, false);
         }
     }
-    let pods = u32::try_from(fallen.len()).unwrap_or(u32::MAX);
-    if fallen.iter().any(|(_, expired)| *expired) {
-        let failure = Failure::at(Stage::Allocate, vec![Reason::FenceFell { pods }]);
+    let pods = u32::try_from(expired_tasks.len()).unwrap_or(u32::MAX);
+    if expired_tasks.iter().any(|(_, expired)| *expired) {
+        let failure = Failure::at(Stage::Allocate, vec![Reason::NominationExpired { pods }]);
         cycle.failures.entry(group).or_insert(failure);
     }
-    !fenced(cycle, group).is_empty()
+    !nominated(cycle, group).is_empty()
 }
 
-fn fall(cycle: &mut Cycle<'_>, task: TaskId, expired: bool) {
+fn expire(cycle: &mut Cycle<'_>, task: TaskId, expired: bool) {
     let node = cycle.tables.task(task).node;
     cycle.unpipeline(task);
     if let Some(node) = node {
@@ -86,7 +86,7 @@ fn fall(cycle: &mut Cycle<'_>, task: TaskId, expired: bool) {
     }
     if expired {
         let until = cycle.now.plus_ms(PAUSE_MS);
-        cycle.tables.tasks.row_mut(task.index()).no_fence_before = until;
+        cycle.tables.tasks.row_mut(task.index()).no_nomination_before = until;
         cycle.wake_at(until);
     }
 }
@@ -95,10 +95,10 @@ fn fall(cycle: &mut Cycle<'_>, task: TaskId, expired: bool) {
 fn start(cycle: &mut Cycle<'_>, group: GroupId) {
     let savepoint = cycle.tables.savepoint();
     let mut placed = Vec::new();
-    for task in fenced(cycle, group) {
+    for task in nominated(cycle, group) {
         let Some(promised) = cycle.tables.task(task).node else { continue };
         cycle.unpipeline(task);
-        match place(cycle, group, task, promised) {
+        match node_for(cycle, group, task, promised) {
             Some(node) => {
                 cycle.assign(task, node);
                 placed.push(task);
@@ -116,7 +116,7 @@ fn start(cycle: &mut Cycle<'_>, group: GroupId) {
 }
 
 /// A node that can take the pod now: the promised one, else any.
-fn place(cycle: &mut Cycle<'_>, group: GroupId, task: TaskId, promised: NodeId) -> Option<NodeId> {
+fn node_for(cycle: &mut Cycle<'_>, group: GroupId, task: TaskId, promised: NodeId) -> Option<NodeId> {
     let tables = &*cycle.tables;
     let queue = tables.groups.row(group).queue;
     let class = tables.classes.row(tables.task(task).class);
@@ -143,8 +143,8 @@ fn place(cycle: &mut Cycle<'_>, group: GroupId, task: TaskId, promised: NodeId) 
 
 /// Why a group whose room is being freed still waits, and until when it is kept.
 fn tell(cycle: &mut Cycle<'_>, group: GroupId) {
-    let tasks = fenced(cycle, group);
-    let until = tasks.iter().map(|task| cycle.tables.task(*task).fence_until).min();
+    let tasks = nominated(cycle, group);
+    let until = tasks.iter().map(|task| cycle.tables.task(*task).nominated_until).min();
     let Some(until) = until else { return };
     cycle.wake_at(until);
     note(cycle, group, &tasks, until);

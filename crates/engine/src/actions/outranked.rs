@@ -24,13 +24,13 @@ impl Outranked {
             return false;
         }
         let row = cycle.tables.groups.row(group);
-        let lower = cycle.backlog.holdings.below(row.queue, row.priority);
+        let lower = cycle.pending_index.usage_by_priority.below(row.queue, row.priority);
         if lower.is_empty() {
             return false;
         }
-        let mut used = cycle.tables.queues.row(row.queue).own.held();
+        let mut used = cycle.tables.queues.row(row.queue).own.in_use();
         share::add(&mut used, &lower, -1);
-        let starting = cycle.tables.promises.of(row.queue, false).map(|promised| promised.starting.as_slice());
+        let starting = cycle.tables.inqueue_demand.of(row.queue, false).map(|promised| promised.starting.as_slice());
         share::add(&mut used, starting.unwrap_or_default(), 1);
         let room = &mut self.room;
         let mut free = |dim: DimId| {

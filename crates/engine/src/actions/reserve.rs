@@ -15,13 +15,13 @@ use crate::ids::{ClassId, GroupId, QueueId, TaskId, TimeMs};
 use crate::reasons::Reason;
 use crate::search::reservation_forecast;
 use crate::session::Cycle;
-use crate::world::end_times::Surety;
+use crate::world::end_times::Confidence;
 use crate::world::groups::GroupRow;
 use crate::world::maintenance_windows::is_closed;
 use crate::world::minimum::{Missing, Past};
 use crate::world::namespace_shares::Counted;
 use crate::world::reservations::Gate;
-use crate::world::reservations::{Lift, Prospect, Reservation};
+use crate::world::reservations::{Forecast, Lift, Reservation};
 use crate::world::tasks::TaskState;
 
 /// Groups that wait too, and are looked at for one whose turn it is.
@@ -51,7 +51,7 @@ pub(crate) fn settle(cycle: &mut Cycle<'_>) {
     cycle.tables.reservations.put_hard_first();
     if changed || cycle.tables.reservations.all.len() != count {
         cycle.tables.reservations_changed(cycle.now);
-    } else if looked || !cycle.tables.windows.all.is_empty() {
+    } else if looked || !cycle.tables.maintenance_windows.all.is_empty() {
         // Ends that were learned may have come nearer, a window may have begun or be over.
         cycle.tables.keep_again(cycle.now);
     } else {
@@ -91,19 +91,19 @@ fn stands(cycle: &Cycle<'_>, reservation: &Reservation) -> bool {
 /// Works out the prospect anew where it is time to. True if it has changed.
 fn renew(cycle: &mut Cycle<'_>, reservation: &mut Reservation, settings: Reserving) -> bool {
     let turns_hard = reservation.since.plus_ms(settings.age_bound_ms);
-    let old = reservation.prospect.as_ref();
-    let overdue = old.is_some_and(|prospect| prospect.at < cycle.now);
-    let lost = old.is_some_and(|prospect| !is_usable(cycle, reservation.group, prospect));
+    let old = reservation.forecast.as_ref();
+    let overdue = old.is_some_and(|forecast| forecast.at < cycle.now);
+    let lost = old.is_some_and(|forecast| !is_usable(cycle, reservation.group, forecast));
     let hardens = !reservation.hard && cycle.now >= turns_hard;
     let due = cycle.now >= reservation.renew_at;
     let renewed = if hardens || lost || old.is_none() && due {
         reservation.hard |= hardens;
         find(cycle, reservation.group, reservation.hard)
     } else if reservation.hard && (due || overdue) {
-        let places = old.map_or(&[][..], |prospect| &prospect.places);
+        let places = old.map_or(&[][..], |forecast| &forecast.places);
         let there = reservation_forecast::at_places(cycle.tables, cycle.policy, reservation.group, places, cycle.now);
         match there {
-            Some(prospect) if prospect.surety == Surety::Certain => Some(prospect),
+            Some(forecast) if forecast.confidence == Confidence::Certain => Some(forecast),
             // Where nothing can be promised nothing is lost by going where it can.
             _ => certain(cycle, reservation.group).or(there).or_else(|| find(cycle, reservation.group, false)),
         }
@@ -114,8 +114,8 @@ fn renew(cycle: &mut Cycle<'_>, reservation: &mut Reservation, settings: Reservi
         return false;
     };
     reservation.renew_at = renew_at(cycle);
-    let changed = hardens || reservation.prospect != renewed;
-    reservation.prospect = renewed;
+    let changed = hardens || reservation.forecast != renewed;
+    reservation.forecast = renewed;
     wake(cycle, reservation, turns_hard);
     changed
 }
@@ -129,31 +129,32 @@ fn wake(cycle: &mut Cycle<'_>, reservation: &Reservation, turns_hard: TimeMs) {
     if !reservation.hard {
         cycle.wake_at(turns_hard);
     }
-    if let Some(prospect) = reservation.prospect.as_ref().filter(|prospect| prospect.at > cycle.now) {
-        cycle.wake_at(prospect.at);
+    if let Some(forecast) = reservation.forecast.as_ref().filter(|forecast| forecast.at > cycle.now) {
+        cycle.wake_at(forecast.at);
     }
 }
 
 /// Where ends that are enforced are enough, a hard one goes by these alone: only then anything is promised.
-fn find(cycle: &Cycle<'_>, group: GroupId, hard: bool) -> Option<Prospect> {
+fn find(cycle: &Cycle<'_>, group: GroupId, hard: bool) -> Option<Forecast> {
     let promised = if hard { certain(cycle, group) } else { None };
-    promised.or_else(|| reservation_forecast::prospect(cycle.tables, cycle.policy, group, Surety::Expected, cycle.now))
+    promised
+        .or_else(|| reservation_forecast::forecast(cycle.tables, cycle.policy, group, Confidence::Expected, cycle.now))
 }
 
 /// The first nodes of which ends that are enforced say when it fits.
-fn certain(cycle: &Cycle<'_>, group: GroupId) -> Option<Prospect> {
-    reservation_forecast::prospect(cycle.tables, cycle.policy, group, Surety::Certain, cycle.now)
+fn certain(cycle: &Cycle<'_>, group: GroupId) -> Option<Forecast> {
+    reservation_forecast::forecast(cycle.tables, cycle.policy, group, Confidence::Certain, cycle.now)
 }
 
 /// Whether all of its nodes are there and may take pods of the group.
-fn is_usable(cycle: &Cycle<'_>, group: GroupId, prospect: &Prospect) -> bool {
+fn is_usable(cycle: &Cycle<'_>, group: GroupId, forecast: &Forecast) -> bool {
     let tables = &*cycle.tables;
     let classes = classes(cycle, group);
     let run = tables.run_of_group(group, classes.iter().copied());
-    prospect.places.iter().all(|place| {
+    forecast.places.iter().all(|place| {
         let row = tables.nodes.table.get(place.node.index());
         let there = row.is_some_and(|row| row.known && row.name == place.name)
-            && !is_closed(&tables.closed_times(group, place.node, run), prospect.at.max(cycle.now));
+            && !is_closed(&tables.closed_times(group, place.node, run), forecast.at.max(cycle.now));
         let allows =
             |class: &ClassId| cycle.policy.check_facts(tables, tables.classes.row(*class), place.node).is_none();
         there && classes.iter().any(allows)
@@ -163,8 +164,12 @@ fn is_usable(cycle: &Cycle<'_>, group: GroupId, prospect: &Prospect) -> bool {
 /// The classes of the group's waiting pods.
 fn classes(cycle: &Cycle<'_>, group: GroupId) -> Vec<ClassId> {
     let tables = &*cycle.tables;
-    if let Some(lead) = cycle.backlog.lead(group).filter(|lead| tables.task(*lead).state == TaskState::Pending) {
-        return vec![tables.task(lead).class];
+    if let Some(representative) = cycle
+        .pending_index
+        .representative(group)
+        .filter(|representative| tables.task(*representative).state == TaskState::Pending)
+    {
+        return vec![tables.task(representative).class];
     }
     let tasks = tables.groups.row(group).tasks.iter().map(|task| tables.task(*task));
     let mut classes: Vec<ClassId> =
@@ -182,7 +187,7 @@ pub(crate) fn passes(cycle: &Cycle<'_>, group: GroupId, lift: Lift) -> bool {
 /// The same for its pods of one class.
 pub(crate) fn class_passes(cycle: &Cycle<'_>, group: GroupId, class: ClassId, lift: Lift) -> bool {
     let most = lift.from.0.saturating_sub(cycle.now.0);
-    cycle.tables.passes_for(group, class, lift.surety).is_some_and(|run| run <= most)
+    cycle.tables.passes_for(group, class, lift.confidence).is_some_and(|run| run <= most)
 }
 
 /// A group could not start. If it is next in its queue, and has been for long enough, room is reserved for it.
@@ -216,8 +221,8 @@ pub(crate) fn consider(cycle: &mut Cycle<'_>, group: GroupId, fronts: &mut Front
     }
     let since = since_next(cycle, queue, group);
     let hard = cycle.now >= since.plus_ms(settings.age_bound_ms);
-    let prospect = find(cycle, group, hard);
-    let reservation = Reservation { group, uid, queue, since, hard, prospect, renew_at: renew_at(cycle) };
+    let forecast = find(cycle, group, hard);
+    let reservation = Reservation { group, uid, queue, since, hard, forecast, renew_at: renew_at(cycle) };
     wake(cycle, &reservation, since.plus_ms(settings.age_bound_ms));
     cycle.tables.reservations.all.push(reservation);
     cycle.tables.reservations.put_hard_first();
@@ -254,8 +259,8 @@ pub(crate) fn with_its_own(
 /// Some of the pods of a group that has begun have their room: what is reserved is for those that still wait.
 fn renew_for_next(cycle: &mut Cycle<'_>, group: GroupId) {
     let Some(place) = cycle.tables.reservations.all.iter().position(|one| one.group == group) else { return };
-    let prospect = find(cycle, group, cycle.tables.reservations.all[place].hard);
-    cycle.tables.reservations.all[place].prospect = prospect;
+    let forecast = find(cycle, group, cycle.tables.reservations.all[place].hard);
+    cycle.tables.reservations.all[place].forecast = forecast;
     cycle.tables.reservations_changed(cycle.now);
 }
 
@@ -280,7 +285,7 @@ pub(crate) fn gives_way(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
         let holds_less = || {
             other.namespace_id != namespace
                 && other.priority >= row.priority
-                && tables.compare_tenants(queue, other.namespace_id, namespace, Counted::Held).is_lt()
+                && tables.compare_tenants(queue, other.namespace_id, namespace, Counted::Usage).is_lt()
         };
         let pending = |task: &&TaskId| tables.task(**task).state == TaskState::Pending;
         let first = other.tasks.iter().find(pending).map(|task| tables.task(*task).class);
@@ -290,7 +295,7 @@ pub(crate) fn gives_way(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
         };
         holds_less() && first.is_some_and(is_as_large)
     };
-    let promised = tables.promises.of(queue, false).map(|promised| &promised.groups);
+    let promised = tables.inqueue_demand.of(queue, false).map(|promised| &promised.groups);
     if !promised.into_iter().flatten().take(OTHERS_LOOKED_AT_MAX).any(|other| goes_first(&other)) {
         return false;
     }
@@ -309,10 +314,10 @@ pub(crate) fn still_stuck(cycle: &mut Cycle<'_>, group: GroupId) {
         return cycle.tables.reservations_changed(cycle.now);
     }
     let hard = reservations[place].hard;
-    if reservations[place].prospect.as_ref().is_some_and(|prospect| prospect.at <= cycle.now) {
+    if reservations[place].forecast.as_ref().is_some_and(|forecast| forecast.at <= cycle.now) {
         // What would fit by what is free now and did not, because of where other pods are, is not worth keeping room for.
-        let prospect = find(cycle, group, hard).filter(|prospect| prospect.at > cycle.now);
-        cycle.tables.reservations.all[place].prospect = prospect;
+        let forecast = find(cycle, group, hard).filter(|forecast| forecast.at > cycle.now);
+        cycle.tables.reservations.all[place].forecast = forecast;
         cycle.tables.reservations_changed(cycle.now);
     }
 }
@@ -327,7 +332,7 @@ fn outranks(cycle: &Cycle<'_>, group: GroupId, reservation: &Reservation) -> boo
 
 /// Whether what it lacks is room, so that it helps to keep some.
 fn waits_for_room(cycle: &Cycle<'_>, group: GroupId) -> bool {
-    let alike = cycle.backlog.bucket_of(group).and_then(|bucket| bucket.failure.as_deref());
+    let alike = cycle.pending_index.task_class_of(group).and_then(|task_class| task_class.failure.as_deref());
     let reasons = cycle.failures.get(&group).or(alike).map_or(&[][..], |failure| &failure.reasons);
     let of_room = |reason: &Reason| {
         matches!(reason, Reason::NodesUnfit(_) | Reason::NoDomain(_) | Reason::QueueLimit { never: false, .. })
@@ -376,7 +381,7 @@ pub(crate) fn admits(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing, f
     if !seeks(cycle, queue) || tables.beside_sums(group, missing, Past::Waiting).is_some() {
         return false;
     }
-    let promised = tables.promises.of(queue, false).map(|promised| &promised.groups);
+    let promised = tables.inqueue_demand.of(queue, false).map(|promised| &promised.groups);
     let has_begun = |other: GroupId| {
         let row = tables.groups.row(other);
         row.sum_until.is_some() && row.phase != GroupPhase::Inqueue

@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::cluster::node_matching::matches_term;
 use crate::cluster::nodes::NodeRow;
-use crate::cluster::objects::Kept;
+use crate::cluster::objects::Versioned;
 use crate::cluster::table::key_of;
 use crate::cluster::use_counts::{Change, Users};
 use crate::facts::{Delta, DeviceClaimFacts, DeviceClassFacts, DeviceFacts, DeviceName, DeviceSliceFacts};
@@ -33,9 +33,9 @@ pub(crate) struct Decided {
 #[derive(Debug, Default)]
 pub(crate) struct Devices {
     /// By `namespace/name`.
-    pub(crate) claims: Kept<DeviceClaimFacts>,
-    pub(crate) classes: Kept<DeviceClassFacts>,
-    pub(crate) slices: Kept<DeviceSliceFacts>,
+    pub(crate) claims: Versioned<DeviceClaimFacts>,
+    pub(crate) classes: Versioned<DeviceClassFacts>,
+    pub(crate) slices: Versioned<DeviceSliceFacts>,
     /// Pods with a place, by claim.
     users: Users,
     decided: FxHashMap<String, Decided>,

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use thiserror::Error;
 
 use crate::cluster::nodes::Nodes;
-use crate::cluster::objects::Kept;
+use crate::cluster::objects::Versioned;
 use crate::facts::HyperNodeFacts;
 use crate::ids::{HyperId, NodeId};
 
@@ -136,7 +136,7 @@ impl HyperNodes {
     }
 
     /// Brings the tree up to date: O(changed nodes), or O(nodes + HyperNodes) after a change of HyperNodes.
-    pub(crate) fn refresh(&mut self, facts: &Kept<HyperNodeFacts>, nodes: &Nodes) {
+    pub(crate) fn refresh(&mut self, facts: &Versioned<HyperNodeFacts>, nodes: &Nodes) {
         if self.built_of != Some(facts.version) {
             let built = tree::build(&facts.all);
             self.rows = built.rows;
@@ -154,14 +154,14 @@ impl HyperNodes {
             self.rows.iter_mut().for_each(|row| row.nodes.grow(span));
         }
         match self.nodes_seen.and_then(|seen| nodes.facts_log.since(seen)) {
-            Some(changed) => changed.iter().for_each(|node| self.place(nodes, *node)),
-            None => (0..span).for_each(|node| self.place(nodes, node.into())),
+            Some(changed) => changed.iter().for_each(|node| self.assign_node(nodes, *node)),
+            None => (0..span).for_each(|node| self.assign_node(nodes, node.into())),
         }
         self.nodes_seen = Some(nodes.facts_log.end());
     }
 
     /// Puts one node into the sets it belongs to, and out of all others.
-    fn place(&mut self, nodes: &Nodes, node: NodeId) {
+    fn assign_node(&mut self, nodes: &Nodes, node: NodeId) {
         let known = nodes.table.get(node.index()).filter(|row| row.known);
         let chain = known.map_or_else(Chain::new, |row| self.chain(self.members.of(&row.name, &row.labels)));
         let old = std::mem::replace(&mut self.chains[node.index()], chain.clone());

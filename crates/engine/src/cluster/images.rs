@@ -18,7 +18,7 @@ const SCORE_MAX: i64 = 100;
 
 #[derive(Debug, Default)]
 pub(crate) struct Images {
-    holders: FxHashMap<String, Held>,
+    holders: FxHashMap<String, ImageHolders>,
     /// Classes of pods that ask for an image.
     users: FxHashMap<String, u32>,
     changed: BTreeSet<String>,
@@ -28,7 +28,7 @@ pub(crate) struct Images {
 
 /// Where an image is.
 #[derive(Debug, Default, Clone, Copy)]
-struct Held {
+struct ImageHolders {
     nodes: i64,
     /// No node says that it is larger.
     bytes_max: i64,
@@ -95,7 +95,7 @@ impl Images {
         self.sum(images, known, |_, held| held.bytes_max)
     }
 
-    fn sum(&self, images: &[String], known: u32, bytes: impl Fn(&String, Held) -> i64) -> i64 {
+    fn sum(&self, images: &[String], known: u32, bytes: impl Fn(&String, ImageHolders) -> i64) -> i64 {
         if images.is_empty() || known == 0 {
             return 0;
         }
@@ -111,5 +111,5 @@ impl Images {
 
 crate::save::saved! {
     Images { holders, users, changed, nodes };
-    Held { nodes, bytes_max };
+    ImageHolders as "Held" { nodes, bytes_max };
 }

@@ -85,7 +85,7 @@ impl TermRow {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Couplings {
+pub(crate) struct InterPod {
     words: Words,
     /// A coupled class was seen.
     active: bool,
@@ -107,7 +107,7 @@ pub(crate) struct Couplings {
     coming: i64,
 }
 
-impl Couplings {
+impl InterPod {
     /// The value of a pod's label.
     pub(crate) fn label(&self, labels: &Labels, key: &str) -> Option<&str> {
         self.words.value(labels, key)
@@ -251,7 +251,7 @@ impl Couplings {
         let (id, new) = self.keys.acquire(key.to_owned(), KeyColumn::default);
         if new {
             let column = self.keys.row_mut(id);
-            nodes.table.iter().for_each(|(node, row)| column.place(key, node, Some(row)));
+            nodes.table.iter().for_each(|(node, row)| column.set_node(key, node, Some(row)));
         }
         id
     }
@@ -326,7 +326,7 @@ impl Couplings {
 crate::save::saved! {
     ProfileRow { matched, placed };
     TermRow { matching, owners, pulls, pulling };
-    Couplings { words, active, stale, read, profiles, by_namespace, selections, keys, terms, eligible, spreads, classes, namespaces, coming };
+    InterPod as "Couplings" { words, active, stale, read, profiles, by_namespace, selections, keys, terms, eligible, spreads, classes, namespaces, coming };
 }
 
 #[cfg(test)]

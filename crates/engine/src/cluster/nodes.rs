@@ -77,7 +77,7 @@ pub(crate) struct Nodes {
     /// Promised to tasks that wait for room to be freed.
     pipelined: Vec<Vec<i64>>,
     /// Kept for groups that have a reservation; not part of `used`.
-    held: Vec<Vec<i64>>,
+    reserved: Vec<Vec<i64>>,
     /// What a pod can take now, worked out of the columns above.
     room: Vec<Vec<i64>>,
     /// cpu and memory taken when pods without requests count as Kubernetes' scoring counts them.
@@ -112,7 +112,7 @@ impl Nodes {
             used: Vec::new(),
             releasing: Vec::new(),
             pipelined: Vec::new(),
-            held: Vec::new(),
+            reserved: Vec::new(),
             room: Vec::new(),
             scored: [Vec::new(), Vec::new()],
             known: 0,
@@ -167,13 +167,13 @@ impl Nodes {
     }
 
     /// What is kept for groups that have a reservation.
-    pub(crate) fn held(&self, node: NodeId, dim: DimId) -> i64 {
-        self.held.get(dim.index()).map_or(0, |column| column[node.index()])
+    pub(crate) fn reserved(&self, node: NodeId, dim: DimId) -> i64 {
+        self.reserved.get(dim.index()).map_or(0, |column| column[node.index()])
     }
 
     /// What those who make others leave can have there: `future_idle`, less what is kept for others.
     pub(crate) fn future_room(&self, node: NodeId, dim: DimId) -> i64 {
-        self.future_idle(node, dim).saturating_sub(self.held(node, dim))
+        self.future_idle(node, dim).saturating_sub(self.reserved(node, dim))
     }
 
     /// The nodes, also those that only pods name, where so much can be had: those with enough `future_room`. O(nodes).
@@ -186,8 +186,8 @@ impl Nodes {
     }
 
     /// Keeps so much for groups that have a reservation, in place of what was kept before.
-    pub(crate) fn hold(&mut self, node: NodeId, dim: DimId, amount: i64) {
-        let Some(column) = self.held.get_mut(dim.index()) else { return };
+    pub(crate) fn set_reserved(&mut self, node: NodeId, dim: DimId, amount: i64) {
+        let Some(column) = self.reserved.get_mut(dim.index()) else { return };
         if std::mem::replace(&mut column[node.index()], amount) != amount {
             self.settle_room(node, dim);
             self.note_use(node);
@@ -230,7 +230,7 @@ impl Nodes {
     }
 
     fn settle_room(&mut self, node: NodeId, dim: DimId) {
-        let room = self.idle(node, dim).min(self.future_idle(node, dim)).saturating_sub(self.held(node, dim));
+        let room = self.idle(node, dim).min(self.future_idle(node, dim)).saturating_sub(self.reserved(node, dim));
         if let Some(column) = self.room.get_mut(dim.index()) {
             column[node.index()] = room;
         }
@@ -263,8 +263,11 @@ impl Nodes {
         };
         let id = self.table.insert(row);
         let columns = self.allocatable.iter_mut().chain(&mut self.used).chain(&mut self.scored);
-        for column in
-            columns.chain(&mut self.releasing).chain(&mut self.pipelined).chain(&mut self.held).chain(&mut self.room)
+        for column in columns
+            .chain(&mut self.releasing)
+            .chain(&mut self.pipelined)
+            .chain(&mut self.reserved)
+            .chain(&mut self.room)
         {
             column.resize(column.len().max(id.index() + 1), 0);
             column[id.index()] = 0;
@@ -284,7 +287,7 @@ impl Nodes {
         self.used.resize_with(dims.max(self.used.len()), || vec![0; span]);
         self.releasing.resize_with(dims.max(self.releasing.len()), || vec![0; span]);
         self.pipelined.resize_with(dims.max(self.pipelined.len()), || vec![0; span]);
-        self.held.resize_with(dims.max(self.held.len()), || vec![0; span]);
+        self.reserved.resize_with(dims.max(self.reserved.len()), || vec![0; span]);
         self.total.resize(dims.max(self.total.len()), 0);
     }
 
@@ -487,7 +490,7 @@ impl Nodes {
 
     /// Whether `demand` would fit now, if nothing were kept there for others, and does not.
     pub(crate) fn fits_but_for_kept(&self, node: NodeId, demand: &Demand) -> bool {
-        let with_kept = |dim| self.room(node, dim).saturating_add(self.held(node, dim));
+        let with_kept = |dim| self.room(node, dim).saturating_add(self.reserved(node, dim));
         !self.fits(node, demand) && demand.iter().all(|(dim, amount)| amount <= with_kept(dim))
     }
 
@@ -508,5 +511,5 @@ fn charge(columns: &mut [Vec<i64>], node: NodeId, demand: &Demand, sign: i64) {
 crate::save::saved! {
     NodeRow { name, known, labels, taints, unschedulable, ports, annotations, images, usage, capacity, in_flight, tasks };
     ChangeLog { base, entries };
-    Nodes { table, allocatable, used, releasing, pipelined, held, room, scored, known, total, facts_log, use_log, measured, autoscaler, offers_version };
+    Nodes { table, allocatable, used, releasing, pipelined, reserved as "held", room, scored, known, total, facts_log, use_log, measured, autoscaler, offers_version };
 }

@@ -9,19 +9,19 @@ use crate::save::Save;
 
 /// Objects of one kind by their key, in order.
 #[derive(Debug)]
-pub(crate) struct Kept<T> {
+pub(crate) struct Versioned<T> {
     pub(crate) all: BTreeMap<String, T>,
     /// Counts changes.
     pub(crate) version: u64,
 }
 
-impl<T> Default for Kept<T> {
+impl<T> Default for Versioned<T> {
     fn default() -> Self {
         Self { all: BTreeMap::new(), version: 0 }
     }
 }
 
-impl<T: Clone + PartialEq> Kept<T> {
+impl<T: Clone + PartialEq> Versioned<T> {
     /// False if it was so already.
     pub(crate) fn upsert(&mut self, key: String, object: &T) -> bool {
         if self.all.get(&key) == Some(object) {
@@ -52,17 +52,17 @@ pub(crate) struct Namespace {
 
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
-    pub(crate) hyper_nodes: Kept<HyperNodeFacts>,
+    pub(crate) hyper_nodes: Versioned<HyperNodeFacts>,
     /// By the node's name.
-    pub(crate) numa: Kept<Arc<NumaFacts>>,
-    pub(crate) shards: Kept<ShardFacts>,
+    pub(crate) numa: Versioned<Arc<NumaFacts>>,
+    pub(crate) shards: Versioned<ShardFacts>,
     /// By `namespace/name`.
-    pub(crate) budgets: Kept<BudgetFacts>,
+    pub(crate) budgets: Versioned<BudgetFacts>,
     /// By `namespace/name`.
-    pub(crate) quotas: Kept<QuotaFacts>,
-    pub(crate) namespaces: Kept<Namespace>,
+    pub(crate) quotas: Versioned<QuotaFacts>,
+    pub(crate) namespaces: Versioned<Namespace>,
     /// Reservations by administrators.
-    pub(crate) windows: Kept<WindowFacts>,
+    pub(crate) windows: Versioned<WindowFacts>,
 }
 
 crate::save::saved! {
@@ -70,4 +70,4 @@ crate::save::saved! {
     Objects { hyper_nodes, numa, shards, budgets, quotas, namespaces, windows };
 }
 
-crate::save::saved_generic!([T: Save] Kept<T> { all, version });
+crate::save::saved_generic!([T: Save] Versioned<T> { all, version });

@@ -7,7 +7,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::cluster::nodes::Nodes;
-use crate::cluster::objects::Kept;
+use crate::cluster::objects::Versioned;
 use crate::config::Sharding;
 use crate::facts::ShardFacts;
 use crate::ids::NodeId;
@@ -24,7 +24,7 @@ pub(crate) struct Shard {
 
 impl Shard {
     /// Brings the set up to date, and marks the nodes that go in or out.
-    pub(crate) fn refresh(&mut self, sharding: Option<&Sharding>, shards: &Kept<ShardFacts>, nodes: &mut Nodes) {
+    pub(crate) fn refresh(&mut self, sharding: Option<&Sharding>, shards: &Versioned<ShardFacts>, nodes: &mut Nodes) {
         if self.sharding.as_ref() == sharding && (sharding.is_none() || self.seen == Some(shards.version)) {
             return;
         }
@@ -62,7 +62,7 @@ impl Shard {
     }
 }
 
-fn usable(name: &str, shards: &Kept<ShardFacts>) -> FxHashSet<String> {
+fn usable(name: &str, shards: &Versioned<ShardFacts>) -> FxHashSet<String> {
     let mut usable: FxHashSet<String> =
         shards.all.get(name).into_iter().flat_map(|own| own.desired.iter().cloned()).collect();
     for taken in shards.all.values().filter(|shard| shard.name != name).flat_map(|shard| &shard.in_use) {
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_shard_is_what_it_desires_less_what_others_use() {
-        let mut shards = Kept::default();
+        let mut shards = Versioned::default();
         let mut own = Shard::default();
         let mut nodes = Nodes::new();
         let (hard, soft) = (Sharding { hard: true, name: "a".into() }, Sharding { hard: false, name: "a".into() });

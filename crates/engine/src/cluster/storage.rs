@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::cluster::node_matching::{holds, matches_term};
 use crate::cluster::nodes::NodeRow;
-use crate::cluster::objects::Kept;
+use crate::cluster::objects::Versioned;
 use crate::cluster::table::key_of;
 use crate::cluster::use_counts::{Change, Users};
 use crate::facts::{CsiNodeFacts, Delta, StorageClassFacts, VolumeClaimFacts, VolumeFacts};
@@ -16,11 +16,11 @@ use crate::facts::{CsiNodeFacts, Delta, StorageClassFacts, VolumeClaimFacts, Vol
 #[derive(Debug, Default)]
 pub(crate) struct Storage {
     /// By `namespace/name`.
-    pub(crate) claims: Kept<VolumeClaimFacts>,
-    pub(crate) volumes: Kept<VolumeFacts>,
-    pub(crate) classes: Kept<StorageClassFacts>,
+    pub(crate) claims: Versioned<VolumeClaimFacts>,
+    pub(crate) volumes: Versioned<VolumeFacts>,
+    pub(crate) classes: Versioned<StorageClassFacts>,
     /// By the node's name.
-    pub(crate) csi_nodes: Kept<CsiNodeFacts>,
+    pub(crate) csi_nodes: Versioned<CsiNodeFacts>,
     /// See [`Config::nodes_meet_claims`](crate::Config::nodes_meet_claims).
     pub(crate) nodes_meet_claims: bool,
     /// Pods with a place, by claim.

@@ -45,7 +45,7 @@ impl<T> Pages<T> {
         self.0.get(index / PAGE)?.get(index % PAGE)?.as_ref()
     }
 
-    fn place(&mut self, index: usize) -> &mut Option<T> {
+    fn slot_mut(&mut self, index: usize) -> &mut Option<T> {
         &mut self.0[index / PAGE][index % PAGE]
     }
 
@@ -85,12 +85,12 @@ impl Keyed for Arc<str> {
 
 /// Where the row of a key is. Of the key there is only a part of its hash, so that a table that grows reads no rows.
 #[derive(Debug, Clone, Copy)]
-struct Spot {
+struct HashEntry {
     hash: u32,
     index: u32,
 }
 
-impl Spot {
+impl HashEntry {
     /// The table takes some bits from above and some from below.
     fn spread(hash: u32) -> u64 {
         u64::from(hash) << 32 | u64::from(hash)
@@ -101,37 +101,37 @@ fn hash(key: &str) -> u32 {
     (FxBuildHasher.hash_one(key) >> 32) as u32
 }
 
-fn note(spots: &mut HashTable<Spot>, key: &str, index: usize) {
-    let spot = Spot { hash: hash(key), index: u32::try_from(index).expect("fewer than 2^32 rows") };
-    spots.insert_unique(Spot::spread(spot.hash), spot, |spot| Spot::spread(spot.hash));
+fn note(entries: &mut HashTable<HashEntry>, key: &str, index: usize) {
+    let entry = HashEntry { hash: hash(key), index: u32::try_from(index).expect("fewer than 2^32 rows") };
+    entries.insert_unique(HashEntry::spread(entry.hash), entry, |entry| HashEntry::spread(entry.hash));
 }
 
 #[derive(Debug)]
 pub(crate) struct Table<I, T> {
     rows: Pages<T>,
     free: Vec<usize>,
-    spots: HashTable<Spot>,
+    entries: HashTable<HashEntry>,
     ids: PhantomData<I>,
 }
 
 impl<I: From<usize> + Copy, T: Keyed> Table<I, T> {
     pub(crate) fn new() -> Self {
-        Self { rows: Pages::default(), free: Vec::new(), spots: HashTable::new(), ids: PhantomData }
+        Self { rows: Pages::default(), free: Vec::new(), entries: HashTable::new(), ids: PhantomData }
     }
 
-    fn holds(&self, spot: &Spot, hash: u32, key: &str) -> bool {
-        spot.hash == hash && self.rows.get(spot.index as usize).is_some_and(|row| row.found_by() == key)
+    fn holds(&self, entry: &HashEntry, hash: u32, key: &str) -> bool {
+        entry.hash == hash && self.rows.get(entry.index as usize).is_some_and(|row| row.found_by() == key)
     }
 
     pub(crate) fn find(&self, key: &str) -> Option<I> {
         let hash = hash(key);
-        let spot = self.spots.find(Spot::spread(hash), |spot| self.holds(spot, hash, key))?;
-        Some(I::from(spot.index as usize))
+        let entry = self.entries.find(HashEntry::spread(hash), |entry| self.holds(entry, hash, key))?;
+        Some(I::from(entry.index as usize))
     }
 
     /// Makes room for so many more.
     pub(crate) fn reserve(&mut self, more: usize) {
-        self.spots.reserve(more, |spot| Spot::spread(spot.hash));
+        self.entries.reserve(more, |entry| HashEntry::spread(entry.hash));
     }
 
     /// Keeps a row whose key is not there yet.
@@ -141,19 +141,20 @@ impl<I: From<usize> + Copy, T: Keyed> Table<I, T> {
             self.rows.push(None);
             self.rows.len() - 1
         });
-        note(&mut self.spots, row.found_by(), index);
-        *self.rows.place(index) = Some(row);
+        note(&mut self.entries, row.found_by(), index);
+        *self.rows.slot_mut(index) = Some(row);
         I::from(index)
     }
 
     pub(crate) fn remove(&mut self, key: &str) -> Option<T> {
         let hash = hash(key);
         let rows = &self.rows;
-        let holds =
-            |spot: &Spot| spot.hash == hash && rows.get(spot.index as usize).is_some_and(|row| row.found_by() == key);
-        let (spot, _) = self.spots.find_entry(Spot::spread(hash), holds).ok()?.remove();
-        self.free.push(spot.index as usize);
-        self.rows.place(spot.index as usize).take()
+        let holds = |entry: &HashEntry| {
+            entry.hash == hash && rows.get(entry.index as usize).is_some_and(|row| row.found_by() == key)
+        };
+        let (entry, _) = self.entries.find_entry(HashEntry::spread(hash), holds).ok()?.remove();
+        self.free.push(entry.index as usize);
+        self.rows.slot_mut(entry.index as usize).take()
     }
 
     /// One more than the greatest index ever used.
@@ -170,7 +171,7 @@ impl<I: From<usize> + Copy, T: Keyed> Table<I, T> {
     }
 
     pub(crate) fn row_mut(&mut self, index: usize) -> &mut T {
-        self.rows.place(index).as_mut().expect("an id held by the world names a live row")
+        self.rows.slot_mut(index).as_mut().expect("an id held by the world names a live row")
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
@@ -190,13 +191,13 @@ impl<I: From<usize> + Copy, T: Save + Keyed> Save for Table<I, T> {
 
     fn load(from: &mut Source<'_>) -> Result<Self, LoadError> {
         let (rows, free): (Pages<T>, _) = (Save::load(from)?, Save::load(from)?);
-        let mut spots = HashTable::with_capacity(rows.len());
+        let mut entries = HashTable::with_capacity(rows.len());
         for (index, row) in rows.iter().enumerate() {
             if let Some(row) = row {
-                note(&mut spots, row.found_by(), index);
+                note(&mut entries, row.found_by(), index);
             }
         }
-        Ok(Self { rows, free, spots, ids: PhantomData })
+        Ok(Self { rows, free, entries, ids: PhantomData })
     }
 }
 

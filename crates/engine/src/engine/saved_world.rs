@@ -11,7 +11,7 @@ impl World {
         let mut out = Vec::new();
         self.tables.save(&mut out);
         self.policy.memory().save(&mut out);
-        self.outlook.save(&mut out);
+        self.start_estimates.save(&mut out);
         self.now.save(&mut out);
         out
     }
@@ -47,7 +47,7 @@ impl World {
         world.tables = Save::load(&mut from)?;
         let memory: Vec<Vec<u8>> = Save::load(&mut from)?;
         world.policy.remember(&memory);
-        world.outlook = Save::load(&mut from)?;
+        world.start_estimates = Save::load(&mut from)?;
         world.now = Save::load(&mut from)?;
         match from.left() {
             0 => Ok(world),

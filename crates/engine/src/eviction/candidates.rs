@@ -3,7 +3,7 @@
 //! Invariant: a node is left out only as long as nothing has changed that could make it a better answer: it comes
 //! back when it changes, when evictions that made it useless are taken back, or when the queue holds less. So 10,000
 //! preemptors that are alike cost one look at each node and one at each success, not a scan each. Nodes where nobody
-//! leaves are left out for all queues that reclaim (`kept`); nodes without anything that may leave are not even looked at
+//! leaves are left out for all queues that reclaim (`unreclaimable`); nodes without anything that may leave are not even looked at
 //! where that is known up front.
 
 use std::cmp::Reverse;
@@ -12,8 +12,8 @@ use std::collections::BinaryHeap;
 use fixedbitset::FixedBitSet;
 use rustc_hash::FxHashMap;
 
-use super::unreclaimable::Kept;
-use super::victim_search::{From, Grounds, Hunt, Refusal};
+use super::unreclaimable::UnreclaimableNodes;
+use super::victim_search::{From, Refusal, VictimScope, VictimSearch};
 use crate::config::Switch;
 use crate::ids::{ClassId, GroupId, NodeId, QueueId, TaskId};
 use crate::session::Cycle;
@@ -36,17 +36,17 @@ struct Key {
 }
 
 /// Where a node stands in a search: with room to come before without, then by score.
-type Standing = (bool, i64);
+type NodeRank = (bool, i64);
 
 #[derive(Debug, Default)]
 struct Order {
-    heap: BinaryHeap<(Standing, Reverse<NodeId>)>,
+    heap: BinaryHeap<(NodeRank, Reverse<NodeId>)>,
     /// Entries of the heap that differ from this are stale. Empty as long as no node was any good.
-    standing: Vec<Option<Standing>>,
+    ranks: Vec<Option<NodeRank>>,
     seen: Option<u64>,
     /// Nodes that only the queue stands against, and what it held then.
     blocked: Vec<NodeId>,
-    held: Vec<i64>,
+    queue_usage: Vec<i64>,
 }
 
 /// Where a pod can go, and who has to leave for it.
@@ -58,41 +58,41 @@ pub(super) struct Room {
 
 /// The searches of one run of an action.
 #[derive(Debug, Default)]
-pub(super) struct Prospects {
+pub(super) struct PreemptionCandidates {
     orders: FxHashMap<Key, Order>,
     /// Nodes left out since the statement first took room.
     buried: Vec<(Key, NodeId)>,
-    kept: Kept,
+    unreclaimable: UnreclaimableNodes,
     /// The statement has taken room.
     taken: bool,
 }
 
-impl Prospects {
+impl PreemptionCandidates {
     /// The first node, in order, where victims make room.
-    pub(super) fn find(&mut self, cycle: &mut Cycle<'_>, hunt: &Hunt) -> Option<Room> {
-        self.find_some(cycle, hunt, 1).pop()
+    pub(super) fn find(&mut self, cycle: &mut Cycle<'_>, search: &VictimSearch) -> Option<Room> {
+        self.find_some(cycle, search, 1).pop()
     }
 
     /// Up to `wanted` nodes where victims make room, in order; one where nobody has to leave ends the search.
-    pub(super) fn find_some(&mut self, cycle: &mut Cycle<'_>, hunt: &Hunt, wanted: usize) -> Vec<Room> {
-        let key = Key::new(cycle, hunt, &self.kept);
+    pub(super) fn find_some(&mut self, cycle: &mut Cycle<'_>, search: &VictimSearch, wanted: usize) -> Vec<Room> {
+        let key = Key::new(cycle, search, &self.unreclaimable);
         if self.orders.len() >= SEARCHES_MAX && !self.orders.contains_key(&key) {
             self.orders.clear();
         }
         let order = self.orders.entry(key).or_default();
-        self.kept.refresh(&cycle.tables.nodes);
-        if hunt.from == From::OtherQueues {
-            self.kept.note_givers(cycle.tables, cycle.policy, hunt.task);
+        self.unreclaimable.refresh(&cycle.tables.nodes);
+        if search.from == From::OtherQueues {
+            self.unreclaimable.note_givers(cycle.tables, cycle.policy, search.task);
         }
-        order.repair(cycle, hunt, &self.kept);
+        order.repair(cycle, search, &self.unreclaimable);
         let mut found: Vec<Room> = Vec::new();
         while found.len() < wanted
             && let Some(node) = order.first()
         {
-            match hunt.choose(cycle, node) {
+            match search.choose(cycle, node) {
                 Ok(victims) => {
                     let needless = victims.is_empty();
-                    order.standing[node.index()] = None;
+                    order.ranks[node.index()] = None;
                     found.push(Room { node, victims });
                     if needless {
                         found.drain(..found.len() - 1);
@@ -102,7 +102,7 @@ impl Prospects {
                 }
                 Err(refusal @ (Refusal::Node | Refusal::Everyone)) => {
                     if refusal == Refusal::Everyone {
-                        self.kept.add(node, self.taken);
+                        self.unreclaimable.add(node, self.taken);
                     }
                     if self.taken {
                         self.buried.push((key, node));
@@ -110,60 +110,60 @@ impl Prospects {
                 }
                 Err(Refusal::Queue) => order.blocked.push(node),
             }
-            order.standing[node.index()] = None;
+            order.ranks[node.index()] = None;
         }
         // What trials left in the log of changes has been taken back.
         order.seen = Some(cycle.tables.nodes.use_log.end());
-        self.kept.skip(&cycle.tables.nodes);
-        order.weigh_again(cycle, hunt, &self.kept, found.iter().map(|room| room.node));
+        self.unreclaimable.skip(&cycle.tables.nodes);
+        order.weigh_again(cycle, search, &self.unreclaimable, found.iter().map(|room| room.node));
         self.taken |= !found.is_empty();
         found
     }
 
     /// Whether anything may leave for the task, as far as that can be told without looking at nodes.
-    pub(super) fn may_find(&self, cycle: &Cycle<'_>, hunt: &Hunt) -> bool {
-        hunt.may_find(cycle, &self.kept)
+    pub(super) fn may_find(&self, cycle: &Cycle<'_>, search: &VictimSearch) -> bool {
+        search.may_find(cycle, &self.unreclaimable)
     }
 
     /// A statement has been carried out: what it made useless stays so.
     pub(super) fn committed(&mut self) {
         self.buried.clear();
-        self.kept.committed();
+        self.unreclaimable.committed();
         self.taken = false;
     }
 
     /// A statement has been taken back, and with it what its evictions made useless elsewhere.
     pub(super) fn discarded(&mut self) {
-        self.kept.discarded();
+        self.unreclaimable.discarded();
         self.taken = false;
         for (key, node) in self.buried.drain(..) {
             if let Some(order) = self.orders.get_mut(&key) {
                 order.blocked.push(node);
-                order.held.clear();
+                order.queue_usage.clear();
             }
         }
     }
 }
 
 impl Key {
-    fn new(cycle: &Cycle<'_>, hunt: &Hunt, kept: &Kept) -> Self {
-        let switch = if hunt.from == From::OtherQueues { Switch::Reclaimable } else { Switch::Preemptable };
-        let victims = match cycle.policy.victim_key(cycle.tables, switch, hunt.task) {
-            Some(key) if !hunt.specific => Ok(key),
-            _ => Err(hunt.task),
+    fn new(cycle: &Cycle<'_>, search: &VictimSearch, unreclaimable: &UnreclaimableNodes) -> Self {
+        let switch = if search.from == From::OtherQueues { Switch::Reclaimable } else { Switch::Preemptable };
+        let victims = match cycle.policy.victim_key(cycle.tables, switch, search.task) {
+            Some(key) if !search.specific => Ok(key),
+            _ => Err(search.task),
         };
-        let counts = &cycle.tables.groups.row(hunt.group).counts;
+        let counts = &cycle.tables.groups.row(search.group).counts;
         let placed = counts.get(TaskState::Bound) + counts.get(TaskState::Running) > 0;
-        let tells = || hunt.from == From::Group || hunt.may_find(cycle, kept);
-        let group = (placed && hunt.from != From::OtherQueues && tells()).then_some(hunt.group);
-        Self { from: hunt.from, class: hunt.class, queue: hunt.queue, group, victims }
+        let tells = || search.from == From::Group || search.may_find(cycle, unreclaimable);
+        let group = (placed && search.from != From::OtherQueues && tells()).then_some(search.group);
+        Self { from: search.from, class: search.class, queue: search.queue, group, victims }
     }
 }
 
 impl Order {
     fn first(&mut self) -> Option<NodeId> {
-        while let Some((standing, Reverse(node))) = self.heap.peek().copied() {
-            if self.standing[node.index()] == Some(standing) {
+        while let Some((ranks, Reverse(node))) = self.heap.peek().copied() {
+            if self.ranks[node.index()] == Some(ranks) {
                 return Some(node);
             }
             self.heap.pop();
@@ -171,102 +171,108 @@ impl Order {
         None
     }
 
-    fn repair(&mut self, cycle: &Cycle<'_>, hunt: &Hunt, kept: &Kept) {
+    fn repair(&mut self, cycle: &Cycle<'_>, search: &VictimSearch, unreclaimable: &UnreclaimableNodes) {
         let nodes = &cycle.tables.nodes;
         let span = nodes.table.span();
         match self.seen.and_then(|seen| nodes.use_log.since(seen)) {
-            Some(changed) => self.weigh_again(cycle, hunt, kept, changed.iter().copied()),
-            None => self.start(cycle, hunt, kept),
+            Some(changed) => self.weigh_again(cycle, search, unreclaimable, changed.iter().copied()),
+            None => self.start(cycle, search, unreclaimable),
         }
         self.seen = Some(nodes.use_log.end());
-        let held = held(cycle.tables, hunt.queue);
-        let less = self.held.len() != held.len() || self.held.iter().zip(&held).any(|(before, now)| now < before);
+        let queue_usage = queue_usage(cycle.tables, search.queue);
+        let less = self.queue_usage.len() != queue_usage.len()
+            || self.queue_usage.iter().zip(&queue_usage).any(|(before, now)| now < before);
         if less {
             let blocked = std::mem::take(&mut self.blocked);
-            self.weigh_again(cycle, hunt, kept, blocked.into_iter());
+            self.weigh_again(cycle, search, unreclaimable, blocked.into_iter());
         }
-        self.held = held;
+        self.queue_usage = queue_usage;
         if self.heap.len() > 64 + 4 * span {
-            let live = self.standing.iter().enumerate();
-            self.heap = live.filter_map(|(node, standing)| Some(((*standing)?, Reverse(node.into())))).collect();
+            let live = self.ranks.iter().enumerate();
+            self.heap = live.filter_map(|(node, ranks)| Some(((*ranks)?, Reverse(node.into())))).collect();
         }
     }
 
     /// Finds the places of all nodes. Those without room where nothing may leave have none.
-    fn start(&mut self, cycle: &Cycle<'_>, hunt: &Hunt, kept: &Kept) {
+    fn start(&mut self, cycle: &Cycle<'_>, search: &VictimSearch, unreclaimable: &UnreclaimableNodes) {
         let nodes = &cycle.tables.nodes;
-        let grounds = hunt.grounds(cycle, kept);
+        let scope = search.scope(cycle, unreclaimable);
         let mut looked_at = FixedBitSet::with_capacity(nodes.table.span());
-        match &grounds {
-            Grounds::Anywhere => looked_at.insert_range(..),
-            Grounds::Nowhere => {}
-            Grounds::On(some) => looked_at.union_with(some),
+        match &scope {
+            VictimScope::Anything => looked_at.insert_range(..),
+            VictimScope::Nothing => {}
+            VictimScope::On(some) => looked_at.union_with(some),
         }
-        if !matches!(grounds, Grounds::Anywhere) {
-            let demand = &cycle.tables.classes.row(hunt.class).demand;
+        if !matches!(scope, VictimScope::Anything) {
+            let demand = &cycle.tables.classes.row(search.class).demand;
             looked_at.extend(nodes.with_future_room(demand).into_iter().map(NodeId::index));
         }
         debug_assert!(
-            nodes.ids().all(|node| looked_at.contains(node.index()) || hunt.victims(cycle, node).tasks.is_empty()),
+            nodes.ids().all(|node| looked_at.contains(node.index()) || search.victims(cycle, node).tasks.is_empty()),
             "where nobody leaves are no victims"
         );
-        self.standing.fill(None);
+        self.ranks.fill(None);
         self.heap.clear();
-        self.weigh(cycle, hunt, (kept, &grounds), looked_at.ones().map(NodeId::from));
+        self.weigh(cycle, search, (unreclaimable, &scope), looked_at.ones().map(NodeId::from));
     }
 
     /// Finds the places of nodes that may have changed.
-    fn weigh_again(&mut self, cycle: &Cycle<'_>, hunt: &Hunt, kept: &Kept, nodes: impl Iterator<Item = NodeId>) {
-        let grounds = if hunt.may_find(cycle, kept) { Grounds::Anywhere } else { Grounds::Nowhere };
-        self.weigh(cycle, hunt, (kept, &grounds), nodes);
+    fn weigh_again(
+        &mut self,
+        cycle: &Cycle<'_>,
+        search: &VictimSearch,
+        unreclaimable: &UnreclaimableNodes,
+        nodes: impl Iterator<Item = NodeId>,
+    ) {
+        let scope = if search.may_find(cycle, unreclaimable) { VictimScope::Anything } else { VictimScope::Nothing };
+        self.weigh(cycle, search, (unreclaimable, &scope), nodes);
     }
 
     fn weigh(
         &mut self,
         cycle: &Cycle<'_>,
-        hunt: &Hunt,
-        (kept, grounds): (&Kept, &Grounds),
+        search: &VictimSearch,
+        (unreclaimable, scope): (&UnreclaimableNodes, &VictimScope),
         nodes: impl Iterator<Item = NodeId>,
     ) {
         let tables = &*cycle.tables;
-        let class = tables.classes.row(hunt.class);
+        let class = tables.classes.row(search.class);
         let (mut suited, mut rooms): (Vec<NodeId>, Vec<bool>) = (Vec::new(), Vec::new());
         for node in nodes {
             let known = tables.nodes.table.get(node.index()).is_some_and(|row| row.known);
             let room = class.demand.iter().all(|(dim, amount)| amount <= tables.nodes.future_room(node, dim));
-            let in_vain = !known || !room && !grounds.contain(hunt, tables, kept, node);
+            let in_vain = !known || !room && !scope.contain(search, tables, unreclaimable, node);
             debug_assert!(
-                !known || !in_vain || hunt.victims(cycle, node).tasks.is_empty(),
+                !known || !in_vain || search.victims(cycle, node).tasks.is_empty(),
                 "where nobody leaves are no victims"
             );
             if !in_vain && cycle.policy.check_facts(tables, class, node).is_none() {
                 suited.push(node);
                 rooms.push(room);
-            } else if let Some(standing) = self.standing.get_mut(node.index()) {
-                *standing = None;
+            } else if let Some(ranks) = self.ranks.get_mut(node.index()) {
+                *ranks = None;
             }
         }
         if suited.is_empty() {
             return;
         }
-        self.standing.resize(tables.nodes.table.span().max(self.standing.len()), None);
+        self.ranks.resize(tables.nodes.table.span().max(self.ranks.len()), None);
         let mut scores = vec![0; suited.len()];
         cycle.policy.score_nodes(tables, class, &suited, &mut scores);
-        if hunt.specific {
+        if search.specific {
             // Each by itself: what others score must not matter to a node that has not changed.
             for (node, score) in suited.iter().zip(&mut scores) {
-                cycle.policy.score_task(tables, hunt.task, &[*node], std::slice::from_mut(score));
+                cycle.policy.score_task(tables, search.task, &[*node], std::slice::from_mut(score));
             }
         }
-        let standings = suited.into_iter().zip(rooms.into_iter().zip(scores));
-        let moved =
-            standings.filter(|(node, standing)| self.standing[node.index()].replace(*standing) != Some(*standing));
-        self.heap.extend(moved.map(|(node, standing)| (standing, Reverse(node))));
+        let ranked = suited.into_iter().zip(rooms.into_iter().zip(scores));
+        let moved = ranked.filter(|(node, ranks)| self.ranks[node.index()].replace(*ranks) != Some(*ranks));
+        self.heap.extend(moved.map(|(node, ranks)| (ranks, Reverse(node))));
     }
 }
 
 /// What a queue and those above it hold, one after the other.
-fn held(tables: &Tables, queue: QueueId) -> Vec<i64> {
+fn queue_usage(tables: &Tables, queue: QueueId) -> Vec<i64> {
     let row = tables.queues.row(queue);
     let above = row.ancestors.iter().map(|queue| &tables.queues.row(*queue).tree);
     let dims = (0..tables.dims.len()).map(crate::ids::DimId::from);

@@ -1,15 +1,15 @@
 //! Which of the nodes on which victims make room a pod takes: the first by score, or of several the one whose victims matter
 //! least. Used by preempt and reclaim.
 
-use super::candidates::{Prospects, Room};
+use super::candidates::{PreemptionCandidates, Room};
 use super::preempt::NAME as PREEMPT;
-use super::victim_search::Hunt;
+use super::victim_search::VictimSearch;
 use crate::config::Config;
 use crate::session::Cycle;
 use crate::world::tables::Tables;
 
 /// Nodes that are compared where gangs leave whole: on one of them a single pod may be enough, on another a gang is lost.
-const WHERE_GANGS_LEAVE_WHOLE: Candidates = Candidates { percent: 0, min: 16, max: 16 };
+const WHERE_GANGS_LEAVE_WHOLE: SampleSize = SampleSize { percent: 0, min: 16, max: 16 };
 
 /// How a node is chosen among those where victims make room.
 #[derive(Debug, Clone, Copy)]
@@ -17,12 +17,12 @@ pub(super) enum Choice {
     /// The first by score.
     Score,
     /// Of so many the one whose victims matter least.
-    Cheapest(Candidates),
+    Cheapest(SampleSize),
 }
 
 /// How many nodes are compared: a part of all, within bounds.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Candidates {
+pub(super) struct SampleSize {
     percent: i64,
     min: i64,
     max: i64,
@@ -34,7 +34,7 @@ impl Choice {
         let int = |name: &str, default: i64| config.action_int(PREEMPT, name, default);
         match Self::for_reclaim(config) {
             Self::Score if config.action_bool(PREEMPT, "enableTopologyAwarePreemption", false) => {
-                Self::Cheapest(Candidates {
+                Self::Cheapest(SampleSize {
                     percent: int("minCandidateNodesPercentage", 10),
                     min: int("minCandidateNodesAbsolute", 1),
                     max: int("maxCandidateNodesAbsolute", 100),
@@ -49,13 +49,18 @@ impl Choice {
         if config.gangs_leave_whole { Self::Cheapest(WHERE_GANGS_LEAVE_WHOLE) } else { Self::Score }
     }
 
-    pub(super) fn find(self, cycle: &mut Cycle<'_>, prospects: &mut Prospects, hunt: &Hunt) -> Option<Room> {
+    pub(super) fn find(
+        self,
+        cycle: &mut Cycle<'_>,
+        candidates: &mut PreemptionCandidates,
+        search: &VictimSearch,
+    ) -> Option<Room> {
         match self {
-            Self::Score => prospects.find(cycle, hunt),
-            Self::Cheapest(candidates) => {
-                let share = i64::from(cycle.tables.nodes.known).saturating_mul(candidates.percent) / 100;
-                let wanted = share.min(candidates.max).max(candidates.min).max(1);
-                let rooms = prospects.find_some(cycle, hunt, usize::try_from(wanted).unwrap_or(1));
+            Self::Score => candidates.find(cycle, search),
+            Self::Cheapest(sample) => {
+                let share = i64::from(cycle.tables.nodes.known).saturating_mul(sample.percent) / 100;
+                let wanted = share.min(sample.max).max(sample.min).max(1);
+                let rooms = candidates.find_some(cycle, search, usize::try_from(wanted).unwrap_or(1));
                 rooms.into_iter().min_by_key(|room| cost(cycle.tables, room))
             }
         }

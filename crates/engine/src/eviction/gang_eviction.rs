@@ -70,7 +70,7 @@ pub(crate) fn run(cycle: &mut Cycle<'_>, kind: Kind) {
         let want = preemptors::starves(cycle, turn.group).then(|| want(cycle, kind, turn.group, break_gangs)).flatten();
         let done = want.is_some_and(|want| want.is_met(cycle, domains_max));
         let outcome = if done { Outcome::Done } else { Outcome::Stuck };
-        walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, outcome);
+        walk.put_back(cycle.tables, cycle.policy, cycle.pending_index, turn, outcome);
     }
 }
 

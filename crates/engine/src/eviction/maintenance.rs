@@ -15,13 +15,13 @@ use crate::world::tasks::TaskState;
 pub(crate) const NAME: &str = "reservation";
 
 pub(crate) fn empty(cycle: &mut Cycle<'_>) {
-    if let Some(edge) = cycle.tables.windows.next_edge(cycle.now) {
+    if let Some(edge) = cycle.tables.maintenance_windows.next_edge(cycle.now) {
         cycle.wake_at(edge);
     }
     let mut leaving: Vec<(TaskId, String)> = Vec::new();
     let mut seen: FxHashSet<TaskId> = FxHashSet::default();
     let tables = &*cycle.tables;
-    for window in tables.windows.all.iter().filter(|window| window.is_open(cycle.now)) {
+    for window in tables.maintenance_windows.all.iter().filter(|window| window.is_open(cycle.now)) {
         let message = if window.is_for_some() {
             format!("its node is kept by reservation {} for {}", window.name, window.for_whom())
         } else {

@@ -8,7 +8,7 @@ use super::{maintenance, statement, whole_gangs};
 use crate::ids::{GroupId, NodeId, TaskId, TimeMs};
 use crate::session::Cycle;
 use crate::world::eviction_records::OVERRUN;
-use crate::world::reservations::{Amounts, Place, Reservation};
+use crate::world::reservations::{Amounts, Reservation, ReservedRoom};
 
 /// The reason that evictions give.
 pub(crate) const NAME: &str = OVERRUN;
@@ -29,7 +29,7 @@ pub(crate) fn end(cycle: &mut Cycle<'_>) {
 
 /// The overrunning passers without which the reservation's places are free. Nothing where more than they is in the way.
 fn in_the_way(cycle: &Cycle<'_>, reservation: &Reservation) -> Option<Vec<TaskId>> {
-    let prospect = reservation.prospect.as_ref().filter(|_| reservation.hard)?;
+    let forecast = reservation.forecast.as_ref().filter(|_| reservation.hard)?;
     let limits = &cycle.tables.reservations.of_limits;
     let lacks_limit = |of: &Vec<(GroupId, Amounts)>| {
         of.iter().any(|(group, amounts)| *group == reservation.group && !amounts.is_empty())
@@ -38,13 +38,13 @@ fn in_the_way(cycle: &Cycle<'_>, reservation: &Reservation) -> Option<Vec<TaskId
         return None;
     }
     let mut victims = Vec::new();
-    for place in &prospect.places {
+    for place in &forecast.places {
         victims.extend(on_place(cycle, place)?);
     }
     Some(victims)
 }
 
-fn on_place(cycle: &Cycle<'_>, place: &Place) -> Option<Vec<TaskId>> {
+fn on_place(cycle: &Cycle<'_>, place: &ReservedRoom) -> Option<Vec<TaskId>> {
     let (tables, node) = (&*cycle.tables, place.node);
     let mut lacks = place.amounts.clone();
     lacks.iter_mut().for_each(|(dim, amount)| *amount = amount.saturating_sub(tables.nodes.future_idle(node, *dim)));

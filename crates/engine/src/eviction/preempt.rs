@@ -5,11 +5,11 @@
 
 use rustc_hash::FxHashSet;
 
-use super::candidates::Prospects;
+use super::candidates::PreemptionCandidates;
 use super::cheapest::Choice;
 use super::preemptors;
 use super::statement::Statement;
-use super::victim_search::{From, Hunt};
+use super::victim_search::{From, VictimSearch};
 use crate::actions::fair_share_order::Outcome;
 use crate::actions::reserve;
 use crate::config::Switch;
@@ -20,15 +20,15 @@ use crate::session::Cycle;
 pub(super) const NAME: &str = "preempt";
 
 /// Groups of one kind of pod that are equal in this fail alike until something is committed.
-type Hopeless = FxHashSet<Sameness>;
+type FailedMemo = FxHashSet<FailureKey>;
 
 /// Queue, class, what plugins read of the preemptor, the minimum and the number of pods.
-type Sameness = (QueueId, ClassId, u64, u32, usize);
+type FailureKey = (QueueId, ClassId, u64, u32, usize);
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
     let choice = Choice::for_preempt(cycle.config);
-    let mut prospects = Prospects::default();
-    let mut hopeless = Hopeless::default();
+    let mut candidates = PreemptionCandidates::default();
+    let mut failed_memo = FailedMemo::default();
     let mut started = Vec::new();
     let mut walk = preemptors::walk(cycle, preemptors::may_preempt);
     while let Some(turn) = walk.pop() {
@@ -37,16 +37,16 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
                 started.push(turn.group);
             }
             reserve::with_its_own(cycle, turn.group, |cycle| {
-                from_others(cycle, &mut prospects, choice, turn.group, &mut hopeless)
+                from_others(cycle, &mut candidates, choice, turn.group, &mut failed_memo)
             })
         } else {
             Outcome::Stuck
         };
-        walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, outcome);
+        walk.put_back(cycle.tables, cycle.policy, cycle.pending_index, turn, outcome);
     }
     for group in started {
         if preemptors::may_preempt(cycle, group) {
-            from_own(cycle, &mut prospects, choice, group);
+            from_own(cycle, &mut candidates, choice, group);
         }
     }
 }
@@ -54,17 +54,17 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
 /// All that the group's minimum needs from other groups of the queue, or nothing.
 fn from_others(
     cycle: &mut Cycle<'_>,
-    prospects: &mut Prospects,
+    candidates: &mut PreemptionCandidates,
     choice: Choice,
     group: GroupId,
-    hopeless: &mut Hopeless,
+    failed_memo: &mut FailedMemo,
 ) -> Outcome {
     let tasks = preemptors::pods(cycle, group);
     if tasks.is_empty() {
         return Outcome::Done;
     }
-    let key = sameness(cycle, group, &tasks);
-    if key.is_some_and(|key| hopeless.contains(&key)) {
+    let key = failure_key(cycle, group, &tasks);
+    if key.is_some_and(|key| failed_memo.contains(&key)) {
         return Outcome::Stuck;
     }
     let mut statement = Statement::new(cycle, NAME, group);
@@ -73,57 +73,57 @@ fn from_others(
         if !cycle.policy.job_starving(cycle.tables, group) {
             break;
         }
-        let hunt = Hunt::new(cycle, From::Queue, group, task);
-        if failed.contains(&(hunt.class, hunt.specific)) {
+        let search = VictimSearch::new(cycle, From::Queue, group, task);
+        if failed.contains(&(search.class, search.specific)) {
             continue;
         }
-        match choice.find(cycle, prospects, &hunt) {
+        match choice.find(cycle, candidates, &search) {
             Some(room) => statement.take(cycle, task, &room),
-            None if hunt.specific => {}
+            None if search.specific => {}
             None => {
-                failed.insert((hunt.class, hunt.specific));
+                failed.insert((search.class, search.specific));
             }
         }
     }
     let pipelined = statement.promised() > 0 && cycle.policy.job_pipelined(cycle.tables, group);
     if statement.end(cycle, pipelined) {
-        prospects.committed();
-        hopeless.clear();
+        candidates.committed();
+        failed_memo.clear();
         Outcome::Done
     } else {
-        prospects.discarded();
-        hopeless.extend(key);
+        candidates.discarded();
+        failed_memo.extend(key);
         Outcome::Stuck
     }
 }
 
 /// Pods of the group make less important ones of it leave.
-fn from_own(cycle: &mut Cycle<'_>, prospects: &mut Prospects, choice: Choice, group: GroupId) {
+fn from_own(cycle: &mut Cycle<'_>, candidates: &mut PreemptionCandidates, choice: Choice, group: GroupId) {
     for task in preemptors::pods(cycle, group) {
-        let hunt = Hunt::new(cycle, From::Group, group, task);
-        if !prospects.may_find(cycle, &hunt) {
+        let search = VictimSearch::new(cycle, From::Group, group, task);
+        if !candidates.may_find(cycle, &search) {
             // Room without victims is not what is looked for.
-            prospects.discarded();
+            candidates.discarded();
             return;
         }
         let mut statement = Statement::new(cycle, NAME, group);
-        let Some(room) = choice.find(cycle, prospects, &hunt).filter(|room| !room.victims.is_empty()) else {
-            prospects.discarded();
+        let Some(room) = choice.find(cycle, candidates, &search).filter(|room| !room.victims.is_empty()) else {
+            candidates.discarded();
             return;
         };
         statement.take(cycle, task, &room);
         let pipelined = cycle.policy.job_pipelined(cycle.tables, group);
         if statement.end(cycle, pipelined) {
-            prospects.committed();
+            candidates.committed();
         } else {
-            prospects.discarded();
+            candidates.discarded();
             return;
         }
     }
 }
 
 /// Under what the group's failure tells of others; nothing where it wants pods of several kinds.
-fn sameness(cycle: &Cycle<'_>, group: GroupId, tasks: &[TaskId]) -> Option<Sameness> {
+fn failure_key(cycle: &Cycle<'_>, group: GroupId, tasks: &[TaskId]) -> Option<FailureKey> {
     let (tables, row) = (&*cycle.tables, cycle.tables.groups.row(group));
     let first = *tasks.first()?;
     let class = tables.task(first).class;

@@ -1,17 +1,18 @@
 //! The groups that may make victims, in their order, and their pods that want room. Used by preempt, reclaim
 //! and the gang actions.
 
-use crate::actions::fair_share_order::Walk;
+use crate::actions::fair_share_order::FairShareOrder;
 use crate::facts::GroupPhase;
 use crate::ids::{GroupId, TaskId};
 use crate::session::Cycle;
 use crate::world::tasks::TaskState;
 
 /// Over all that waits for nodes. Of groups that are alike only the first has to be looked at, if it gets nothing.
-pub(super) fn walk(cycle: &mut Cycle<'_>, may: fn(&Cycle<'_>, GroupId) -> bool) -> Walk {
-    cycle.backlog.refresh(cycle.tables, cycle.policy, cycle.config);
-    let loose: Vec<GroupId> = cycle.backlog.loose.iter().copied().filter(|group| may(cycle, *group)).collect();
-    Walk::new(cycle.tables, cycle.policy, Some(cycle.backlog), &loose)
+pub(super) fn walk(cycle: &mut Cycle<'_>, may: fn(&Cycle<'_>, GroupId) -> bool) -> FairShareOrder {
+    cycle.pending_index.refresh(cycle.tables, cycle.policy, cycle.config);
+    let one_by_one: Vec<GroupId> =
+        cycle.pending_index.one_by_one.iter().copied().filter(|group| may(cycle, *group)).collect();
+    FairShareOrder::new(cycle.tables, cycle.policy, Some(cycle.pending_index), &one_by_one)
 }
 
 /// Whether the group may make victims pod by pod. Groups with a network topology are for the gang actions.
@@ -42,7 +43,7 @@ pub(super) fn pods(cycle: &Cycle<'_>, group: GroupId) -> Vec<TaskId> {
             && !row.gated
             && !row.never_preempts
             && row.not_before <= cycle.now
-            && row.no_fence_before <= cycle.now
+            && row.no_nomination_before <= cycle.now
     };
     let mut tasks: Vec<TaskId> = tables.groups.row(group).tasks.iter().copied().filter(wants).collect();
     tasks.sort_by(|left, right| cycle.policy.task_order(tables, *left, *right));

@@ -3,11 +3,11 @@
 //! Follows Volcano's action, but prefers nodes by score, takes pods that don't run yet before those that do, and never
 //! lets queues take the same room from each other in turns (`potential`).
 
-use super::candidates::Prospects;
+use super::candidates::PreemptionCandidates;
 use super::cheapest::Choice;
 use super::preemptors;
 use super::statement::Statement;
-use super::victim_search::{From, Hunt};
+use super::victim_search::{From, VictimSearch};
 use crate::actions::fair_share_order::Outcome;
 use crate::actions::reserve;
 use crate::ids::GroupId;
@@ -18,7 +18,7 @@ const NAME: &str = "reclaim";
 
 pub(crate) fn run(cycle: &mut Cycle<'_>) {
     let choice = Choice::for_reclaim(cycle.config);
-    let mut prospects = Prospects::default();
+    let mut candidates = PreemptionCandidates::default();
     let mut walk = preemptors::walk(cycle, preemptors::may_preempt);
     while let Some(turn) = walk.pop() {
         if cycle.policy.overused(cycle.tables, turn.queue).is_some() {
@@ -28,15 +28,15 @@ pub(crate) fn run(cycle: &mut Cycle<'_>) {
         let starving = preemptors::may_preempt(cycle, turn.group);
         let outcome = match starving {
             true => {
-                reserve::with_its_own(cycle, turn.group, |cycle| reclaim(cycle, &mut prospects, choice, turn.group))
+                reserve::with_its_own(cycle, turn.group, |cycle| reclaim(cycle, &mut candidates, choice, turn.group))
             }
             false => Outcome::Stuck,
         };
-        walk.put_back(cycle.tables, cycle.policy, cycle.backlog, turn, outcome);
+        walk.put_back(cycle.tables, cycle.policy, cycle.pending_index, turn, outcome);
     }
 }
 
-fn reclaim(cycle: &mut Cycle<'_>, prospects: &mut Prospects, choice: Choice, group: GroupId) -> Outcome {
+fn reclaim(cycle: &mut Cycle<'_>, candidates: &mut PreemptionCandidates, choice: Choice, group: GroupId) -> Outcome {
     let tasks = preemptors::pods(cycle, group);
     if tasks.is_empty() {
         return Outcome::Done;
@@ -48,25 +48,25 @@ fn reclaim(cycle: &mut Cycle<'_>, prospects: &mut Prospects, choice: Choice, gro
         if !cycle.policy.job_starving(cycle.tables, group) {
             break;
         }
-        let hunt = Hunt::new(cycle, From::OtherQueues, group, task);
-        let demand = &cycle.tables.classes.row(hunt.class).demand;
-        if failed.contains(&hunt.class) || !cycle.policy.preemptive(cycle.tables, hunt.queue, demand) {
+        let search = VictimSearch::new(cycle, From::OtherQueues, group, task);
+        let demand = &cycle.tables.classes.row(search.class).demand;
+        if failed.contains(&search.class) || !cycle.policy.preemptive(cycle.tables, search.queue, demand) {
             continue;
         }
-        match choice.find(cycle, prospects, &hunt) {
+        match choice.find(cycle, candidates, &search) {
             Some(room) => statement.take(cycle, task, &room),
-            None if hunt.specific => {}
+            None if search.specific => {}
             None => {
-                failed.insert(hunt.class);
+                failed.insert(search.class);
             }
         }
     }
     let pipelined = statement.promised() > 0 && cycle.policy.job_pipelined(cycle.tables, group);
     if statement.end(cycle, pipelined) {
-        prospects.committed();
+        candidates.committed();
         Outcome::Done
     } else {
-        prospects.discarded();
+        candidates.discarded();
         Outcome::Stuck
     }
 }

@@ -85,7 +85,7 @@ impl Statement {
         let leaving_ms = cycle.config.leaving_ms();
         let grace = self.victims.iter().map(|(victim, _)| cycle.tables.task(*victim).grace_ms.unwrap_or(leaving_ms));
         let grace_ms = grace.max().unwrap_or(leaving_ms).clamp(0, GRACE_MAX_MS);
-        let until = cycle.now.plus_ms(grace_ms).plus_ms(cycle.config.fence_ms());
+        let until = cycle.now.plus_ms(grace_ms).plus_ms(cycle.config.nomination_ms());
         let beneficiary = cycle.tables.groups.row(self.group).key();
         for (victim, was) in self.victims {
             evict(cycle, self.action, victim, was, Some(&beneficiary));
@@ -93,7 +93,7 @@ impl Statement {
         nominated_capacity::note(cycle, self.group, &self.promised, until);
         for task in self.promised {
             let row = cycle.tables.tasks.row_mut(task.index());
-            row.fence_until = until;
+            row.nominated_until = until;
             let row = cycle.tables.task(task);
             let node = row.node.expect("a promise names a node");
             cycle.plan.pipelined.push(Pipelined {
@@ -177,7 +177,7 @@ pub(crate) fn evict_saying(
     message: String,
 ) {
     if let Some(beneficiary) = beneficiary {
-        cycle.tables.note_receipt(action, victim, beneficiary, cycle.now);
+        cycle.tables.note_eviction(action, victim, beneficiary, cycle.now);
     }
     let row = cycle.tables.tasks.row_mut(victim.index());
     row.evicting = Some(Box::new(Evicting { was, beneficiary: beneficiary.map(Into::into), confirmed: false }));

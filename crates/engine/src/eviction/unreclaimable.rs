@@ -2,7 +2,7 @@
 //!
 //! Invariant: a node is forgotten when it changes, and when the evictions are taken back after which it was found so.
 //! Nothing that a queue gets by reclaiming makes what it has already free to leave: that is counted apart until it runs.
-//! Nor does it make a queue that may lose nothing one that may. Used by `prospects`.
+//! Nor does it make a queue that may lose nothing one that may. Used by `candidates`.
 
 use fixedbitset::FixedBitSet;
 
@@ -12,7 +12,7 @@ use crate::policy::Policy;
 use crate::world::tables::Tables;
 
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct UnreclaimableNodes {
     nodes: FixedBitSet,
     /// Found since the statement took room: not known for good.
     doubtful: Vec<NodeId>,
@@ -22,7 +22,7 @@ pub(super) struct Kept {
     givers: Option<FixedBitSet>,
 }
 
-impl Kept {
+impl UnreclaimableNodes {
     /// Forgets what has changed.
     pub(super) fn refresh(&mut self, nodes: &Nodes) {
         self.nodes.grow(nodes.table.span());
@@ -108,18 +108,18 @@ mod tests {
     fn a_node_that_changes_is_forgotten() {
         for doubtful in [false, true] {
             let (mut nodes, [a, b]) = nodes();
-            let mut kept = Kept::default();
-            kept.refresh(&nodes);
-            kept.add(a, doubtful);
-            kept.add(b, doubtful);
+            let mut unreclaimable = UnreclaimableNodes::default();
+            unreclaimable.refresh(&nodes);
+            unreclaimable.add(a, doubtful);
+            unreclaimable.add(b, doubtful);
             nodes.note_use(a);
-            kept.refresh(&nodes);
-            kept.committed();
-            assert_eq!([a, b].map(|node| kept.contains(node)), [false, true]);
+            unreclaimable.refresh(&nodes);
+            unreclaimable.committed();
+            assert_eq!([a, b].map(|node| unreclaimable.contains(node)), [false, true]);
             nodes.note_use(b);
-            kept.skip(&nodes);
-            kept.refresh(&nodes);
-            assert!(kept.contains(b), "a change that was taken back is none");
+            unreclaimable.skip(&nodes);
+            unreclaimable.refresh(&nodes);
+            assert!(unreclaimable.contains(b), "a change that was taken back is none");
         }
     }
 
@@ -140,29 +140,32 @@ mod tests {
         }
         lab.cycle();
         let [a, b] = ["a", "b"].map(|name| lab.queue_id(name));
-        let mut kept = Kept::default();
-        assert!(kept.gives(a) && kept.gives(b) && kept.any_gives_to(a), "nothing is known yet");
-        kept.note_givers(lab.tables(), &lab.world.policy, lab.task_id("b", 0));
-        assert_eq!([a, b].map(|queue| kept.gives(queue)), [true, false]);
-        assert_eq!([a, b].map(|queue| kept.any_gives_to(queue)), [false, true]);
+        let mut unreclaimable = UnreclaimableNodes::default();
+        assert!(
+            unreclaimable.gives(a) && unreclaimable.gives(b) && unreclaimable.any_gives_to(a),
+            "nothing is known yet"
+        );
+        unreclaimable.note_givers(lab.tables(), &lab.world.policy, lab.task_id("b", 0));
+        assert_eq!([a, b].map(|queue| unreclaimable.gives(queue)), [true, false]);
+        assert_eq!([a, b].map(|queue| unreclaimable.any_gives_to(queue)), [false, true]);
     }
 
     #[test]
     fn what_evictions_made_so_goes_with_them() {
         for (decided, expected) in [(true, [true, true]), (false, [true, false])] {
             let (nodes, [a, b]) = nodes();
-            let mut kept = Kept::default();
-            kept.refresh(&nodes);
-            kept.add(a, false);
-            kept.add(b, true);
-            assert_eq!([a, b].map(|node| kept.contains(node)), [true, false]);
+            let mut unreclaimable = UnreclaimableNodes::default();
+            unreclaimable.refresh(&nodes);
+            unreclaimable.add(a, false);
+            unreclaimable.add(b, true);
+            assert_eq!([a, b].map(|node| unreclaimable.contains(node)), [true, false]);
             if decided {
-                kept.committed()
+                unreclaimable.committed()
             } else {
-                kept.discarded()
+                unreclaimable.discarded()
             }
-            kept.committed();
-            assert_eq!([a, b].map(|node| kept.contains(node)), expected);
+            unreclaimable.committed();
+            assert_eq!([a, b].map(|node| unreclaimable.contains(node)), expected);
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the victims found are all needed: without any one of them the pod would not fit, its queue would not
 //! allow it, or a check would fail. Victims that don't run yet go first, then Volcano's order. Pods of other
-//! schedulers and of DaemonSets are never candidates. Called by preempt and reclaim through `prospects`.
+//! schedulers and of DaemonSets are never candidates. Called by preempt and reclaim through `candidates`.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::reclaim_progress::Taking;
-use super::unreclaimable::Kept;
+use super::unreclaimable::UnreclaimableNodes;
 use super::whole_gangs;
 use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId, TaskId, TimeMs};
 use crate::policy::Allowed;
@@ -35,7 +35,7 @@ pub(super) enum From {
 
 /// A pod that wants room.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Hunt {
+pub(super) struct VictimSearch {
     pub(super) from: From,
     pub(super) task: TaskId,
     pub(super) group: GroupId,
@@ -52,11 +52,11 @@ pub(super) struct Hunt {
 
 /// On which nodes anything may leave for a task, as far as pods, groups and queues go.
 #[derive(Debug)]
-pub(super) enum Grounds {
+pub(super) enum VictimScope {
     /// To be found out node by node.
-    Anywhere,
+    Anything,
     /// On none, as long as the action runs.
-    Nowhere,
+    Nothing,
     /// On these, as things stand.
     On(FixedBitSet),
 }
@@ -72,7 +72,7 @@ pub(super) enum Refusal {
     Queue,
 }
 
-impl Hunt {
+impl VictimSearch {
     pub(super) fn new(cycle: &Cycle<'_>, from: From, group: GroupId, task: TaskId) -> Self {
         let specific = cycle.policy.is_specific(cycle.tables, task);
         let (wants, row) = (cycle.tables.task(task), cycle.tables.groups.row(group));
@@ -88,50 +88,53 @@ impl Hunt {
 
     /// Whether anything may leave for the task, as far as that can be told without looking at all there is. A `false` holds
     /// as long as the action runs: what comes to hold room meanwhile only waits for it, which is no victim.
-    pub(super) fn may_find(&self, cycle: &Cycle<'_>, kept: &Kept) -> bool {
+    pub(super) fn may_find(&self, cycle: &Cycle<'_>, unreclaimable: &UnreclaimableNodes) -> bool {
         match (self.from, self.below) {
-            (From::Queue, Some(priority)) => cycle.backlog.holdings.any_below(self.queue, priority),
+            (From::Queue, Some(priority)) => cycle.pending_index.usage_by_priority.any_below(self.queue, priority),
             (From::Queue, None) => true,
             (From::Group, _) => {
                 let mut own = cycle.tables.groups.row(self.group).tasks.iter();
-                own.any(|task| self.is_candidate(cycle.tables, kept, *task))
+                own.any(|task| self.is_candidate(cycle.tables, unreclaimable, *task))
             }
-            (From::OtherQueues, _) => kept.any_gives_to(self.queue),
+            (From::OtherQueues, _) => unreclaimable.any_gives_to(self.queue),
         }
     }
 
     /// Where anything may leave for the task. O(pods of the groups that may lose any).
-    pub(super) fn grounds(&self, cycle: &Cycle<'_>, kept: &Kept) -> Grounds {
-        if !self.may_find(cycle, kept) {
-            return Grounds::Nowhere;
+    pub(super) fn scope(&self, cycle: &Cycle<'_>, unreclaimable: &UnreclaimableNodes) -> VictimScope {
+        if !self.may_find(cycle, unreclaimable) {
+            return VictimScope::Nothing;
         }
         let groups: Vec<GroupId> = match (self.from, self.below) {
-            (From::Queue, Some(priority)) => cycle.backlog.holdings.groups_below(self.queue, priority).collect(),
+            (From::Queue, Some(priority)) => {
+                cycle.pending_index.usage_by_priority.groups_below(self.queue, priority).collect()
+            }
             (From::Group, _) => vec![self.group],
-            _ => return Grounds::Anywhere,
+            _ => return VictimScope::Anything,
         };
         let tables = &*cycle.tables;
         let mut nodes = FixedBitSet::with_capacity(tables.nodes.table.span());
         let tasks = groups.iter().flat_map(|group| tables.groups.row(*group).tasks.iter());
-        let candidates = tasks.filter(|task| self.is_candidate(tables, kept, **task));
+        let candidates = tasks.filter(|task| self.is_candidate(tables, unreclaimable, **task));
         nodes.extend(candidates.filter_map(|task| tables.task(*task).node).map(NodeId::index));
-        Grounds::On(nodes)
+        VictimScope::On(nodes)
     }
 
     /// Whether it may leave, as far as it, its group and queues go.
-    fn is_candidate(&self, tables: &Tables, kept: &Kept, victim: TaskId) -> bool {
-        self.may_take(tables, tables.task(self.task).best_effort, victim) && !self.is_kept(tables, kept, victim)
+    fn is_candidate(&self, tables: &Tables, unreclaimable: &UnreclaimableNodes, victim: TaskId) -> bool {
+        self.may_take(tables, tables.task(self.task).best_effort, victim)
+            && !self.is_kept(tables, unreclaimable, victim)
     }
 
     /// Whether plugins would keep it, as far as that is known up front: what does not come after the task, and what its queue
     /// may keep. Not asked where they choose: those with a budget count all candidates.
-    fn is_kept(&self, tables: &Tables, kept: &Kept, victim: TaskId) -> bool {
+    fn is_kept(&self, tables: &Tables, unreclaimable: &UnreclaimableNodes, victim: TaskId) -> bool {
         let row = tables.task(victim);
         let owner = || row.group.map(|group| tables.groups.row(group));
         match self.from {
             From::Queue => self.below.is_some_and(|below| owner().is_none_or(|owner| owner.priority >= below)),
             From::Group => self.below.is_some_and(|below| row.priority >= below),
-            From::OtherQueues => owner().is_none_or(|owner| !kept.gives(owner.queue)),
+            From::OtherQueues => owner().is_none_or(|owner| !unreclaimable.gives(owner.queue)),
         }
     }
 
@@ -171,9 +174,9 @@ impl Hunt {
     }
 
     /// Whether anything on the node may leave for the task, as far as pods, groups and queues go.
-    fn has_candidates(&self, tables: &Tables, kept: &Kept, node: NodeId) -> bool {
-        let is_candidate = |task: &TaskId| self.is_candidate(tables, kept, *task);
-        !kept.contains(node) && tables.nodes.row(node).tasks.iter().any(is_candidate)
+    fn has_candidates(&self, tables: &Tables, unreclaimable: &UnreclaimableNodes, node: NodeId) -> bool {
+        let is_candidate = |task: &TaskId| self.is_candidate(tables, unreclaimable, *task);
+        !unreclaimable.contains(node) && tables.nodes.row(node).tasks.iter().any(is_candidate)
     }
 
     /// All on the node that plugins allow to leave, those that leave first in front. Where groups leave as one those of one
@@ -197,8 +200,11 @@ impl Hunt {
             From::OtherQueues => cycle.policy.reclaimable(tables, self.task, &candidates),
             From::Queue | From::Group => cycle.policy.preemptable(tables, self.task, &candidates),
         };
-        let kept = |task: &TaskId| allowed.tier.is_some_and(|tier| cycle.policy.keeps(tables, tier, *task));
-        debug_assert!(self.from != From::OtherQueues || !allowed.tasks.iter().any(kept), "what is kept does not leave");
+        let unreclaimable = |task: &TaskId| allowed.tier.is_some_and(|tier| cycle.policy.keeps(tables, tier, *task));
+        debug_assert!(
+            self.from != From::OtherQueues || !allowed.tasks.iter().any(unreclaimable),
+            "what is kept does not leave"
+        );
         if self.whole {
             allowed.tasks = whole_gangs::by_first(tables, &candidates, &allowed.tasks);
             allowed.tasks.retain(|task| tables.task(*task).node == Some(node));
@@ -360,12 +366,18 @@ impl Hunt {
     }
 }
 
-impl Grounds {
+impl VictimScope {
     /// Whether anything on the node may leave.
-    pub(super) fn contain(&self, hunt: &Hunt, tables: &Tables, kept: &Kept, node: NodeId) -> bool {
+    pub(super) fn contain(
+        &self,
+        search: &VictimSearch,
+        tables: &Tables,
+        unreclaimable: &UnreclaimableNodes,
+        node: NodeId,
+    ) -> bool {
         match self {
-            Self::Anywhere => hunt.has_candidates(tables, kept, node),
-            Self::Nowhere => false,
+            Self::Anything => search.has_candidates(tables, unreclaimable, node),
+            Self::Nothing => false,
             Self::On(nodes) => nodes.contains(node.index()),
         }
     }

@@ -12,7 +12,7 @@ use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId, TimeMs};
 use crate::policy::Policy;
 use crate::reasons::{plural, time_text};
 use crate::resource_dims::{PODS, amount_text};
-use crate::world::end_times::Surety;
+use crate::world::end_times::Confidence;
 use crate::world::tables::Tables;
 
 /// Pods that are looked at for one answer.
@@ -23,7 +23,7 @@ const HOLDERS_TOLD_MAX: usize = 3;
 /// Who holds a resource that is short.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Held {
+pub struct ResourceHolders {
     /// The resource.
     pub resource: String,
     /// What there is of it: on the nodes that could take the pods, or by the queue's limit.
@@ -73,7 +73,7 @@ struct Sum {
 }
 
 /// Nothing where too many pods would have to be looked at. O(nodes and pods on them).
-pub(super) fn held((tables, policy): (&Tables, &Policy), of: Of, now: TimeMs) -> Option<Held> {
+pub(super) fn holders_of((tables, policy): (&Tables, &Policy), of: Of, now: TimeMs) -> Option<ResourceHolders> {
     let nodes: Vec<NodeId> = tables.nodes.ids().filter(|node| counts(tables, policy, of, *node)).collect();
     let pods: usize = nodes.iter().map(|node| tables.nodes.row(*node).tasks.len()).sum();
     if pods > PODS_LOOKED_AT_MAX {
@@ -90,7 +90,7 @@ pub(super) fn held((tables, policy): (&Tables, &Policy), of: Of, now: TimeMs) ->
         let sum = sums.entry(row.group).or_default();
         sum.amount = sum.amount.saturating_add(amount);
         sum.pods += 1;
-        sum.end = [sum.end, tables.end_of(*task, Surety::Expected, now)].into_iter().flatten().min();
+        sum.end = [sum.end, tables.end_of(*task, Confidence::Expected, now)].into_iter().flatten().min();
     }
     let mut all: Vec<(Option<GroupId>, Sum)> = sums.into_iter().collect();
     all.sort_by_key(|(group, sum)| (std::cmp::Reverse(sum.amount), *group));
@@ -100,7 +100,7 @@ pub(super) fn held((tables, policy): (&Tables, &Policy), of: Of, now: TimeMs) ->
         Of::Nodes(..) => (offered, None),
         Of::Queue(queue, _, limit) => (limit, Some(tables.queues.row(queue).name.to_string())),
     };
-    Some(Held {
+    Some(ResourceHolders {
         resource: tables.dims.name(dim).to_string(),
         of,
         queue,
@@ -144,7 +144,7 @@ pub(super) fn job_of(tables: &Tables, group: GroupId) -> String {
     }
 }
 
-impl Held {
+impl ResourceHolders {
     /// Whether anybody holds any.
     pub(super) fn is_of_use(&self) -> bool {
         self.resource != "pods" && !self.by.is_empty()
@@ -156,7 +156,7 @@ pub(super) fn is_told(dim: DimId) -> bool {
     dim != PODS
 }
 
-impl Display for Held {
+impl Display for ResourceHolders {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let text = |amount: i64| amount_text(&self.resource, amount);
         write!(f, "{}: held by ", self.resource)?;

@@ -16,7 +16,7 @@ use crate::policy::Policy;
 use crate::reasons::{plural, time_text, tree};
 use crate::resource_dims::{Resources, amount_text};
 use crate::share;
-use crate::world::end_times::Surety;
+use crate::world::end_times::Confidence;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
@@ -41,11 +41,11 @@ pub struct NodeWhy {
     /// What pods take of it.
     pub used: Resources,
     /// What is kept for groups that have a reservation.
-    #[serde(skip_serializing_if = "Resources::is_empty")]
-    pub kept: Resources,
+    #[serde(rename = "kept", skip_serializing_if = "Resources::is_empty")]
+    pub reserved: Resources,
     /// For whom, `namespace/name`, and in how many milliseconds they are expected to start.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub kept_for: Vec<(String, i64)>,
+    #[serde(rename = "keptFor", skip_serializing_if = "Vec::is_empty")]
+    pub reserved_for: Vec<(String, i64)>,
     /// The most that one more pod can have now: what is free and not kept.
     pub hole: Resources,
     /// Who holds the most of it, the largest first; three at most, and what each holds.
@@ -70,7 +70,7 @@ impl NodeWhy {
         barred.extend(row.taints.iter().map(|taint| format!("taint {}={}:{:?}", taint.key, taint.value, taint.effect)));
         let is_ours = tables.shard.usable().is_none_or(|usable| usable.contains(&&*row.name));
         barred.extend((!is_ours).then(|| "outside of this scheduler's shard".to_owned()));
-        barred.extend(super::windows::of_node(tables, node, now));
+        barred.extend(super::maintenance_windows::of_node(tables, node, now));
         let dims = || (0..tables.dims.len()).map(DimId::from);
         let by_name = |amount: &dyn Fn(DimId) -> i64| {
             let amounts = dims().map(|dim| (tables.dims.name(dim).to_string(), amount(dim)));
@@ -79,7 +79,7 @@ impl NodeWhy {
         let placed = || row.tasks.iter().filter(|task| tables.task(**task).state.holds_node());
         let mut ends: Vec<(i64, String)> = Vec::new();
         for task in placed() {
-            if let Some(end) = tables.end_of(*task, Surety::Expected, now) {
+            if let Some(end) = tables.end_of(*task, Confidence::Expected, now) {
                 let pod = tables.task(*task);
                 ends.push((end.0.saturating_sub(now.0), format!("{}/{}", pod.namespace, pod.name)));
             }
@@ -87,12 +87,13 @@ impl NodeWhy {
         let (pods, known) = (placed().count(), ends.len());
         ends.sort();
         ends.truncate(ENDS_MAX);
-        let mut kept_for: BTreeMap<String, i64> = BTreeMap::new();
+        let mut reserved_for: BTreeMap<String, i64> = BTreeMap::new();
         for reservation in &tables.reservations.all {
-            if let Some(prospect) = &reservation.prospect
-                && prospect.places.iter().any(|place| place.node == node)
+            if let Some(forecast) = &reservation.forecast
+                && forecast.places.iter().any(|place| place.node == node)
             {
-                kept_for.insert(tables.groups.row(reservation.group).key(), prospect.at.0.saturating_sub(now.0).max(0));
+                reserved_for
+                    .insert(tables.groups.row(reservation.group).key(), forecast.at.0.saturating_sub(now.0).max(0));
             }
         }
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
@@ -101,8 +102,8 @@ impl NodeWhy {
             barred,
             allocatable: by_name(&|dim| tables.nodes.allocatable(node, dim)),
             used: by_name(&|dim| tables.nodes.used(node, dim)),
-            kept: by_name(&|dim| tables.nodes.held(node, dim)),
-            kept_for: kept_for.into_iter().collect(),
+            reserved: by_name(&|dim| tables.nodes.reserved(node, dim)),
+            reserved_for: reserved_for.into_iter().collect(),
             hole: by_name(&|dim| tables.nodes.room(node, dim).max(0)),
             by: holders(tables, node),
             fits: fitting(tables, policy, node),
@@ -162,8 +163,8 @@ impl Display for NodeWhy {
             let text = |amount: i64| amount_text(name, amount);
             let free = offered.saturating_sub(of(&self.used));
             let mut line = format!("{name}: {} of {} free", text(free), text(*offered));
-            if of(&self.kept) > 0 {
-                line.push_str(&format!(", {} of it kept", text(of(&self.kept))));
+            if of(&self.reserved) > 0 {
+                line.push_str(&format!(", {} of it kept", text(of(&self.reserved))));
             }
             lines.push(line);
         }
@@ -174,7 +175,7 @@ impl Display for NodeWhy {
         if !self.fits.is_empty() {
             lines.push(format!("a pod would fit of {}", self.fits.join(", ")));
         }
-        for (group, starts) in &self.kept_for {
+        for (group, starts) in &self.reserved_for {
             lines.push(format!("reserved for {group}, expected to start in {}", time_text(*starts)));
         }
         lines.extend(self.ends.iter().map(|(pod, left)| format!("{pod} is expected to end in {}", time_text(*left))));

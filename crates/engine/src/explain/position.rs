@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::holders::job_of;
 use crate::ids::GroupId;
 use crate::policy::Policy;
-use crate::search::pending::Backlog;
+use crate::search::pending::PendingIndex;
 use crate::world::tables::Tables;
 
 /// Where more groups wait, they are not compared one by one.
@@ -37,7 +37,7 @@ pub struct Line {
 }
 
 /// Nothing for a group that does not wait in a line. O(groups that wait), O(minutes) where they are many.
-pub(super) fn line((tables, policy, backlog): (&Tables, &Policy, &Backlog), group: GroupId) -> Option<Line> {
+pub(super) fn line((tables, policy, pending_index): (&Tables, &Policy, &PendingIndex), group: GroupId) -> Option<Line> {
     let waiting = &tables.groups.waiting;
     let row = tables.groups.row(group);
     let name = tables.queues.row(row.queue).name.to_string();
@@ -46,8 +46,9 @@ pub(super) fn line((tables, policy, backlog): (&Tables, &Policy, &Backlog), grou
     }
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     if waiting.len() > COMPARED_MAX {
-        let entry = backlog.lines.entry(group)?;
-        let (ahead, all) = (backlog.lines.before(entry).groups, backlog.lines.of(entry.tenant).groups);
+        let entry = pending_index.queue_positions.entry(group)?;
+        let (ahead, all) =
+            (pending_index.queue_positions.before(entry).groups, pending_index.queue_positions.of(entry.owner).groups);
         let number = |groups: i64| u32::try_from(groups.max(0)).unwrap_or(u32::MAX);
         return Some(Line { queue: name, ahead: number(ahead), waiting: number(all), about: true, behind: Vec::new() });
     }

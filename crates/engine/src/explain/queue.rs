@@ -8,7 +8,7 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
-use super::holders::{Held, Of, held};
+use super::holders::{Of, ResourceHolders, holders_of};
 use super::node::text_of;
 use crate::cycle_end;
 use crate::explain::queue_view::QueueView;
@@ -16,7 +16,7 @@ use crate::ids::{GroupId, NodeId, QueueId, TimeMs};
 use crate::policy::Policy;
 use crate::reasons::{plural, time_text, tree};
 use crate::resource_dims::{Resources, amount_text};
-use crate::search::pending::Backlog;
+use crate::search::pending::PendingIndex;
 use crate::share;
 use crate::world::tables::Tables;
 
@@ -45,8 +45,8 @@ pub struct QueueWhy {
     /// Of these, those that were not admitted yet.
     pub unadmitted: u32,
     /// Who holds the most of each resource that it has a limit of, or deserves.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub held: Vec<Held>,
+    #[serde(rename = "held", skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<ResourceHolders>,
     /// The node with the most room for one pod, and that room.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hole: Option<(String, Resources)>,
@@ -61,7 +61,13 @@ pub struct QueueWhy {
 }
 
 impl QueueWhy {
-    pub(crate) fn of(tables: &Tables, policy: &Policy, backlog: &Backlog, queue: QueueId, now: TimeMs) -> Self {
+    pub(crate) fn of(
+        tables: &Tables,
+        policy: &Policy,
+        pending_index: &PendingIndex,
+        queue: QueueId,
+        now: TimeMs,
+    ) -> Self {
         let view = QueueView::of(tables, policy, queue);
         let row = tables.queues.row(queue);
         let mut waiting: Vec<GroupId> = Vec::new();
@@ -81,7 +87,7 @@ impl QueueWhy {
         }
         waiting.sort_by(order);
         let told = |group: &GroupId| {
-            let reasons = cycle_end::reasons_of(tables, policy, backlog, *group);
+            let reasons = cycle_end::reasons_of(tables, policy, pending_index, *group);
             let summary = reasons.map_or_else(|| "was not looked at yet".to_owned(), |reasons| reasons.summary());
             (tables.groups.row(*group).key(), summary)
         };
@@ -90,9 +96,10 @@ impl QueueWhy {
         // The limit, where there is one, is what is said.
         let bounds: BTreeMap<&String, i64> = bounds.map(|(name, amount)| (name, *amount)).collect();
         let of = bounds.iter().filter_map(|(name, bound)| Some(Of::Queue(queue, tables.dims.lookup(name)?, *bound)));
-        let held = of.filter_map(|of| held((tables, policy), of, now)).filter(Held::is_of_use).collect();
+        let holders =
+            of.filter_map(|of| holders_of((tables, policy), of, now)).filter(ResourceHolders::is_of_use).collect();
         let reservation = tables.reservations.in_queue(queue);
-        let starts = reservation.and_then(|one| one.prospect.as_ref()).map(|prospect| prospect.at);
+        let starts = reservation.and_then(|one| one.forecast.as_ref()).map(|forecast| forecast.at);
         Self {
             queue: view.name,
             allocated: view.allocated,
@@ -101,7 +108,7 @@ impl QueueWhy {
             held_up: closed.or_else(|| policy.overused(tables, queue).map(|reason| reason.to_string())),
             waiting: all,
             unadmitted,
-            held,
+            holders,
             hole: hole(tables),
             reserved_for: reservation.map(|one| tables.groups.row(one.group).key()),
             starts_in_ms: starts.map(|at| at.0.saturating_sub(now.0).max(0)),
@@ -138,7 +145,7 @@ impl Display for QueueWhy {
             line.extend(of(&self.capability).map(|amount| format!(", limit {amount}")));
             lines.push(line);
         }
-        lines.extend(self.held.iter().map(ToString::to_string));
+        lines.extend(self.holders.iter().map(ToString::to_string));
         if let Some((node, room)) = self.hole.as_ref().filter(|_| self.waiting > 0) {
             lines.push(format!("the most room for one pod is on {node}: {}", text_of(room)));
         }

@@ -39,7 +39,7 @@ impl QueueView {
         let deserved = policy.deserved(tables, queue);
         let mut requested = row.tree.allocated.clone();
         share::add(&mut requested, &row.tree.pending, 1);
-        let promised = tables.promises.of(queue, true).map(|promised| promised.all.as_slice());
+        let promised = tables.inqueue_demand.of(queue, true).map(|promised| promised.all.as_slice());
         let bounded = |bound: &(DimId, i64)| bound.1 != i64::MAX;
         let named = |amounts: &mut dyn Iterator<Item = (DimId, i64)>| {
             amounts.map(|(dim, amount)| (tables.dims.name(dim).to_string(), amount)).collect()

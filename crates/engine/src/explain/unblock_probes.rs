@@ -8,7 +8,8 @@
 use std::collections::BTreeSet;
 
 use super::could::{Could, in_steps, most_that_fits, step_of};
-use crate::actions::allocate::tentative_placement::{Rehearsal, rehearse};
+use super::dry_run::DryRun;
+use crate::actions::allocate::tentative_placement::{TentativePlacement, place_tentatively};
 use crate::actions::enqueue;
 use crate::cluster::node_matching::untolerated;
 use crate::config::Action;
@@ -17,7 +18,6 @@ use crate::ids::{ClassId, DimId, GroupId, QueueId, TimeMs};
 use crate::reasons::{Check, NodesUnfit, Reason};
 use crate::search::finder::Telling;
 use crate::session::Cycle;
-use crate::world::dry_run::Sketch;
 use crate::world::minimum::missing;
 use crate::world::queues::ROOT;
 use crate::world::reservations::Lift;
@@ -38,9 +38,9 @@ const WORDS_TRIED_MAX: usize = 4;
 const RESOURCES_TRIED_MAX: usize = 4;
 
 /// The trials for one group.
-pub(crate) struct Trials<'c, 'w> {
+pub(crate) struct UnblockProbes<'c, 'w> {
     cycle: &'c mut Cycle<'w>,
-    sketch: Sketch,
+    dry_run: DryRun,
     group: GroupId,
     looks_left: u64,
     /// Variations of classes are told apart by this.
@@ -49,26 +49,26 @@ pub(crate) struct Trials<'c, 'w> {
     pub(crate) bounded: bool,
 }
 
-impl<'c, 'w> Trials<'c, 'w> {
+impl<'c, 'w> UnblockProbes<'c, 'w> {
     pub(crate) fn begin(cycle: &'c mut Cycle<'w>, group: GroupId) -> Self {
-        let sketch = cycle.tables.sketch(group);
-        Self { cycle, sketch, group, looks_left: LOOKS_MAX, variations: 0, bounded: false }
+        let dry_run = cycle.tables.begin_dry_run(group);
+        Self { cycle, dry_run, group, looks_left: LOOKS_MAX, variations: 0, bounded: false }
     }
 
     pub(crate) fn end(self) {
-        self.cycle.tables.erase(self.sketch);
+        self.cycle.tables.end_dry_run(self.dry_run);
         self.cycle.policy.settle(self.cycle.tables);
     }
 
     /// Its turn as things are, with all that stands against it. Nothing where it has too many pods, or none.
-    pub(crate) fn as_it_is(&mut self) -> Option<Rehearsal> {
+    pub(crate) fn as_it_is(&mut self) -> Option<TentativePlacement> {
         if self.cycle.tables.groups.row(self.group).pending() == 0 || !self.pay(2) {
             return None;
         }
         self.cycle.finder.tell(Telling::All);
-        let rehearsal = self.in_its_place(|trials| rehearse(trials.cycle, trials.group));
+        let tentative = self.in_its_place(|trials| place_tentatively(trials.cycle, trials.group));
         self.cycle.finder.tell(Telling::Nothing);
-        Some(rehearsal)
+        Some(tentative)
     }
 
     /// Whether it would fit if nothing else ran.
@@ -77,14 +77,14 @@ impl<'c, 'w> Trials<'c, 'w> {
     }
 
     /// The changes that would let it start now.
-    pub(crate) fn changes(&mut self, as_it_is: Option<&Rehearsal>, reasons: &[Reason]) -> Vec<Could> {
+    pub(crate) fn changes(&mut self, as_it_is: Option<&TentativePlacement>, reasons: &[Reason]) -> Vec<Could> {
         let mut could: Vec<Could> = Vec::new();
-        if as_it_is.is_some_and(|rehearsal| rehearsal.starts) {
+        if as_it_is.is_some_and(|tentative| tentative.starts) {
             return could;
         }
         let in_strict_order = reasons.iter().any(|reason| matches!(reason, Reason::StrictOrder { .. }));
         if !in_strict_order {
-            let unfit = as_it_is.map_or(&[][..], |rehearsal| &rehearsal.unfit);
+            let unfit = as_it_is.map_or(&[][..], |tentative| &tentative.unfit);
             could.extend(self.less_of_a_resource(unfit, reasons));
             could.extend(self.fewer(as_it_is));
             could.extend(self.a_limit());
@@ -108,7 +108,7 @@ impl<'c, 'w> Trials<'c, 'w> {
         if (unadmitted || pending == 0) && !enqueue::admits_now(self.cycle, self.group) {
             return false;
         }
-        pending == 0 || rehearse(self.cycle, self.group).starts
+        pending == 0 || place_tentatively(self.cycle, self.group).starts
     }
 
     /// With what is kept for it free, and all taken back after.
@@ -117,12 +117,12 @@ impl<'c, 'w> Trials<'c, 'w> {
             self.cycle.tables.free_for(self.group, self.cycle.now);
         }
         let result = trial(self);
-        self.wipe();
+        self.reset_dry_run();
         result
     }
 
-    fn wipe(&mut self) {
-        self.cycle.tables.wipe(&self.sketch);
+    fn reset_dry_run(&mut self) {
+        self.cycle.tables.reset_dry_run(&self.dry_run);
         self.cycle.policy.settle(self.cycle.tables);
     }
 
@@ -230,15 +230,15 @@ impl<'c, 'w> Trials<'c, 'w> {
     }
 
     /// With a smaller minimum.
-    fn fewer(&mut self, as_it_is: Option<&Rehearsal>) -> Option<Could> {
+    fn fewer(&mut self, as_it_is: Option<&TentativePlacement>) -> Option<Could> {
         let row = self.cycle.tables.groups.row(self.group);
         let (min, ready) = (row.min_member, row.counts.ready());
         // One that holds nodes and can't start is told of by itself when its minimum changes.
         if min <= ready + 1 || row.counts.get(TaskState::Bound) > 0 {
             return None;
         }
-        if let Some(rehearsal) = as_it_is {
-            let found = ready + u32::try_from(rehearsal.placed.len()).unwrap_or(0);
+        if let Some(tentative) = as_it_is {
+            let found = ready + u32::try_from(tentative.placed.len()).unwrap_or(0);
             let fits = found > ready && found < min && self.starts_with_minimum(found)?;
             return fits.then_some(Could::Fewer { min_available: found, of: min });
         }
@@ -267,7 +267,7 @@ impl<'c, 'w> Trials<'c, 'w> {
         let (tables, now) = (&*self.cycle.tables, self.cycle.now);
         let waits_in_turn = tables.reservations.of(self.group).is_none() && tables.reservations.keep_any();
         let lifts = if waits_in_turn { tables.reservations.lifts() } else { Vec::new() };
-        let windows = tables.windows.all.iter().map(|window| window.from);
+        let windows = tables.maintenance_windows.all.iter().map(|window| window.from);
         let mut ends: Vec<(TimeMs, Option<Lift>)> = lifts.iter().map(|lift| (lift.from, Some(*lift))).collect();
         ends.extend(windows.map(|from| (from, lifts.iter().rfind(|lift| lift.from >= from).copied())));
         ends.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
@@ -301,7 +301,7 @@ impl<'c, 'w> Trials<'c, 'w> {
             let template = self.cycle.tables.classes.row(*class).template.clone();
             let fails = |check: Check| unfit.checks.iter().any(|count| count.check == check);
             // Whom a spread counts depends on these words.
-            if !template.couplings.spread.is_empty() {
+            if !template.inter_pod.spread.is_empty() {
                 self.bounded |= fails(Check::Taint) || fails(Check::NodeAffinity);
                 continue;
             }
@@ -380,14 +380,14 @@ impl<'c, 'w> Trials<'c, 'w> {
         let (own, namespace) = (row.queue, row.namespace_id);
         let names = [own, queue].map(|queue| self.cycle.tables.queues.row(queue).name.clone());
         let sums = self.cycle.tables.queues.sums(&[own, queue]);
-        let tenants = self.cycle.tables.tenants.touched(&[(queue, namespace)]);
+        let tenants = self.cycle.tables.namespace_shares.touched(&[(queue, namespace)]);
         // Nothing may forget it meanwhile.
         self.cycle.tables.queues.row_mut(own).groups += 1;
         self.cycle.tables.set_queue(self.group, Some(&names[1]));
         let starts = self.pay(2).then(|| {
             self.in_its_place(|trials| {
                 enqueue::admits_now(trials.cycle, trials.group) && {
-                    trials.wipe();
+                    trials.reset_dry_run();
                     trials.is_admitted_and_placed()
                 }
             })
@@ -395,7 +395,7 @@ impl<'c, 'w> Trials<'c, 'w> {
         self.cycle.tables.set_queue(self.group, Some(&names[0]));
         self.cycle.tables.queues.row_mut(own).groups -= 1;
         self.cycle.tables.queues.set_sums(sums);
-        self.cycle.tables.tenants.untouch(tenants);
+        self.cycle.tables.namespace_shares.untouch(tenants);
         starts
     }
 }

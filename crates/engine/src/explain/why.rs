@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use super::could::Could;
 use super::holders;
-use super::holders::{Held, Of};
+use super::holders::{Of, ResourceHolders};
 use super::position;
 use super::position::Line;
 use super::spared::{Spared, spared};
-use super::unblock_probes::Trials;
-use crate::actions::allocate::tentative_placement::Rehearsal;
+use super::unblock_probes::UnblockProbes;
+use crate::actions::allocate::tentative_placement::TentativePlacement;
 use crate::actions::enqueue;
 use crate::config::Action;
 use crate::ids::{ClassId, GroupId};
 use crate::reasons::{Branch, Reason, Reasons, Stage, forest};
-use crate::search::pending::Backlog;
+use crate::search::pending::PendingIndex;
 use crate::session::Cycle;
-use crate::world::eviction_records::Receipt;
+use crate::world::eviction_records::EvictionRecord;
 use crate::world::minimum::missing;
 
 /// Nodes that are named where pods found room.
@@ -37,8 +37,8 @@ pub struct Why {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<Line>,
     /// Who holds what is short.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub held: Vec<Held>,
+    #[serde(rename = "held", default, skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<ResourceHolders>,
     /// Pods that would have to leave for it, and say that they may not be evicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spared: Option<Spared>,
@@ -50,7 +50,7 @@ pub struct Why {
     pub could: Vec<Could>,
     /// Its pods that had to leave for others, and those that left for it, the newest first; five at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub evictions: Vec<Receipt>,
+    pub evictions: Vec<EvictionRecord>,
     /// It would start in the next cycle, as it is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub starts_next: bool,
@@ -70,10 +70,10 @@ impl Why {
 }
 
 /// Completes what the last cycle said of the group.
-pub(crate) fn why(cycle: &mut Cycle<'_>, lines: &Backlog, group: GroupId, reasons: Reasons) -> Why {
+pub(crate) fn why(cycle: &mut Cycle<'_>, lines: &PendingIndex, group: GroupId, reasons: Reasons) -> Why {
     let line = position::line((cycle.tables, cycle.policy, lines), group);
-    let evictions = cycle.tables.receipts_of(&cycle.tables.groups.row(group).key(), cycle.now);
-    let mut why = Why { line, evictions, bounded: !cycle.tables.can_sketch(), ..Why::of(reasons) };
+    let evictions = cycle.tables.eviction_records_of(&cycle.tables.groups.row(group).key(), cycle.now);
+    let mut why = Why { line, evictions, bounded: !cycle.tables.can_dry_run(), ..Why::of(reasons) };
     let waits = matches!(why.reasons.stage, Stage::Enqueue | Stage::Allocate);
     if !waits || why.bounded {
         why.bounded &= waits;
@@ -86,20 +86,20 @@ pub(crate) fn why(cycle: &mut Cycle<'_>, lines: &Backlog, group: GroupId, reason
             }
         }
     }
-    let mut trials = Trials::begin(cycle, group);
+    let mut trials = UnblockProbes::begin(cycle, group);
     let as_it_is = trials.as_it_is().filter(|_| why.reasons.stage == Stage::Allocate);
-    if let Some(rehearsal) = &as_it_is {
-        why.starts_next = rehearsal.starts;
-        renew(&mut why.reasons.reasons, rehearsal);
+    if let Some(tentative) = &as_it_is {
+        why.starts_next = tentative.starts;
+        renew(&mut why.reasons.reasons, tentative);
     }
     why.fits_empty = trials.fits_empty();
     why.could = trials.changes(as_it_is.as_ref(), &why.reasons.reasons);
     why.bounded = trials.bounded;
     trials.end();
-    if let Some(rehearsal) = &as_it_is {
-        why.room_on = room_on(cycle, rehearsal);
+    if let Some(tentative) = &as_it_is {
+        why.room_on = room_on(cycle, tentative);
     }
-    why.held = held(cycle, group, as_it_is.as_ref(), &why.reasons.reasons);
+    why.holders = holders(cycle, group, as_it_is.as_ref(), &why.reasons.reasons);
     if !why.starts_next && cycle.config.has(Action::Preempt) {
         why.spared = spared(cycle.tables, cycle.policy, group);
     }
@@ -107,8 +107,8 @@ pub(crate) fn why(cycle: &mut Cycle<'_>, lines: &Backlog, group: GroupId, reason
 }
 
 /// What the last cycle found to be short gives way to what is so now, with all that fails.
-fn renew(reasons: &mut Vec<Reason>, rehearsal: &Rehearsal) {
-    if rehearsal.starts || rehearsal.reasons.is_empty() {
+fn renew(reasons: &mut Vec<Reason>, tentative: &TentativePlacement) {
+    if tentative.starts || tentative.reasons.is_empty() {
         return;
     }
     let of_room = |reason: &Reason| {
@@ -119,13 +119,13 @@ fn renew(reasons: &mut Vec<Reason>, rehearsal: &Rehearsal) {
     };
     let place = reasons.iter().position(of_room).unwrap_or(reasons.len());
     reasons.retain(|reason| !of_room(reason));
-    let fresh = rehearsal.reasons.iter().filter(|reason| !reasons.contains(reason)).cloned().collect::<Vec<_>>();
+    let fresh = tentative.reasons.iter().filter(|reason| !reasons.contains(reason)).cloned().collect::<Vec<_>>();
     reasons.splice(place..place, fresh);
 }
 
-fn room_on(cycle: &Cycle<'_>, rehearsal: &Rehearsal) -> Vec<(String, u32)> {
+fn room_on(cycle: &Cycle<'_>, tentative: &TentativePlacement) -> Vec<(String, u32)> {
     let mut nodes: Vec<(String, u32)> = Vec::new();
-    for (_, node) in &rehearsal.placed {
+    for (_, node) in &tentative.placed {
         let name = &**cycle.tables.node_name(*node);
         let full = nodes.len() >= ROOM_TOLD_MAX;
         match nodes.iter_mut().find(|(other, _)| other == name) {
@@ -137,10 +137,15 @@ fn room_on(cycle: &Cycle<'_>, rehearsal: &Rehearsal) -> Vec<(String, u32)> {
     nodes
 }
 
-fn held(cycle: &Cycle<'_>, group: GroupId, as_it_is: Option<&Rehearsal>, reasons: &[Reason]) -> Vec<Held> {
+fn holders(
+    cycle: &Cycle<'_>,
+    group: GroupId,
+    as_it_is: Option<&TentativePlacement>,
+    reasons: &[Reason],
+) -> Vec<ResourceHolders> {
     let tables = &*cycle.tables;
     let mut of: BTreeSet<Of> = BTreeSet::new();
-    for (class, unfit) in as_it_is.into_iter().flat_map(|rehearsal| &rehearsal.unfit) {
+    for (class, unfit) in as_it_is.into_iter().flat_map(|tentative| &tentative.unfit) {
         let dims = unfit.short.iter().filter_map(|short| tables.dims.lookup(&short.resource));
         of.extend(dims.map(|dim| Of::Nodes(*class, dim)));
     }
@@ -162,11 +167,11 @@ fn held(cycle: &Cycle<'_>, group: GroupId, as_it_is: Option<&Rehearsal>, reasons
         let (Of::Nodes(_, dim) | Of::Queue(_, dim, _)) = of;
         holders::is_told(*dim)
     });
-    let held = told.filter_map(|of| holders::held((tables, cycle.policy), of, cycle.now));
-    let mut told: Vec<Held> = Vec::new();
-    for held in held.filter(Held::is_of_use) {
-        if !told.contains(&held) {
-            told.push(held);
+    let holders = told.filter_map(|of| holders::holders_of((tables, cycle.policy), of, cycle.now));
+    let mut told: Vec<ResourceHolders> = Vec::new();
+    for holders in holders.filter(ResourceHolders::is_of_use) {
+        if !told.contains(&holders) {
+            told.push(holders);
         }
     }
     told
@@ -176,7 +181,7 @@ impl Display for Why {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reasons.summary())?;
         let mut branches: Vec<Branch> = self.reasons.facts().into_iter().map(Branch::leaf).collect();
-        branches.extend(self.held.iter().map(|held| Branch::leaf(held.to_string())));
+        branches.extend(self.holders.iter().map(|holders| Branch::leaf(holders.to_string())));
         branches.extend(self.spared.iter().map(|spared| Branch::leaf(spared.to_string())));
         branches.extend(self.evictions.iter().map(|receipt| Branch::leaf(receipt.to_string())));
         branches.extend(self.line.iter().filter(|line| line.waiting > 1).map(|line| Branch::leaf(line.to_string())));
@@ -195,7 +200,7 @@ impl Display for Why {
         if self.bounded {
             branches.push(Branch::leaf("not all that might help was tried".to_owned()));
         }
-        branches.extend(self.reasons.outlook().into_iter().map(Branch::leaf));
+        branches.extend(self.reasons.start_text().into_iter().map(Branch::leaf));
         forest(f, &branches)
     }
 }

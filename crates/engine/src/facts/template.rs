@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{PodCouplings, TaintEffect};
+use crate::facts::{InterPodConstraints, TaintEffect};
 use crate::resource_dims::Resources;
 
 /// A toleration of a pod.
@@ -143,8 +143,8 @@ pub struct PodTemplate {
     #[serde(skip_serializing_if = "super::is_default")]
     pub images: Vec<String>,
     /// What it says of other pods.
-    #[serde(skip_serializing_if = "super::is_default")]
-    pub couplings: PodCouplings,
+    #[serde(rename = "couplings", skip_serializing_if = "super::is_default")]
+    pub inter_pod: InterPodConstraints,
     /// Task priority: annotation `volcano.sh/task-priority`, else `spec.priority`, else 1.
     #[serde(skip_serializing_if = "super::is_default")]
     pub priority: i32,

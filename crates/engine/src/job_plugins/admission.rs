@@ -44,8 +44,8 @@ pub(super) fn beyond_limit(
     tree: bool,
 ) -> Option<Reason> {
     let row = tables.queues.row(queue);
-    let promised = tables.promises.of(queue, tree);
-    let ahead = tables.promises.ahead(queue, tree, missing.past);
+    let promised = tables.inqueue_demand.of(queue, tree);
+    let ahead = tables.inqueue_demand.ahead(queue, tree, missing.past);
     let sums = if tree { &row.tree } else { &row.own };
     let wanted = (0..missing.total.len()).map(DimId::from).filter(|dim| *dim != PODS && at(&missing.total, *dim) > 0);
     wanted.into_iter().find_map(|dim| {

@@ -26,7 +26,7 @@ mod device_quota;
 mod queue_limits;
 mod reclaim;
 
-use queue_limits::Standing;
+use queue_limits::QueueLimits;
 use reclaim::Reclaim;
 
 pub(crate) const ARGUMENTS: &[&str] =
@@ -42,7 +42,7 @@ pub(crate) struct Capacity {
     levels: usize,
     /// Limits of device classes count.
     devices: bool,
-    standings: FxHashMap<QueueId, Standing>,
+    limits: FxHashMap<QueueId, QueueLimits>,
     /// What the standings were worked out from.
     seen: Option<(u64, Vec<i64>)>,
 }
@@ -53,7 +53,7 @@ impl Capacity {
         let levels = config.int("ancestorReclaimLevel", 0).clamp(0, LEVELS_MAX);
         let levels = if hierarchical { usize::try_from(levels).unwrap_or(0) } else { 0 };
         let devices = config.bool("capacity.DynamicResourceAllocationEnable", true);
-        Self { hierarchical, levels, devices, standings: FxHashMap::default(), seen: None }
+        Self { hierarchical, levels, devices, limits: FxHashMap::default(), seen: None }
     }
 
     /// What counts against the queue: with a hierarchy, all below it.
@@ -83,9 +83,9 @@ impl Capacity {
 
     /// The first dimension in which the queue itself may not hold that much more.
     fn beyond(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> Option<Reason> {
-        let (row, standing) = (tables.queues.row(queue), self.standings.get(&queue)?);
+        let (row, limits_of) = (tables.queues.row(queue), self.limits.get(&queue)?);
         demand.iter().filter(|(dim, _)| *dim != PODS).find_map(|(dim, requested)| {
-            let (used, limit) = (self.sums(row).promised(dim), standing.real.get(dim));
+            let (used, limit) = (self.sums(row).promised(dim), limits_of.real.get(dim));
             let over = limit != i64::MAX && used.saturating_add(requested) > limit;
             over.then(|| admission::limit(tables, row, dim, limit, used, requested))
         })
@@ -93,18 +93,18 @@ impl Capacity {
 
     /// Whether the queue would stay within what it deserves in some dimension that is asked for.
     fn deserves(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> bool {
-        let Some(standing) = self.standings.get(&queue) else { return false };
+        let Some(limits_of) = self.limits.get(&queue) else { return false };
         let sums = self.sums(tables.queues.row(queue));
         demand.iter().filter(|(dim, _)| *dim != PODS).any(|(dim, requested)| {
-            sums.promised(dim).saturating_add(requested) <= standing.deserved_of(dim).unwrap_or(0)
+            sums.promised(dim).saturating_add(requested) <= limits_of.deserved_of(dim).unwrap_or(0)
         })
     }
 
     /// Without anything deserved a queue comes after all that hold less than they deserve.
     fn share(&self, tables: &Tables, queue: QueueId) -> i64 {
-        let Some(standing) = self.standings.get(&queue).filter(|standing| standing.is_owner()) else { return WHOLE };
+        let Some(limits_of) = self.limits.get(&queue).filter(|limits_of| limits_of.is_owner()) else { return WHOLE };
         let sums = self.sums(tables.queues.row(queue));
-        let shares = standing.deserved.iter().filter(|(_, deserved)| *deserved > 0);
+        let shares = limits_of.deserved.iter().filter(|(_, deserved)| *deserved > 0);
         shares.map(|(dim, deserved)| share::ratio(at(&sums.allocated, *dim), *deserved)).max().unwrap_or(0)
     }
 }
@@ -121,7 +121,7 @@ impl Plugin for Capacity {
     fn open(&mut self, tables: &Tables, _now: TimeMs) {
         let seen = (tables.queues.version, tables.nodes.total.clone());
         if self.seen.as_ref() != Some(&seen) {
-            self.standings = queue_limits::all(tables, self.hierarchical);
+            self.limits = queue_limits::all(tables, self.hierarchical);
             self.seen = Some(seen);
         }
     }
@@ -132,14 +132,14 @@ impl Plugin for Capacity {
 
     fn queue_order(&self, tables: &Tables, left: QueueId, right: QueueId) -> Ordering {
         let key = |queue| {
-            let owner = self.standings.get(&queue).is_some_and(Standing::is_owner);
+            let owner = self.limits.get(&queue).is_some_and(QueueLimits::is_owner);
             (Reverse(tables.queues.row(queue).priority), self.share(tables, queue), !owner)
         };
         key(left).cmp(&key(right))
     }
 
     fn shares(&self, _tables: &Tables, queue: QueueId) -> Option<Vec<(DimId, i64)>> {
-        self.standings.get(&queue).map(|standing| standing.deserved.clone())
+        self.limits.get(&queue).map(|limits_of| limits_of.deserved.clone())
     }
 
     fn reads_deserved(&self) -> bool {
@@ -147,11 +147,11 @@ impl Plugin for Capacity {
     }
 
     fn deserved(&self, _tables: &Tables, queue: QueueId) -> Option<Vec<i64>> {
-        self.standings.get(&queue).map(Standing::deserved)
+        self.limits.get(&queue).map(QueueLimits::deserved)
     }
 
     fn real_capability(&self, _tables: &Tables, queue: QueueId) -> Option<Vec<(DimId, i64)>> {
-        self.standings.get(&queue).map(|standing| standing.real.iter().collect())
+        self.limits.get(&queue).map(|limits_of| limits_of.real.iter().collect())
     }
 
     /// The nearest relatives of the preemptor's queue give first.
@@ -215,10 +215,10 @@ impl Plugin for Capacity {
 
     /// It holds no more than it deserves, and nobody in it can live on loan.
     fn keeps_all_of(&self, tables: &Tables, queue: QueueId) -> bool {
-        let Some(standing) = self.standings.get(&queue) else { return false };
+        let Some(limits_of) = self.limits.get(&queue) else { return false };
         let held = &self.sums(tables.queues.row(queue)).allocated;
-        let owns = |class: &ClassRow| class.demand.iter().any(|(dim, _)| standing.deserved_of(dim).unwrap_or(0) > 0);
-        standing.deserved.iter().all(|(dim, deserved)| at(held, *dim) <= *deserved) && tables.classes.rows().all(owns)
+        let owns = |class: &ClassRow| class.demand.iter().any(|(dim, _)| limits_of.deserved_of(dim).unwrap_or(0) > 0);
+        limits_of.deserved.iter().all(|(dim, deserved)| at(held, *dim) <= *deserved) && tables.classes.rows().all(owns)
     }
 
     fn unified_evictable(&self, tables: &Tables, want: &GangEviction, candidates: &[TaskId]) -> Option<Vec<TaskId>> {
@@ -246,8 +246,8 @@ impl Plugin for Capacity {
             return Err(reason);
         }
         let over = self.line(tables, queue).find_map(|queue| {
-            let standing = self.standings.get(&queue)?;
-            admission::beyond_limit(tables, queue, missing, &standing.real, self.hierarchical)
+            let limits_of = self.limits.get(&queue)?;
+            admission::beyond_limit(tables, queue, missing, &limits_of.real, self.hierarchical)
         });
         let line = self.line(tables, queue);
         let devices = || device_quota::beyond_for_group(tables, line, self.hierarchical, group, missing.past);

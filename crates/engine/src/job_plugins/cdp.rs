@@ -57,7 +57,7 @@ impl Cdp {
             return false;
         }
         let annotation = || row.annotations.as_ref()?.get(COOLDOWN).map(String::as_str);
-        let text = tables.couplings.label(&row.labels, COOLDOWN).or_else(annotation);
+        let text = tables.inter_pod.label(&row.labels, COOLDOWN).or_else(annotation);
         let cooldown_ms = text.and_then(|text| text.parse::<GoDuration>().ok()).map(|duration| duration.as_millis());
         match (row.scheduled, cooldown_ms) {
             (Some(since), Some(cooldown_ms)) => since.plus_ms(cooldown_ms) > self.now,

@@ -60,7 +60,7 @@ impl Plugin for Overcommit {
 
     fn job_enqueueable(&self, tables: &Tables, _group: GroupId, missing: &Missing) -> Result<Vote, Reason> {
         let budget = self.budget.get_or_init(|| self.budget(tables));
-        let promised = tables.promises.ahead_in_all(missing.past);
+        let promised = tables.inqueue_demand.ahead_in_all(missing.past);
         let wanted = (0..missing.total.len()).map(DimId::from).filter(|dim| *dim != PODS);
         let over = wanted.into_iter().find(|dim| {
             let requested = at(&missing.total, *dim);

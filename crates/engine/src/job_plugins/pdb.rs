@@ -131,7 +131,7 @@ fn selecting<'b>(
 
 /// A pod without labels is selected by what asks for none. (Volcano never makes such a pod a victim.)
 fn selects(tables: &Tables, selector: &[Requirement], row: &TaskRow) -> bool {
-    let value = |key: &str| tables.couplings.label(&row.labels, key);
+    let value = |key: &str| tables.inter_pod.label(&row.labels, key);
     selector.iter().all(|requirement| selected(requirement, value(&requirement.key)))
 }
 

@@ -26,7 +26,7 @@ use deserved::{Claim, split};
 
 /// What a queue may have in this cycle.
 #[derive(Debug, Clone, Default)]
-struct Standing {
+struct QueueShare {
     deserved: Vec<i64>,
     /// What it may ever hold: its limit, and what others' guarantees leave.
     real: Limits,
@@ -36,14 +36,14 @@ pub(crate) const ARGUMENTS: &[&str] = &["protectedFraction"];
 
 #[derive(Debug)]
 pub(crate) struct Proportion {
-    standings: FxHashMap<QueueId, Standing>,
+    shares: FxHashMap<QueueId, QueueShare>,
     /// How many times what it deserves a queue keeps.
     protected: f64,
 }
 
 impl Default for Proportion {
     fn default() -> Self {
-        Self { standings: FxHashMap::default(), protected: 1.0 }
+        Self { shares: FxHashMap::default(), protected: 1.0 }
     }
 }
 
@@ -56,7 +56,7 @@ impl Proportion {
 
     /// What the queue deserves; nothing is known of queues without groups.
     fn due(&self, queue: QueueId) -> &[i64] {
-        self.standings.get(&queue).map_or(&[], |standing| &standing.deserved)
+        self.shares.get(&queue).map_or(&[], |share_of| &share_of.deserved)
     }
 
     /// Whether that is more than what the queue keeps, in any dimension.
@@ -86,7 +86,7 @@ impl Plugin for Proportion {
     }
 
     fn open(&mut self, tables: &Tables, _now: TimeMs) {
-        self.standings = standings(tables);
+        self.shares = shares(tables);
     }
 
     fn queue_order(&self, tables: &Tables, left: QueueId, right: QueueId) -> Ordering {
@@ -96,17 +96,17 @@ impl Plugin for Proportion {
 
     /// All dimensions are used up to what it deserves.
     fn overused(&self, tables: &Tables, queue: QueueId) -> Option<Reason> {
-        let standing = self.standings.get(&queue)?;
+        let share_of = self.shares.get(&queue)?;
         let row = tables.queues.row(queue);
-        let dims = (0..standing.deserved.len()).map(DimId::from);
-        let full = dims.clone().all(|dim| at(&standing.deserved, dim) <= row.own.promised(dim));
+        let dims = (0..share_of.deserved.len()).map(DimId::from);
+        let full = dims.clone().all(|dim| at(&share_of.deserved, dim) <= row.own.promised(dim));
         // Where it deserves all there is, the nodes say more about what is full.
-        let shared = |dim: &DimId| at(&standing.deserved, *dim) < at(&tables.nodes.total, *dim);
+        let shared = |dim: &DimId| at(&share_of.deserved, *dim) < at(&tables.nodes.total, *dim);
         let wants = |dim: DimId| at(&row.own.pending, dim) > 0;
-        let held = |dim: DimId| share::ratio(row.own.promised(dim), at(&standing.deserved, dim));
+        let held = |dim: DimId| share::ratio(row.own.promised(dim), at(&share_of.deserved, dim));
         let of_use = |dim: &DimId| *dim != PODS && shared(dim) && (wants(*dim) || held(*dim) > 0);
         let shown = dims.filter(of_use).max_by_key(|dim| (wants(*dim), held(*dim)))?;
-        full.then(|| over(tables, row, shown, &standing.deserved, 0))
+        full.then(|| over(tables, row, shown, &share_of.deserved, 0))
     }
 
     fn allocatable(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> Option<Reason> {
@@ -116,7 +116,7 @@ impl Plugin for Proportion {
         let beyond = |dim: DimId, amount: i64, bound: i64| row.own.promised(dim).saturating_add(amount) > bound;
         // Where the queue may have all there is, it is the cluster that is full: the nodes say more about that.
         let scarce = |dim: DimId, bound: i64| bound < at(&tables.nodes.total, dim);
-        let real = |dim: DimId| self.standings.get(&queue).map_or(i64::MAX, |standing| standing.real.get(dim));
+        let real = |dim: DimId| self.shares.get(&queue).map_or(i64::MAX, |share_of| share_of.real.get(dim));
         let limited = wanted().find(|(dim, amount)| scarce(*dim, real(*dim)) && beyond(*dim, *amount, real(*dim)));
         if let Some((dim, requested)) = limited {
             return Some(admission::limit(tables, row, dim, real(dim), row.own.promised(dim), requested));
@@ -127,11 +127,11 @@ impl Plugin for Proportion {
     }
 
     fn deserved(&self, _tables: &Tables, queue: QueueId) -> Option<Vec<i64>> {
-        self.standings.get(&queue).map(|standing| standing.deserved.clone())
+        self.shares.get(&queue).map(|share_of| share_of.deserved.clone())
     }
 
     fn real_capability(&self, _tables: &Tables, queue: QueueId) -> Option<Vec<(DimId, i64)>> {
-        self.standings.get(&queue).map(|standing| standing.real.iter().collect())
+        self.shares.get(&queue).map(|share_of| share_of.real.iter().collect())
     }
 
     /// A queue reclaims only up to what it deserves.
@@ -178,7 +178,7 @@ impl Plugin for Proportion {
             return Err(reason);
         }
         let unlimited = Limits::default();
-        let real = self.standings.get(&queue).map_or(&unlimited, |standing| &standing.real);
+        let real = self.shares.get(&queue).map_or(&unlimited, |share_of| &share_of.real);
         match admission::beyond_limit(tables, queue, missing, real, false) {
             Some(reason) => Err(reason),
             None => Ok(Vote::Permit),
@@ -197,7 +197,7 @@ fn weight(row: &QueueRow) -> u32 {
     u32::try_from(row.weight).unwrap_or(0).max(1)
 }
 
-fn standings(tables: &Tables) -> FxHashMap<QueueId, Standing> {
+fn shares(tables: &Tables) -> FxHashMap<QueueId, QueueShare> {
     let total = &tables.nodes.total;
     let mut guaranteed = Vec::new();
     let mut queues: Vec<(QueueId, &QueueRow)> = Vec::new();
@@ -212,7 +212,7 @@ fn standings(tables: &Tables) -> FxHashMap<QueueId, Standing> {
         (Reverse(left.priority), &left.name).cmp(&(Reverse(right.priority), &right.name))
     });
     let unguaranteed = share::beyond(total, &guaranteed);
-    let mut standings: FxHashMap<QueueId, Standing> = FxHashMap::default();
+    let mut shares: FxHashMap<QueueId, QueueShare> = FxHashMap::default();
     let reals: Vec<Limits> = queues.iter().map(|(_, row)| real_capability(&unguaranteed, row)).collect();
     for dim in (0..total.len()).map(DimId::from) {
         let claims = queues.iter().zip(&reals).map(|((_, row), real)| {
@@ -221,13 +221,13 @@ fn standings(tables: &Tables) -> FxHashMap<QueueId, Standing> {
         });
         let claims: Vec<Claim> = claims.collect();
         for ((queue, _), deserved) in queues.iter().zip(split(at(total, dim), &claims)) {
-            standings.entry(*queue).or_default().deserved.push(deserved);
+            shares.entry(*queue).or_default().deserved.push(deserved);
         }
     }
     for ((queue, _), real) in queues.iter().zip(reals) {
-        standings.entry(*queue).or_default().real = real;
+        shares.entry(*queue).or_default().real = real;
     }
-    standings
+    shares
 }
 
 /// What others' guarantees leave, and no more than its limit.

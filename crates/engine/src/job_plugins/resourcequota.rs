@@ -39,7 +39,7 @@ impl Plugin for ResourceQuota {
 
     fn job_enqueueable(&self, tables: &Tables, group: GroupId, missing: &Missing) -> Result<Vote, Reason> {
         let namespace = &tables.groups.row(group).namespace;
-        let mut pending = tables.promises.unmade(namespace).to_vec();
+        let mut pending = tables.inqueue_demand.unmade(namespace).to_vec();
         share::add(&mut pending, self.admitted.get(namespace).map_or(&[], Vec::as_slice), 1);
         match quotas(tables, namespace).find_map(|quota| exceeded(tables, quota, &missing.total, &pending)) {
             Some(reason) => Err(reason),

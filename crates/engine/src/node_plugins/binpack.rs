@@ -52,7 +52,7 @@ impl BinPack {
     /// The score of a node, with what counts of what the pod asks for, and what is spared as it does not ask for it.
     fn score_of(&self, tables: &Tables, counted: &Counted, node: NodeId) -> i64 {
         let mut mean = Mean::default();
-        for (dim, amount, weight) in &counted.asked {
+        for (dim, amount, weight) in &counted.requested {
             let offered = tables.nodes.allocatable(node, *dim);
             let wanted = tables.nodes.used(node, *dim).saturating_add(*amount);
             if offered == 0 || *weight == 0 {
@@ -78,7 +78,7 @@ impl BinPack {
 /// What counts for a class of pods.
 struct Counted {
     /// What it asks for, how much, and the weight.
-    asked: SmallVec<[(DimId, i64, i64); 4]>,
+    requested: SmallVec<[(DimId, i64, i64); 4]>,
     /// What is kept for others.
     spared: SmallVec<[DimId; 4]>,
 }
@@ -105,10 +105,12 @@ impl Plugin for BinPack {
 
     fn score_nodes(&self, tables: &Tables, class: &ClassRow, nodes: &[NodeId], scores: &mut [i64]) {
         let dims = &tables.dims;
-        let asked = class.demand.iter().filter_map(|(dim, amount)| Some((dim, amount, self.weight_of(dims, dim)?)));
+        let requested = class.demand.iter().filter_map(|(dim, amount)| Some((dim, amount, self.weight_of(dims, dim)?)));
         let spared = self.spared.iter().filter_map(|name| dims.lookup(name));
-        let counted =
-            Counted { asked: asked.collect(), spared: spared.filter(|dim| class.demand.get(*dim) == 0).collect() };
+        let counted = Counted {
+            requested: requested.collect(),
+            spared: spared.filter(|dim| class.demand.get(*dim) == 0).collect(),
+        };
         for (node, score) in nodes.iter().zip(scores) {
             *score = score.saturating_add(self.score_of(tables, &counted, *node));
         }

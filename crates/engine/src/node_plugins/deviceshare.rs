@@ -106,7 +106,7 @@ impl DeviceShare {
                 asked => shared::by_number(pool()?, asked),
             },
             Device::Virtual => {
-                let asked = virtual_cards::asked(template);
+                let asked = virtual_cards::requested(template);
                 if asked.is_empty() {
                     return Some(Grant::default());
                 }
@@ -120,7 +120,7 @@ impl DeviceShare {
             Device::None => false,
             Device::Memory => shared::memory_asked(template) > 0,
             Device::Number => shared::cards_asked(template) > 0,
-            Device::Virtual => !virtual_cards::asked(template).is_empty(),
+            Device::Virtual => !virtual_cards::requested(template).is_empty(),
         }
     }
 
@@ -155,9 +155,9 @@ impl DeviceShare {
             match (self.decisions.get(task), task.annotations.as_deref()) {
                 (Some((_, grant)), _) => pool.charge(grant, &holder),
                 (None, Some(shown)) if self.settings.device == Device::Virtual => {
-                    pool.charge(&virtual_cards::held(shown), &holder);
+                    pool.charge(&virtual_cards::grant_of(shown), &holder);
                 }
-                (None, Some(shown)) => pool.charge(&shared::held(shown, template), &holder),
+                (None, Some(shown)) => pool.charge(&shared::grant_of(shown, template), &holder),
                 (None, None) => {}
             }
         }

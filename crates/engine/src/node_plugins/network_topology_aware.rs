@@ -15,7 +15,7 @@ use crate::world::tables::{Move, Tables};
 mod domains_in_use;
 mod sums;
 
-use domains_in_use::Held;
+use domains_in_use::DomainsInUse;
 use sums::Sums;
 
 pub(crate) const ARGUMENTS: &[&str] = &[
@@ -46,7 +46,7 @@ pub(crate) struct NetworkTopologyAware {
     normal_pods: bool,
     fading: f64,
     evict_max: usize,
-    held: Held,
+    domains_in_use: DomainsInUse,
     sums: Sums,
 }
 
@@ -76,7 +76,7 @@ impl NetworkTopologyAware {
                 _ => FADING,
             },
             evict_max: evict_max.ok().filter(|max| *max > 0).unwrap_or(EVICT_HYPER_NODES),
-            held: Held::default(),
+            domains_in_use: DomainsInUse::default(),
             sums: Sums::default(),
         }
     }
@@ -107,7 +107,7 @@ fn is_bound(tables: &Tables, row: &GroupRow, sub_job: u32) -> bool {
 
 impl Plugin for NetworkTopologyAware {
     fn open(&mut self, tables: &Tables, _now: TimeMs) {
-        self.held.clear();
+        self.domains_in_use.clear();
         let dims = self.resources.iter().filter(|(_, weight)| *weight > 0);
         let dims = dims.filter_map(|(name, weight)| Some((tables.dims.lookup(name)?, *weight))).collect();
         self.sums = if tables.hyper_nodes.any() { Sums::new(tables, dims) } else { Sums::default() };
@@ -120,7 +120,7 @@ impl Plugin for NetworkTopologyAware {
     fn moved(&mut self, tables: &Tables, change: Move) {
         if tables.hyper_nodes.any() {
             self.sums.follow(tables, change);
-            self.held.follow(tables, change.task);
+            self.domains_in_use.follow(tables, change.task);
         }
     }
 
@@ -223,7 +223,7 @@ impl NetworkTopologyAware {
     fn near(&self, tables: &Tables, group: GroupId, sub_job: u32, nodes: &[NodeId]) -> Vec<i64> {
         let hyper = &tables.hyper_nodes;
         let mut scores = vec![0; hyper.ids().len()];
-        let held = self.held.of(tables, group);
+        let held = self.domains_in_use.of(tables, group);
         let Some(lies_in) = held.common(tables) else { return scores };
         let lowest_tier = hyper.ids().map(|id| hyper.row(id).tier).min().unwrap_or(0);
         let span = f64::from(hyper.root_tier().saturating_sub(lowest_tier).max(1));

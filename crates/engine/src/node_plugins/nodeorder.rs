@@ -110,16 +110,16 @@ impl Plugin for NodeOrder {
 
     fn is_specific(&self, tables: &Tables, task: TaskId) -> bool {
         let row = tables.task(task);
-        (self.pod_affinity != 0 || self.spread != 0) && tables.couplings.prefers(row.profile, row.class)
+        (self.pod_affinity != 0 || self.spread != 0) && tables.inter_pod.prefers(row.profile, row.class)
     }
 
     fn score_task(&self, tables: &Tables, task: TaskId, nodes: &[NodeId], scores: &mut [i64]) {
         let (profile, class) = (tables.task(task).profile, tables.task(task).class);
         if self.pod_affinity != 0 {
-            tables.couplings.score_affinity(profile, class, self.pod_affinity, nodes, scores);
+            tables.inter_pod.score_affinity(profile, class, self.pod_affinity, nodes, scores);
         }
         if self.spread != 0 {
-            tables.couplings.score_spread(class, self.spread, nodes, scores);
+            tables.inter_pod.score_spread(class, self.spread, nodes, scores);
         }
     }
 

@@ -59,7 +59,7 @@ impl NumaAware {
     fn choose(&self, template: &PodTemplate, node: NodeId) -> Option<Cpus> {
         let topology = self.nodes.get(node).and_then(Option::as_ref);
         let fixed = topology.filter(|topology| topology.facts.cpu_manager == "static");
-        let policy = match asked(template) {
+        let policy = match requested_policy(template) {
             _ if !template.guaranteed => return Some(Cpus::new()),
             None => match fixed.and_then(|topology| topology.policy) {
                 Some(policy) => policy,
@@ -103,7 +103,7 @@ impl NumaAware {
 }
 
 /// The policy that the pod asks for, where it asks for one.
-fn asked(template: &PodTemplate) -> Option<&str> {
+fn requested_policy(template: &PodTemplate) -> Option<&str> {
     template.annotations.get(POLICY).map(String::as_str).filter(|name| !name.is_empty() && *name != "none")
 }
 
@@ -175,7 +175,7 @@ impl Plugin for NumaAware {
 
     fn is_specific(&self, tables: &Tables, task: TaskId) -> bool {
         let template = &tables.classes.row(tables.task(task).class).template;
-        template.guaranteed && asked(template).is_some()
+        template.guaranteed && requested_policy(template).is_some()
     }
 
     fn stands_alone(&self, _tables: &Tables, _task: TaskId) -> bool {
@@ -199,7 +199,8 @@ impl Plugin for NumaAware {
     fn bind_annotations(&self, tables: &Tables, task: TaskId, node: NodeId) -> Vec<(String, String)> {
         let row = tables.task(task);
         let chosen = self.decisions.get(row).filter(|(at, _)| *at == node);
-        let Some((_, cpus)) = chosen.filter(|_| asked(&tables.classes.row(row.class).template).is_some()) else {
+        let Some((_, cpus)) = chosen.filter(|_| requested_policy(&tables.classes.row(row.class).template).is_some())
+        else {
             return Vec::new();
         };
         let counts = self.numa_nodes(node, cpus);

@@ -92,7 +92,7 @@ impl Plugin for Predicates {
 
     fn is_specific(&self, tables: &Tables, task: TaskId) -> bool {
         let row = tables.task(task);
-        row.claims.is_some() || tables.couplings.restricts(row.profile, row.class, self.rules())
+        row.claims.is_some() || tables.inter_pod.restricts(row.profile, row.class, self.rules())
     }
 
     fn check_task(&self, tables: &Tables, task: TaskId, node: NodeId) -> Option<Check> {
@@ -105,7 +105,7 @@ impl Plugin for Predicates {
 
     fn keep_for_task(&self, tables: &Tables, task: TaskId, nodes: &mut Vec<NodeId>) {
         let row = tables.task(task);
-        let probe = tables.couplings.probe(row.profile, row.class, When::Now, self.rules());
+        let probe = tables.inter_pod.probe(row.profile, row.class, When::Now, self.rules());
         nodes.retain(|node| probe.check(*node).is_none());
         if let Some(claims) = Claims::of(tables, task, self.volumes) {
             nodes.retain(|node| claims.check(*node).is_none());
@@ -114,8 +114,8 @@ impl Plugin for Predicates {
 
     fn detail_of_task(&self, tables: &Tables, check: Check, task: TaskId, node: NodeId) -> String {
         let row = tables.task(task);
-        let probe = tables.couplings.probe(row.profile, row.class, When::Now, self.rules());
-        let key = tables.couplings.topology_key(&probe, check, node);
+        let probe = tables.inter_pod.probe(row.profile, row.class, When::Now, self.rules());
+        let key = tables.inter_pod.topology_key(&probe, check, node);
         if !key.is_empty() {
             return key.to_owned();
         }
@@ -144,8 +144,8 @@ impl Plugin for Predicates {
         }
         if let Some(task) = task {
             let row = tables.task(task);
-            let probe = tables.couplings.probe(row.profile, row.class, When::Now, self.rules());
-            failed.extend(tables.couplings.failed(&probe, node));
+            let probe = tables.inter_pod.probe(row.profile, row.class, When::Now, self.rules());
+            failed.extend(tables.inter_pod.failed(&probe, node));
             failed.extend(Claims::of(tables, task, self.volumes).into_iter().flat_map(|claims| claims.failed(node)));
         }
         failed
@@ -163,7 +163,7 @@ impl Predicates {
 
     fn check_at(&self, tables: &Tables, task: TaskId, node: NodeId, when: When) -> Option<Check> {
         let row = tables.task(task);
-        let of_others = tables.couplings.probe(row.profile, row.class, when, self.rules()).check(node);
+        let of_others = tables.inter_pod.probe(row.profile, row.class, when, self.rules()).check(node);
         of_others.or_else(|| Claims::of(tables, task, self.volumes)?.check(node).map(|(check, _)| check))
     }
 

@@ -83,8 +83,8 @@ fn beneficiary(tables: &Tables, plan: &Plan, eviction: &Eviction) -> Option<Stri
         other.group == eviction.group && other.action == eviction.action && other.beneficiary == eviction.beneficiary
     };
     let promised = |node: Option<&str>| {
-        let mut promises = plan.pipelined.iter().filter(|promise| promise.fenced && promise.group == *group);
-        promises.any(|promise| node.is_none_or(|node| promise.node == node))
+        let mut inqueue_demand = plan.pipelined.iter().filter(|promise| promise.fenced && promise.group == *group);
+        inqueue_demand.any(|promise| node.is_none_or(|node| promise.node == node))
     };
     let found = if here {
         promised(Some(&eviction.node))
@@ -116,7 +116,7 @@ pub(super) fn fences(tables: &Tables, plan: &Plan, found: &mut Vec<String>) {
             found.push(format!("{}: it is not for {}", name(), promise.node));
             continue;
         };
-        if row.state != TaskState::Pipelined || !tables.fences.contains(&task) {
+        if row.state != TaskState::Pipelined || !tables.nominated.contains(&task) {
             found.push(format!("{}: it counts as {:?}", name(), row.state));
         }
         if row.group.is_none_or(|group| tables.groups.row(group).key() != promise.group) {

@@ -34,7 +34,7 @@ impl Reason {
             Self::Gated { .. } => out.write_str("gated"),
             Self::BindFailed { .. } => out.write_str("bindFailed"),
             Self::RoomIsFreed { .. } => out.write_str("roomIsFreed"),
-            Self::FenceFell { .. } => out.write_str("fenceFell"),
+            Self::NominationExpired { .. } => out.write_str("fenceFell"),
             Self::NotConfigured { action } => write!(out, "notConfigured:{action}"),
             Self::Refused { plugin, .. } => write!(out, "refused:{plugin}"),
             Self::StrictOrder { .. } => out.write_str("strictOrder"),

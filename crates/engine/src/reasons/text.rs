@@ -17,7 +17,7 @@ impl Display for Reasons {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(&self.summary())?;
         let mut lines = self.facts();
-        lines.extend(self.outlook());
+        lines.extend(self.start_text());
         lines.truncate(LINES_MAX);
         tree(f, &lines)
     }
@@ -56,7 +56,7 @@ impl Reasons {
     }
 
     /// What is expected, and how sure the whole is.
-    pub(crate) fn outlook(&self) -> Vec<String> {
+    pub(crate) fn start_text(&self) -> Vec<String> {
         let estimated = "estimated from minResources: its pods are not known yet";
         let expected = self.expected.iter().map(ToString::to_string);
         expected.chain(self.approximate.then(|| estimated.to_owned())).collect()
@@ -95,7 +95,7 @@ pub(crate) fn forest(f: &mut Formatter<'_>, branches: &[Branch]) -> fmt::Result 
 
 impl Display for Expected {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let time = |at: TimeMs| time_text(at.0.saturating_sub(self.asked.0));
+        let time = |at: TimeMs| time_text(at.0.saturating_sub(self.as_of.0));
         write!(f, "expected to start in {}, between {} and {}", time(self.at), time(self.early), time(self.late))
     }
 }
@@ -213,7 +213,7 @@ impl Display for Reason {
             Self::RoomIsFreed { pods, nodes, .. } => {
                 write!(f, "room for {} is being freed on {}", plural(*pods, "pod"), nodes.join(", "))
             }
-            Self::FenceFell { pods } => {
+            Self::NominationExpired { pods } => {
                 write!(f, "room kept for {} did not become free in time", plural(*pods, "pod"))
             }
             Self::NotConfigured { action } => write!(f, "the scheduler's configuration has no action {action}"),

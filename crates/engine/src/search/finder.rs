@@ -22,7 +22,7 @@ mod regions;
 mod scaled;
 
 use cache::Cache;
-use class_memo::{Notes, Tellers};
+use class_memo::{ClassMemo, Tellers};
 use regions::{Question, Regions};
 
 /// Memory of the caches, about; beyond it all are dropped and built again on use.
@@ -40,11 +40,11 @@ pub(crate) struct Finder {
     caches: Vec<Option<Box<Cache>>>,
     active: usize,
     regions: Regions,
-    notes: Vec<Option<Box<Notes>>>,
+    class_memos: Vec<Option<Box<ClassMemo>>>,
     notes_bytes: usize,
     tellers: Tellers,
     empty: empty::EmptyCluster,
-    book: diagnosis::Book,
+    room_index: diagnosis::RoomIndex,
     telling: Telling,
 }
 
@@ -121,7 +121,7 @@ impl Finder {
         }
         let among_regions = self.search_regions(tables, policy, class, false);
         let best = among_regions.unwrap_or_else(|| self.fresh(tables, policy, class).best());
-        self.notes[class.index()].as_mut().expect("`note` makes them").keep_answer(tables, best);
+        self.class_memos[class.index()].as_mut().expect("`note` makes them").keep_answer(tables, best);
         best
     }
 
@@ -146,43 +146,44 @@ impl Finder {
         let cache = self.caches.get(class.index()).and_then(Option::as_ref);
         let behind = cache.filter(|cache| cache.generation == row.generation).map(|cache| cache.behind(tables));
         let repair = REPAIR_EFFORT.saturating_mul(behind.unwrap_or(tables.nodes.table.span() as u64));
-        let Self { notes, tellers, regions, .. } = self;
-        let notes = notes[class.index()].as_mut().expect("`note` makes them");
+        let Self { class_memos, tellers, regions, .. } = self;
+        let class_memos = class_memos[class.index()].as_mut().expect("`note` makes them");
         let end = tables.nodes.use_log.end();
-        let changes = end - std::mem::replace(&mut notes.asked_at, end);
-        if !always && (repair <= notes.effort || repair <= notes.missed) {
-            notes.missed = 0;
+        let changes = end - std::mem::replace(&mut class_memos.asked_at, end);
+        if !always && (repair <= class_memos.effort || repair <= class_memos.missed) {
+            class_memos.missed = 0;
             return None;
         }
-        if !notes.is_even(policy, row, tellers, tables) || !policy.bound_scores(tables, row, &[], &mut []) {
+        if !class_memos.is_even(policy, row, tellers, tables) || !policy.bound_scores(tables, row, &[], &mut []) {
             return None;
         }
         regions.refresh(tables);
-        let found = regions.best(Question { tables, policy, class: row }, notes)?;
-        notes.effort = found.effort;
-        notes.missed = (notes.missed + found.effort).saturating_sub(REPAIR_EFFORT.saturating_mul(changes));
+        let found = regions.best(Question { tables, policy, class: row }, class_memos)?;
+        class_memos.effort = found.effort;
+        class_memos.missed = (class_memos.missed + found.effort).saturating_sub(REPAIR_EFFORT.saturating_mul(changes));
         Some(found.node)
     }
 
     /// Makes what is remembered of the class good for now.
-    fn note(&mut self, tables: &Tables, class: ClassId) -> &mut Notes {
+    fn note(&mut self, tables: &Tables, class: ClassId) -> &mut ClassMemo {
         let row = tables.classes.row(class);
         if self.notes_bytes > NOTES_BYTES_MAX {
-            self.notes.clear();
+            self.class_memos.clear();
             self.notes_bytes = 0;
         }
-        if self.notes.len() <= class.index() {
-            self.notes.resize_with(class.index() + 1, || None);
+        if self.class_memos.len() <= class.index() {
+            self.class_memos.resize_with(class.index() + 1, || None);
         }
-        let slot = &mut self.notes[class.index()];
-        if let Some(old) = slot.take_if(|notes| notes.generation != row.generation) {
+        let slot = &mut self.class_memos[class.index()];
+        if let Some(old) = slot.take_if(|class_memos| class_memos.generation != row.generation) {
             self.notes_bytes -= old.counted;
         }
-        let notes = slot.get_or_insert_with(|| Box::new(Notes::new(tables, row)));
-        notes.refresh(tables);
-        let bytes = notes.bytes();
-        self.notes_bytes = (self.notes_bytes + bytes).saturating_sub(std::mem::replace(&mut notes.counted, bytes));
-        notes
+        let class_memos = slot.get_or_insert_with(|| Box::new(ClassMemo::new(tables, row)));
+        class_memos.refresh(tables);
+        let bytes = class_memos.bytes();
+        self.notes_bytes =
+            (self.notes_bytes + bytes).saturating_sub(std::mem::replace(&mut class_memos.counted, bytes));
+        class_memos
     }
 
     fn fresh(&mut self, tables: &Tables, policy: &Policy, class: ClassId) -> &mut Cache {

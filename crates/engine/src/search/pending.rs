@@ -15,7 +15,7 @@ use crate::ids::{ClassId, GroupId, NamespaceId, QueueId, TaskId};
 use crate::policy::Policy;
 use crate::reasons::Failure;
 use crate::share;
-use crate::world::end_times::Surety;
+use crate::world::end_times::Confidence;
 use crate::world::groups::GroupRow;
 use crate::world::minimum;
 use crate::world::tables::Tables;
@@ -26,10 +26,10 @@ pub(crate) mod ordered;
 pub(crate) mod queue_positions;
 pub(crate) mod usage_by_priority;
 
-use enqueue_candidates::Asking;
+use enqueue_candidates::EnqueueCandidates;
 use ordered::Ordered;
-use queue_positions::{Entry, Lines};
-use usage_by_priority::Holdings;
+use queue_positions::{Entry, QueuePositions};
+use usage_by_priority::UsageByPriority;
 
 /// Sizes are told in parts per million of the cluster.
 pub(crate) const SIZE_WHOLE: i64 = 1_000_000;
@@ -38,7 +38,7 @@ pub(crate) const SIZE_MAX: i64 = SIZE_WHOLE * 1_000;
 
 /// What groups of one bucket have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Kind {
+pub(crate) struct TaskClassKey {
     pub(crate) queue: QueueId,
     pub(crate) namespace: NamespaceId,
     pub(crate) class: ClassId,
@@ -52,135 +52,135 @@ pub(crate) struct Kind {
 
 /// Groups that are alike.
 #[derive(Debug, Default)]
-pub(crate) struct Bucket {
+pub(crate) struct TaskClassGroups {
     /// In job order.
     pub(crate) groups: Ordered,
     /// Why none of them got what it waits for, since the cycle that last tried one.
     pub(crate) failure: Option<Arc<Failure>>,
     /// The class of the failure that all of them have been told.
-    pub(crate) told: Option<String>,
+    pub(crate) reported: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Place {
+enum Slot {
     #[default]
-    Nowhere,
-    Bucket(Kind),
-    Loose,
+    Absent,
+    TaskClassGroups(TaskClassKey),
+    OneByOne,
 }
 
 /// Where a group lies, and what stands for it.
 #[derive(Debug, Clone, Copy, Default)]
-struct Spot {
-    place: Place,
-    lead: Option<TaskId>,
+struct GroupSlot {
+    slot: Slot,
+    representative: Option<TaskId>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Backlog {
+pub(crate) struct PendingIndex {
     /// In the order of their kinds.
-    pub(crate) buckets: BTreeMap<Kind, Bucket>,
+    pub(crate) by_task_class: BTreeMap<TaskClassKey, TaskClassGroups>,
     /// Tried one by one.
-    pub(crate) loose: BTreeSet<GroupId>,
-    spots: Vec<Spot>,
+    pub(crate) one_by_one: BTreeSet<GroupId>,
+    slots: Vec<GroupSlot>,
     /// Those that were not admitted.
-    pub(crate) asking: Asking,
-    pub(crate) holdings: Holdings,
+    pub(crate) enqueue_candidates: EnqueueCandidates,
+    pub(crate) usage_by_priority: UsageByPriority,
     /// What waits, admitted or not.
-    pub(crate) lines: Lines,
+    pub(crate) queue_positions: QueuePositions,
     /// What the cluster offered when the lines were made.
-    lines_of: Vec<i64>,
+    positions_offered: Vec<i64>,
     /// The facts that all orders depend on, as they were when the backlog was made.
     orders: Option<u64>,
 }
 
-impl Backlog {
+impl PendingIndex {
     /// Takes in what has changed. O(changed groups and their tasks).
     pub(crate) fn refresh(&mut self, tables: &mut Tables, policy: &Policy, config: &Config) {
         let mut changed = tables.groups.take_moved();
         if self.orders != Some(tables.orders_version) {
-            let holdings = Holdings::of(tables);
-            *self = Self { orders: Some(tables.orders_version), holdings, ..Self::default() };
+            let usage_by_priority = UsageByPriority::of(tables);
+            *self = Self { orders: Some(tables.orders_version), usage_by_priority, ..Self::default() };
             changed.extend(tables.groups.waiting.iter());
         }
         changed.sort_unstable();
         changed.dedup();
-        if !is_about(&self.lines_of, &tables.nodes.total) {
-            self.lines = Lines::default();
-            self.lines_of.clone_from(&tables.nodes.total);
+        if !is_about(&self.positions_offered, &tables.nodes.total) {
+            self.queue_positions = QueuePositions::default();
+            self.positions_offered.clone_from(&tables.nodes.total);
             for group in tables.groups.waiting.iter().filter(|group| changed.binary_search(group).is_err()) {
-                self.lines.set(*group, entry_of(tables, policy, *group));
+                self.queue_positions.set(*group, entry_of(tables, policy, *group));
             }
         }
         self.reach(tables.groups.table.span());
         // All go out before any comes in: what is left is in order then, and its rows are there.
         for group in &changed {
             self.take_out(tables, policy, *group);
-            self.asking.take_out(*group, |left, right| order(tables, policy, left, right));
+            self.enqueue_candidates.take_out(*group, |left, right| order(tables, policy, left, right));
         }
         for group in changed {
-            let place = place_of(tables, policy, config, group);
-            let lead = if place == Place::Nowhere { None } else { lead_of(tables, policy, group) };
-            self.put_in(tables, policy, group, Spot { place, lead });
+            let slot = slot_of(tables, policy, config, group);
+            let representative = if slot == Slot::Absent { None } else { representative_of(tables, policy, group) };
+            self.put_in(tables, policy, group, GroupSlot { slot, representative });
             if config.has(Action::Enqueue) {
-                self.asking.put_in(tables, policy, group);
+                self.enqueue_candidates.put_in(tables, policy, group);
             }
-            self.lines.set(group, entry_of(tables, policy, group));
-            self.holdings.set(group, tables.groups.table.get(group.index()));
+            self.queue_positions.set(group, entry_of(tables, policy, group));
+            self.usage_by_priority.set(group, tables.groups.table.get(group.index()));
         }
     }
 
     /// Makes room for groups of all numbers below `span`, at once.
     fn reach(&mut self, span: usize) {
-        if self.spots.len() < span {
-            self.spots.resize(span, Spot::default());
+        if self.slots.len() < span {
+            self.slots.resize(span, GroupSlot::default());
         }
-        self.lines.reach(span);
+        self.queue_positions.reach(span);
     }
 
     fn take_out(&mut self, tables: &Tables, policy: &Policy, group: GroupId) {
-        match std::mem::take(&mut self.spots[group.index()]).place {
-            Place::Nowhere => {}
-            Place::Loose => {
-                self.loose.remove(&group);
+        match std::mem::take(&mut self.slots[group.index()]).slot {
+            Slot::Absent => {}
+            Slot::OneByOne => {
+                self.one_by_one.remove(&group);
             }
-            Place::Bucket(kind) => {
-                if let Some(bucket) = self.buckets.get_mut(&kind) {
-                    bucket.groups.remove(group, |left, right| order(tables, policy, left, right));
-                    if bucket.groups.is_empty() {
-                        self.buckets.remove(&kind);
+            Slot::TaskClassGroups(kind) => {
+                if let Some(task_class) = self.by_task_class.get_mut(&kind) {
+                    task_class.groups.remove(group, |left, right| order(tables, policy, left, right));
+                    if task_class.groups.is_empty() {
+                        self.by_task_class.remove(&kind);
                     }
                 }
             }
         }
     }
 
-    fn put_in(&mut self, tables: &Tables, policy: &Policy, group: GroupId, spot: Spot) {
-        self.spots[group.index()] = spot;
-        match spot.place {
-            Place::Nowhere => {}
-            Place::Loose => {
-                self.loose.insert(group);
+    fn put_in(&mut self, tables: &Tables, policy: &Policy, group: GroupId, slot: GroupSlot) {
+        self.slots[group.index()] = slot;
+        match slot.slot {
+            Slot::Absent => {}
+            Slot::OneByOne => {
+                self.one_by_one.insert(group);
             }
-            Place::Bucket(kind) => {
+            Slot::TaskClassGroups(kind) => {
                 let order = |left: GroupId, right: GroupId| policy.job_order(tables, left, right);
-                self.buckets.entry(kind).or_default().groups.insert(group, order);
+                self.by_task_class.entry(kind).or_default().groups.insert(group, order);
             }
         }
     }
 
     /// The bucket that the group lies in.
-    pub(crate) fn bucket_of(&self, group: GroupId) -> Option<&Bucket> {
-        match self.spots.get(group.index())?.place {
-            Place::Bucket(kind) => self.buckets.get(&kind),
+    pub(crate) fn task_class_of(&self, group: GroupId) -> Option<&TaskClassGroups> {
+        match self.slots.get(group.index())?.slot {
+            Slot::TaskClassGroups(kind) => self.by_task_class.get(&kind),
             _ => None,
         }
     }
 
     /// The first of the group's pending pods, in task order, where it stands for all of them: they are of one class and
     /// one role, ask for something, and are held back by nothing.
-    pub(crate) fn lead(&self, group: GroupId) -> Option<TaskId> {
-        self.spots.get(group.index())?.lead
+    pub(crate) fn representative(&self, group: GroupId) -> Option<TaskId> {
+        self.slots.get(group.index())?.representative
     }
 }
 
@@ -222,37 +222,40 @@ fn order(tables: &Tables, policy: &Policy, left: GroupId, right: GroupId) -> Ord
     if there(left) && there(right) { policy.job_order(tables, left, right) } else { left.cmp(&right) }
 }
 
-fn place_of(tables: &Tables, policy: &Policy, config: &Config, group: GroupId) -> Place {
+fn slot_of(tables: &Tables, policy: &Policy, config: &Config, group: GroupId) -> Slot {
     if !tables.groups.is_waiting(group) {
-        return Place::Nowhere;
+        return Slot::Absent;
     }
     let row = tables.groups.row(group);
     let unadmitted = row.phase == GroupPhase::Pending && config.has(Action::Enqueue);
     if !row.exists() || unadmitted {
-        return Place::Nowhere;
+        return Slot::Absent;
     }
-    kind_of(tables, policy, group, row).map_or(Place::Loose, Place::Bucket)
+    task_class_key_of(tables, policy, group, row).map_or(Slot::OneByOne, Slot::TaskClassGroups)
 }
 
-/// See `Backlog::lead`. O(its tasks).
-fn lead_of(tables: &Tables, policy: &Policy, group: GroupId) -> Option<TaskId> {
+/// See `PendingIndex::representative`. O(its tasks).
+fn representative_of(tables: &Tables, policy: &Policy, group: GroupId) -> Option<TaskId> {
     let row = tables.groups.row(group);
     if row.roles.len() != 1 || row.pending_best_effort > 0 {
         return None;
     }
-    let mut lead: Option<TaskId> = None;
+    let mut representative: Option<TaskId> = None;
     for task in row.tasks.iter().copied() {
         let facts = tables.task(task);
         if facts.state != TaskState::Pending {
             continue;
         }
-        if !is_free(facts) || lead.is_some_and(|lead| tables.task(lead).class != facts.class) {
+        if !is_free(facts)
+            || representative.is_some_and(|representative| tables.task(representative).class != facts.class)
+        {
             return None;
         }
-        let first = lead.is_some_and(|lead| policy.task_order(tables, lead, task).is_le());
-        lead = if first { lead } else { Some(task) };
+        let first =
+            representative.is_some_and(|representative| policy.task_order(tables, representative, task).is_le());
+        representative = if first { representative } else { Some(task) };
     }
-    lead
+    representative
 }
 
 /// Nothing holds the pending pod back.
@@ -261,7 +264,7 @@ fn is_free(task: &TaskRow) -> bool {
 }
 
 /// The kind of a group that holds nothing and wants pods of one kind. O(its tasks).
-fn kind_of(tables: &Tables, policy: &Policy, group: GroupId, row: &GroupRow) -> Option<Kind> {
+fn task_class_key_of(tables: &Tables, policy: &Policy, group: GroupId, row: &GroupRow) -> Option<TaskClassKey> {
     let pending = row.pending();
     let holds = row.counts.ready() > 0 || row.counts.pipelined() > 0 || row.counts.valid() != row.counts.all();
     let plain = row.phase == GroupPhase::Inqueue && row.roles.len() == 1 && row.pending_best_effort == 0;
@@ -282,8 +285,8 @@ fn kind_of(tables: &Tables, policy: &Policy, group: GroupId, row: &GroupRow) -> 
         return None;
     }
     let needed = row.min_member.clamp(1, pending);
-    let length = length_of(tables.passes_for(group, class, Surety::Expected));
-    Some(Kind { queue: row.queue, namespace: row.namespace_id, class, needed, length, preemptable })
+    let length = length_of(tables.passes_for(group, class, Confidence::Expected));
+    Some(TaskClassKey { queue: row.queue, namespace: row.namespace_id, class, needed, length, preemptable })
 }
 
 /// A run's length to a quarter, so that those of about one length are alike: the first of them stands for all where they

@@ -10,10 +10,10 @@ use smallvec::SmallVec;
 use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId, TimeMs};
 use crate::policy::Policy;
 use crate::resource_dims::Demand;
-use crate::world::end_times::Surety;
+use crate::world::end_times::Confidence;
 use crate::world::maintenance_windows::{ClosedTimes, is_closed};
 use crate::world::minimum::{Part, awaited};
-use crate::world::reservations::{Amounts, Place, Prospect, Reservation};
+use crate::world::reservations::{Amounts, Forecast, Reservation, ReservedRoom};
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
@@ -23,7 +23,7 @@ const RENEW_MS: i64 = 1_000;
 const PODS_A_MS: i64 = 20;
 
 /// What a node will have.
-struct Outlook {
+struct NodeRoom {
     node: NodeId,
     /// The parts whose pods it may take.
     suits: SmallVec<[bool; 4]>,
@@ -41,33 +41,33 @@ struct Headroom {
     ends: Vec<(TimeMs, SmallVec<[i64; 4]>)>,
 }
 
-struct Forecast<'a> {
+struct RoomOverTime<'a> {
     tables: &'a Tables,
     /// The largest pods first.
     parts: Vec<Part>,
     dims: Vec<DimId>,
-    nodes: Vec<Outlook>,
+    nodes: Vec<NodeRoom>,
     queues: Vec<Headroom>,
 }
 
 /// When and where the group will fit. Nothing where that can't be told: it asks for a sum only, or it takes the end of
 /// something whose end is not known.
-pub(crate) fn prospect(
+pub(crate) fn forecast(
     tables: &Tables,
     policy: &Policy,
     group: GroupId,
-    surety: Surety,
+    confidence: Confidence,
     now: TimeMs,
-) -> Option<Prospect> {
+) -> Option<Forecast> {
     let mut parts = awaited(tables, group).parts;
     if parts.is_empty() {
         return None;
     }
     parts.sort_by_key(|part| std::cmp::Reverse(tables.size(part.class)));
-    let forecast = Forecast::new((tables, policy), group, parts, surety, now);
-    let at = forecast.first(now, |time| forecast.fill(time).is_some())?;
-    let places = forecast.fill(at)?;
-    Some(Prospect { at, surety, places })
+    let rooms = RoomOverTime::new((tables, policy), group, parts, confidence, now);
+    let at = rooms.first(now, |time| rooms.fill(time).is_some())?;
+    let places = rooms.fill(at)?;
+    Some(Forecast { at, confidence, places })
 }
 
 /// When the group will have these places, by ends that are enforced or else by those that are expected.
@@ -75,16 +75,16 @@ pub(crate) fn at_places(
     tables: &Tables,
     policy: &Policy,
     group: GroupId,
-    places: &[Place],
+    places: &[ReservedRoom],
     now: TimeMs,
-) -> Option<Prospect> {
+) -> Option<Forecast> {
     let parts = awaited(tables, group).parts;
-    let of = |surety| {
-        let forecast = Forecast::new((tables, policy), group, parts.clone(), surety, now);
-        let first = forecast.first(now, |time| forecast.has_room(places, time));
-        first.map(|at| Prospect { at, surety, places: places.to_vec() })
+    let of = |confidence| {
+        let rooms = RoomOverTime::new((tables, policy), group, parts.clone(), confidence, now);
+        let first = rooms.first(now, |time| rooms.has_room(places, time));
+        first.map(|at| Forecast { at, confidence, places: places.to_vec() })
     };
-    of(Surety::Certain).or_else(|| of(Surety::Expected))
+    of(Confidence::Certain).or_else(|| of(Confidence::Expected))
 }
 
 /// What of the limits of the group's queue, and of those above it, is to be kept for it: what it needs beyond what will
@@ -95,12 +95,12 @@ pub(crate) fn of_limits(
     reservation: &Reservation,
     now: TimeMs,
 ) -> Vec<(QueueId, Amounts)> {
-    let (group, Some(prospect)) = (reservation.group, &reservation.prospect) else { return Vec::new() };
+    let (group, Some(forecast)) = (reservation.group, &reservation.forecast) else { return Vec::new() };
     let needed = awaited(tables, group).total;
     let mut kept = Vec::new();
     for queue in limited(tables, policy, tables.groups.row(group).queue) {
         let row = tables.queues.row(queue);
-        let held = row.tree.held();
+        let held = row.tree.in_use();
         let at = |amounts: &[i64], dim: DimId| amounts.get(dim.index()).copied().unwrap_or(0);
         // What waits in the queue may make a limit bind that does not yet; what it waits for is among that.
         let asked = |dim: DimId| if reservation.hard { at(&row.tree.pending, dim) } else { at(&needed, dim) };
@@ -112,8 +112,8 @@ pub(crate) fn of_limits(
             continue;
         }
         let mut amounts: Amounts = dims.iter().map(|dim| (*dim, at(&needed, *dim))).collect();
-        for (end, class) in ends_in(tables, queue, prospect.surety, now) {
-            for (dim, amount) in amounts.iter_mut().filter(|_| end <= prospect.at) {
+        for (end, class) in ends_in(tables, queue, forecast.confidence, now) {
+            for (dim, amount) in amounts.iter_mut().filter(|_| end <= forecast.at) {
                 *amount = amount.saturating_sub(tables.classes.row(class).demand.get(*dim));
             }
         }
@@ -131,12 +131,17 @@ fn limited(tables: &Tables, policy: &Policy, queue: QueueId) -> Vec<QueueId> {
 }
 
 /// When what a queue's pods hold, and those of queues below it, is given back. O(pods).
-fn ends_in(tables: &Tables, queue: QueueId, surety: Surety, now: TimeMs) -> impl Iterator<Item = (TimeMs, ClassId)> {
+fn ends_in(
+    tables: &Tables,
+    queue: QueueId,
+    confidence: Confidence,
+    now: TimeMs,
+) -> impl Iterator<Item = (TimeMs, ClassId)> {
     let holding = tables.tasks.iter().filter(|(_, row)| row.state.holds_node());
     holding.filter_map(move |(task, row)| {
         let of = tables.groups.row(row.group?).queue;
         let below = of == queue || tables.queues.row(of).ancestors.contains(&queue);
-        if below { Some((tables.end_of(task, surety, now)?, row.class)) } else { None }
+        if below { Some((tables.end_of(task, confidence, now)?, row.class)) } else { None }
     })
 }
 
@@ -146,12 +151,12 @@ pub(crate) fn renewal_ms(tables: &Tables) -> i64 {
     RENEW_MS.max(i64::try_from(tables.tasks.span()).unwrap_or(i64::MAX) / PODS_A_MS)
 }
 
-impl<'a> Forecast<'a> {
+impl<'a> RoomOverTime<'a> {
     fn new(
         (tables, policy): (&'a Tables, &Policy),
         group: GroupId,
         parts: Vec<Part>,
-        surety: Surety,
+        confidence: Confidence,
         now: TimeMs,
     ) -> Self {
         let mut dims: Vec<DimId> = Vec::new();
@@ -180,50 +185,52 @@ impl<'a> Forecast<'a> {
                 }
                 let amounts = amounts(&tables.classes.row(row.class).demand);
                 free.iter_mut().zip(&amounts).for_each(|(free, amount)| *free = free.saturating_sub(*amount));
-                if let Some(end) = tables.end_of(*task, surety, now) {
+                if let Some(end) = tables.end_of(*task, confidence, now) {
                     ends.push((end, amounts));
                 }
             }
-            nodes.push(Outlook { node, suits, free, ends, closed: tables.closed_times(group, node, run) });
+            nodes.push(NodeRoom { node, suits, free, ends, closed: tables.closed_times(group, node, run) });
         }
-        let mut forecast = Self { tables, parts, dims, nodes, queues: Vec::new() };
-        forecast.count_reservations(group, surety);
-        forecast.nodes.iter_mut().for_each(|outlook| outlook.ends.sort_by_key(|(end, _)| *end));
+        let mut rooms = Self { tables, parts, dims, nodes, queues: Vec::new() };
+        rooms.count_reservations(group, confidence);
+        rooms.nodes.iter_mut().for_each(|room_of| room_of.ends.sort_by_key(|(end, _)| *end));
         for queue in limited(tables, policy, tables.groups.row(group).queue) {
-            forecast.limit_to(queue, surety, now);
+            rooms.limit_to(queue, confidence, now);
         }
-        forecast
+        rooms
     }
 
     /// What was reserved before is for others from their start on, as long as they are expected to run: where only what is
     /// enforced counts, as long as they may, and for good where nothing ends them or their start is a guess.
-    fn count_reservations(&mut self, group: GroupId, surety: Surety) {
+    fn count_reservations(&mut self, group: GroupId, confidence: Confidence) {
         for reservation in self.tables.reservations.all.iter().take_while(|other| other.group != group) {
-            let Some(prospect) = &reservation.prospect else { continue };
+            let Some(forecast) = &reservation.forecast else { continue };
             let parts = awaited(self.tables, reservation.group).parts;
-            let run = match (surety, prospect.surety) {
-                (Surety::Expected, _) => self.tables.typical_run_of_all(reservation.group, &parts),
-                (Surety::Certain, Surety::Certain) => self.tables.longest_run_of_all(&parts),
-                (Surety::Certain, Surety::Expected) => None,
+            let run = match (confidence, forecast.confidence) {
+                (Confidence::Expected, _) => self.tables.typical_run_of_all(reservation.group, &parts),
+                (Confidence::Certain, Confidence::Certain) => self.tables.longest_run_of_all(&parts),
+                (Confidence::Certain, Confidence::Expected) => None,
             };
-            for place in &prospect.places {
-                let Ok(at) = self.nodes.binary_search_by_key(&place.node, |outlook| outlook.node) else { continue };
-                let outlook = &mut self.nodes[at];
+            for place in &forecast.places {
+                let Ok(at) = self.nodes.binary_search_by_key(&place.node, |room_of| room_of.node) else {
+                    continue;
+                };
+                let room_of = &mut self.nodes[at];
                 let of =
                     |dim: &DimId| place.amounts.iter().find(|(other, _)| other == dim).map_or(0, |(_, amount)| *amount);
                 let amounts: SmallVec<[i64; 4]> = self.dims.iter().map(of).collect();
-                outlook.free.iter_mut().zip(&amounts).for_each(|(free, amount)| *free = free.saturating_sub(*amount));
+                room_of.free.iter_mut().zip(&amounts).for_each(|(free, amount)| *free = free.saturating_sub(*amount));
                 if let Some(run) = run {
-                    outlook.ends.push((prospect.at.plus_ms(run), amounts));
+                    room_of.ends.push((forecast.at.plus_ms(run), amounts));
                 }
             }
         }
     }
 
     /// A queue's limit is room, too.
-    fn limit_to(&mut self, queue: QueueId, surety: Surety, now: TimeMs) {
+    fn limit_to(&mut self, queue: QueueId, confidence: Confidence, now: TimeMs) {
         let row = self.tables.queues.row(queue);
-        let held = row.tree.held();
+        let held = row.tree.in_use();
         let limit = |dim: &DimId| {
             let limit = row.capability.iter().find(|(other, _)| other == dim).map(|(_, limit)| *limit);
             limit.map_or(i64::MAX / 4, |limit| limit.saturating_sub(held.get(dim.index()).copied().unwrap_or(0)))
@@ -233,7 +240,7 @@ impl<'a> Forecast<'a> {
             let demand = &self.tables.classes.row(class).demand;
             self.dims.iter().map(|dim| demand.get(*dim)).collect()
         };
-        let ends = ends_in(self.tables, queue, surety, now);
+        let ends = ends_in(self.tables, queue, confidence, now);
         let mut ends: Vec<(TimeMs, SmallVec<[i64; 4]>)> = ends.map(|(end, class)| (end, amounts(class))).collect();
         ends.sort_by_key(|(end, _)| *end);
         self.queues.push(Headroom { free, ends });
@@ -242,7 +249,7 @@ impl<'a> Forecast<'a> {
     /// The first time at which `holds` says so. Room only grows with time but where a node closes or opens: between two
     /// such moments what holds once holds.
     fn first(&self, now: TimeMs, holds: impl Fn(TimeMs) -> bool) -> Option<TimeMs> {
-        let closed = self.nodes.iter().flat_map(|outlook| &outlook.closed);
+        let closed = self.nodes.iter().flat_map(|room_of| &room_of.closed);
         let mut edges: Vec<TimeMs> = closed.flat_map(|(last, to)| [Some(last.plus_ms(1)), *to]).flatten().collect();
         edges.sort_unstable();
         edges.dedup();
@@ -262,9 +269,9 @@ impl<'a> Forecast<'a> {
 
     /// The times at which something comes free or a node opens, in order; now is the first.
     fn times(&self, now: TimeMs) -> Vec<TimeMs> {
-        let of_nodes = self.nodes.iter().flat_map(|outlook| &outlook.ends);
+        let of_nodes = self.nodes.iter().flat_map(|room_of| &room_of.ends);
         let of_queues = self.queues.iter().flat_map(|queue| &queue.ends);
-        let opened = self.nodes.iter().flat_map(|outlook| &outlook.closed).filter_map(|(_, to)| *to);
+        let opened = self.nodes.iter().flat_map(|room_of| &room_of.closed).filter_map(|(_, to)| *to);
         let mut times: Vec<TimeMs> = of_nodes.chain(of_queues).map(|(end, _)| *end).collect();
         times.extend(opened.filter(|to| *to > now));
         times.push(now);
@@ -275,23 +282,23 @@ impl<'a> Forecast<'a> {
 
     /// Where the minimum goes at that time, if all of it does. Nodes that have least of it free now come first: what is
     /// free is of use to others until then.
-    fn fill(&self, at: TimeMs) -> Option<Vec<Place>> {
+    fn fill(&self, at: TimeMs) -> Option<Vec<ReservedRoom>> {
         if !self.queues_allow(at) {
             return None;
         }
-        let mut left: Vec<(&Outlook, SmallVec<[i64; 4]>)> =
-            self.nodes.iter().map(|outlook| (outlook, free_at(&outlook.free, &outlook.ends, at))).collect();
+        let mut left: Vec<(&NodeRoom, SmallVec<[i64; 4]>)> =
+            self.nodes.iter().map(|room_of| (room_of, free_at(&room_of.free, &room_of.ends, at))).collect();
         let mut taken: Vec<SmallVec<[i64; 4]>> = vec![self.dims.iter().map(|_| 0).collect(); left.len()];
         for (index, part) in self.parts.iter().enumerate() {
             let wants = self.wants(part.class);
             let most = self.most_on_a_node(part.class);
             let room = |free: &[i64]| fits(free, &wants).min(most);
             let mut candidates: Vec<(i64, i64, usize)> = Vec::new();
-            let may = |outlook: &Outlook| outlook.suits[index] && !is_closed(&outlook.closed, at);
-            for (place, (outlook, free)) in left.iter().enumerate().filter(|(_, (outlook, _))| may(outlook)) {
+            let may = |room_of: &NodeRoom| room_of.suits[index] && !is_closed(&room_of.closed, at);
+            for (place, (room_of, free)) in left.iter().enumerate().filter(|(_, (room_of, _))| may(room_of)) {
                 let then = room(free);
                 if then > 0 {
-                    candidates.push((room(&outlook.free).max(0), then, place));
+                    candidates.push((room(&room_of.free).max(0), then, place));
                 }
             }
             let mut needed = i64::from(part.count);
@@ -315,14 +322,16 @@ impl<'a> Forecast<'a> {
     }
 
     /// Whether the places are free at that time.
-    fn has_room(&self, places: &[Place], at: TimeMs) -> bool {
-        let is_free = |place: &Place| {
-            let Ok(index) = self.nodes.binary_search_by_key(&place.node, |outlook| outlook.node) else { return false };
-            let outlook = &self.nodes[index];
-            if is_closed(&outlook.closed, at) {
+    fn has_room(&self, places: &[ReservedRoom], at: TimeMs) -> bool {
+        let is_free = |place: &ReservedRoom| {
+            let Ok(index) = self.nodes.binary_search_by_key(&place.node, |room_of| room_of.node) else {
+                return false;
+            };
+            let room_of = &self.nodes[index];
+            if is_closed(&room_of.closed, at) {
                 return false;
             }
-            let free = free_at(&outlook.free, &outlook.ends, at);
+            let free = free_at(&room_of.free, &room_of.ends, at);
             place.amounts.iter().all(|(dim, amount)| {
                 let index = self.dims.iter().position(|other| other == dim);
                 index.is_some_and(|index| *amount <= free[index])
@@ -331,12 +340,12 @@ impl<'a> Forecast<'a> {
         self.queues_allow(at) && places.iter().all(is_free)
     }
 
-    fn places(&self, taken: &[SmallVec<[i64; 4]>]) -> Vec<Place> {
+    fn places(&self, taken: &[SmallVec<[i64; 4]>]) -> Vec<ReservedRoom> {
         let used = self.nodes.iter().zip(taken).filter(|(_, taken)| taken.iter().any(|amount| *amount > 0));
-        let place = |(outlook, taken): (&Outlook, &SmallVec<[i64; 4]>)| {
+        let place = |(room_of, taken): (&NodeRoom, &SmallVec<[i64; 4]>)| {
             let amounts = self.dims.iter().copied().zip(taken.iter().copied());
             let amounts: Amounts = amounts.filter(|(_, amount)| *amount > 0).collect();
-            Place { node: outlook.node, name: self.tables.nodes.row(outlook.node).name.clone(), amounts }
+            ReservedRoom { node: room_of.node, name: self.tables.nodes.row(room_of.node).name.clone(), amounts }
         };
         used.map(place).collect()
     }

@@ -11,11 +11,11 @@ use smallvec::SmallVec;
 use crate::ids::{GroupId, TimeMs};
 use crate::policy::Policy;
 use crate::reasons::Reason;
-use crate::search::pending::queue_positions::{Entry, Tenant, Waiting};
-use crate::search::pending::{Backlog, SIZE_MAX, SIZE_WHOLE as WHOLE};
+use crate::search::pending::queue_positions::{Entry, QueueNamespace, Waiting};
+use crate::search::pending::{PendingIndex, SIZE_MAX, SIZE_WHOLE as WHOLE};
 use crate::search::reservation_forecast;
 use crate::share;
-use crate::world::end_times::Surety;
+use crate::world::end_times::Confidence;
 use crate::world::minimum::awaited;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
@@ -82,7 +82,7 @@ const WHOLE_RATIO: i64 = 1_000;
 type Ratios = SmallVec<[u32; 8]>;
 
 #[derive(Debug, Default)]
-pub(crate) struct Outlook {
+pub(crate) struct StartEstimates {
     releases: Option<Releases>,
     /// What was guessed, when, of a group made when.
     watched: FxHashMap<GroupId, (TimeMs, TimeMs, i64)>,
@@ -92,13 +92,14 @@ pub(crate) struct Outlook {
     came: Vec<(Ratios, usize)>,
 }
 
-impl Outlook {
+impl StartEstimates {
     /// A cycle ends: what runs is looked at, if it is time to. True if it was.
-    pub(crate) fn refresh(&mut self, tables: &Tables, backlog: &Backlog, now: TimeMs) -> bool {
+    pub(crate) fn refresh(&mut self, tables: &Tables, pending_index: &PendingIndex, now: TimeMs) -> bool {
         (self.watched_now, self.tried_now) = (0, 0);
         let every = reservation_forecast::renewal_ms(tables);
         let is_fresh = self.releases.as_ref().is_some_and(|old| now < old.at.plus_ms(every));
-        let is_due = !is_fresh && (backlog.lines.all().next().is_some() || !tables.groups.deadlines.is_empty());
+        let is_due =
+            !is_fresh && (pending_index.queue_positions.all().next().is_some() || !tables.groups.deadlines.is_empty());
         if is_due {
             self.releases = Some(Releases::look(tables, now));
         }
@@ -106,7 +107,14 @@ impl Outlook {
     }
 
     /// Watches what becomes of a group that waits.
-    pub(crate) fn watch(&mut self, tables: &Tables, policy: &Policy, backlog: &Backlog, group: GroupId, now: TimeMs) {
+    pub(crate) fn watch(
+        &mut self,
+        tables: &Tables,
+        policy: &Policy,
+        pending_index: &PendingIndex,
+        group: GroupId,
+        now: TimeMs,
+    ) {
         let row = tables.groups.row(group);
         let created = row.created;
         if !row.reasons.as_ref().is_some_and(|kept| is_foreseeable(&kept.failure.reasons)) {
@@ -118,22 +126,22 @@ impl Outlook {
             return;
         }
         self.tried_now += 1;
-        if let Some(lead) = self.lead((tables, policy, backlog), group, now, Look::Sums) {
+        if let Some(representative) = self.representative((tables, policy, pending_index), group, now, Look::Sums) {
             self.watched_now += 1;
-            self.watched.insert(group, (created, now, lead));
+            self.watched.insert(group, (created, now, representative));
         }
     }
 
     /// A group has started, or is gone: what was guessed of it is compared with what came.
     pub(crate) fn ended(&mut self, group: GroupId, started: Option<TimeMs>, now: TimeMs) {
-        let Some((created, made, lead)) = self.watched.remove(&group) else { return };
+        let Some((created, made, representative)) = self.watched.remove(&group) else { return };
         if started != Some(created) {
             return;
         }
         let waited = now.0.saturating_sub(made.0).max(1_000);
-        let ratio = waited.saturating_mul(1_000) / lead.max(1_000);
+        let ratio = waited.saturating_mul(1_000) / representative.max(1_000);
         self.came.resize_with(LENGTHS, Default::default);
-        let (ratios, next) = &mut self.came[length_of(lead)];
+        let (ratios, next) = &mut self.came[length_of(representative)];
         let ratio = u32::try_from(ratio).unwrap_or(u32::MAX);
         if ratios.len() < REMEMBERED {
             ratios.push(ratio);
@@ -146,13 +154,13 @@ impl Outlook {
     /// When the group is expected to start, as those like it did.
     pub(crate) fn guess(
         &self,
-        of: (&Tables, &Policy, &Backlog),
+        of: (&Tables, &Policy, &PendingIndex),
         group: GroupId,
         now: TimeMs,
         look: Look,
     ) -> Option<Guess> {
-        let lead = self.lead(of, group, now, look)?;
-        let mut ratios = self.ratios(lead);
+        let representative = self.representative(of, group, now, look)?;
+        let mut ratios = self.ratios(representative);
         if of.0.reservations.of(group).is_some() {
             // It has a time of its own, which is told in its place.
             let [earliest, early, middle, late] = &mut ratios;
@@ -161,23 +169,23 @@ impl Outlook {
             *late = (*late).max(WHOLE_RATIO);
         }
         let [earliest, early, middle, late] = ratios;
-        let by = |ratio: i64| lead.max(1_000).saturating_mul(ratio) / 1_000;
+        let by = |ratio: i64| representative.max(1_000).saturating_mul(ratio) / 1_000;
         let least = self.least_lead(of.2, group, now);
         let [earliest_ms, early_ms] = [earliest, early].map(|ratio| by(ratio).max(least).min(by(middle)));
         Some(Guess { lead_ms: by(middle), early_ms, earliest_ms, late_ms: by(late) })
     }
 
     /// The group can't start before so much has come free as it needs, if all that runs ends at the soonest.
-    fn least_lead(&self, backlog: &Backlog, group: GroupId, now: TimeMs) -> i64 {
+    fn least_lead(&self, pending_index: &PendingIndex, group: GroupId, now: TimeMs) -> i64 {
         let releases = self.releases.as_ref().filter(|releases| !releases.soonest.is_empty());
-        let size = backlog.lines.entry(group).map(|entry| entry.waiting().size);
+        let size = pending_index.queue_positions.entry(group).map(|entry| entry.waiting().size);
         let least = releases.zip(size).and_then(|(releases, size)| releases.soonest(size - releases.free));
         least.map_or(0, |at| at.0.saturating_sub(now.0).max(0))
     }
 
     /// The fiftieth, the tenth, the half and nine tenths of what came of guesses of that length, or of the next ones to it.
-    fn ratios(&self, lead: i64) -> [i64; 4] {
-        let length = length_of(lead);
+    fn ratios(&self, representative: i64) -> [i64; 4] {
+        let length = length_of(representative);
         let mut near: Vec<u32> = Vec::new();
         for apart in 0..LENGTHS {
             let around = [length.checked_sub(apart), length.checked_add(apart).filter(|_| apart > 0)];
@@ -194,21 +202,21 @@ impl Outlook {
     }
 
     /// In how many milliseconds the group would start if all sums were as they seem.
-    fn lead(
+    fn representative(
         &self,
-        (tables, policy, backlog): (&Tables, &Policy, &Backlog),
+        (tables, policy, pending_index): (&Tables, &Policy, &PendingIndex),
         group: GroupId,
         now: TimeMs,
         look: Look,
     ) -> Option<i64> {
         if let Some(reservation) = tables.reservations.of(group) {
-            return reservation.prospect.as_ref().map(|prospect| prospect.at.0.saturating_sub(now.0).max(0));
+            return reservation.forecast.as_ref().map(|forecast| forecast.at.0.saturating_sub(now.0).max(0));
         }
         let releases = self.releases.as_ref()?;
-        let entry = backlog.lines.entry(group)?;
-        tables.queues.table.get(entry.tenant.0.index())?;
-        let own = before_in_line(tables, policy, backlog, group, entry);
-        let before = before(tables, policy, backlog, entry.tenant, own);
+        let entry = pending_index.queue_positions.entry(group)?;
+        tables.queues.table.get(entry.owner.0.index())?;
+        let own = before_in_line(tables, policy, pending_index, group, entry);
+        let before = before(tables, policy, pending_index, entry.owner, own);
         let known = before.groups.saturating_sub(before.unknown);
         if known == 0 && before.unknown > 0 {
             return None;
@@ -222,24 +230,29 @@ impl Outlook {
         let capacity = WHOLE.saturating_sub(releases.endless);
         let by_work = (capacity > 0 && releases.work.saturating_add(work) > 0)
             .then(|| i128::from(releases.work.saturating_add(work)) * 1_000 / i128::from(capacity))
-            .and_then(|lead| i64::try_from(lead).ok());
+            .and_then(|representative| i64::try_from(representative).ok());
         if lacking <= 0 {
             // By sums it would have started: what is free lies where it can't be used.
             let is_cheap = look == Look::Nodes && tables.tasks.span() <= PODS_LOOKED_AT_MAX;
-            let by_nodes = || reservation_forecast::prospect(tables, policy, group, Surety::Expected, now);
-            let prospect = is_cheap.then(by_nodes).flatten().filter(|prospect| prospect.at > now)?;
-            return Some(prospect.at.0.saturating_sub(now.0));
+            let by_nodes = || reservation_forecast::forecast(tables, policy, group, Confidence::Expected, now);
+            let forecast = is_cheap.then(by_nodes).flatten().filter(|forecast| forecast.at > now)?;
+            return Some(forecast.at.0.saturating_sub(now.0));
         }
         if !is_placeable(tables, policy, group) {
             return None;
         }
-        let lead = [by_ends.map(|end| end.0.saturating_sub(now.0)), by_work.map(|lead| lead.saturating_sub(passed))];
-        let lead = lead.into_iter().flatten().min().map(|lead| lead.max(0))?;
+        let representative = [
+            by_ends.map(|end| end.0.saturating_sub(now.0)),
+            by_work.map(|representative| representative.saturating_sub(passed)),
+        ];
+        let representative = representative.into_iter().flatten().min().map(|representative| representative.max(0))?;
         // Sums know nothing of nodes that are closed to it.
-        let barred = !tables.windows.all.is_empty() && look == Look::Nodes && tables.tasks.span() <= PODS_LOOKED_AT_MAX;
-        let opens = || reservation_forecast::prospect(tables, policy, group, Surety::Expected, now);
-        let opens = barred.then(opens).flatten().map_or(0, |prospect| prospect.at.0.saturating_sub(now.0));
-        Some(lead.max(opens))
+        let barred = !tables.maintenance_windows.all.is_empty()
+            && look == Look::Nodes
+            && tables.tasks.span() <= PODS_LOOKED_AT_MAX;
+        let opens = || reservation_forecast::forecast(tables, policy, group, Confidence::Expected, now);
+        let opens = barred.then(opens).flatten().map_or(0, |forecast| forecast.at.0.saturating_sub(now.0));
+        Some(representative.max(opens))
     }
 }
 
@@ -270,15 +283,23 @@ fn length_of(lead_ms: i64) -> usize {
 }
 
 /// What stands before a group in its own line: one by one where few wait, as those who came within a minute share a place.
-fn before_in_line(tables: &Tables, policy: &Policy, backlog: &Backlog, group: GroupId, entry: &Entry) -> Waiting {
+fn before_in_line(
+    tables: &Tables,
+    policy: &Policy,
+    pending_index: &PendingIndex,
+    group: GroupId,
+    entry: &Entry,
+) -> Waiting {
     let waiting = &tables.groups.waiting;
     if waiting.len() > COMPARED_MAX {
-        return backlog.lines.before(entry);
+        return pending_index.queue_positions.before(entry);
     }
     let mut before = Waiting::default();
     for other in waiting.iter().filter(|other| **other != group) {
-        let Some(its) = backlog.lines.entry(*other).filter(|its| its.tenant == entry.tenant) else { continue };
-        let goes_first = its.place_order(entry).then_with(|| policy.job_order(tables, *other, group));
+        let Some(its) = pending_index.queue_positions.entry(*other).filter(|its| its.owner == entry.owner) else {
+            continue;
+        };
+        let goes_first = its.rank_order(entry).then_with(|| policy.job_order(tables, *other, group));
         if goes_first.is_lt() {
             before.add(its.waiting(), 1);
         }
@@ -288,21 +309,28 @@ fn before_in_line(tables: &Tables, policy: &Policy, backlog: &Backlog, group: Gr
 
 /// What is served before a group comes to its turn: what stands before it in its line, and meanwhile of others as much for
 /// their weight, and until they hold as much.
-fn before(tables: &Tables, policy: &Policy, backlog: &Backlog, tenant: Tenant, own: Waiting) -> Waiting {
+fn before(
+    tables: &Tables,
+    policy: &Policy,
+    pending_index: &PendingIndex,
+    owner: QueueNamespace,
+    own: Waiting,
+) -> Waiting {
     let mut before = own;
-    let standing = |(queue, namespace): Tenant| {
+    let standing = |(queue, namespace): QueueNamespace| {
         let row = tables.queues.row(queue);
         let (held, weight) = match policy.shares_among_namespaces(tables, queue) {
-            true => tables.tenants.usage_and_weight(&tables.nodes.total, queue, namespace),
+            true => tables.namespace_shares.usage_and_weight(&tables.nodes.total, queue, namespace),
             false => (share::dominant(&row.tree.allocated, &tables.nodes.total), 1),
         };
         let weight = weight.saturating_mul(i64::from(row.weight.max(1))).max(1);
         (held / (share::WHOLE / WHOLE), weight)
     };
-    let (held, weight) = standing(tenant);
+    let (held, weight) = standing(owner);
     // A queue that has just gone has its line until the next cycle.
-    let is_there = |(queue, _): Tenant| tables.queues.table.get(queue.index()).is_some();
-    for (other, waiting) in backlog.lines.all().filter(|(other, _)| *other != tenant && is_there(*other)) {
+    let is_there = |(queue, _): QueueNamespace| tables.queues.table.get(queue.index()).is_some();
+    for (other, waiting) in pending_index.queue_positions.all().filter(|(other, _)| *other != owner && is_there(*other))
+    {
         let (others_hold, others_weight) = standing(other);
         let level = i128::from(held.saturating_add(own.size)) * i128::from(others_weight) / i128::from(weight);
         let level = i64::try_from(level).unwrap_or(i64::MAX);
@@ -320,7 +348,7 @@ fn before(tables: &Tables, policy: &Policy, backlog: &Backlog, tenant: Tenant, o
 }
 
 crate::save::saved! {
-    Outlook { releases, watched, watched_now, tried_now, came };
+    StartEstimates as "Outlook" { releases, watched, watched_now, tried_now, came };
     Releases { at, free, endless, work, ends, soonest };
 }
 
@@ -337,7 +365,7 @@ impl Releases {
             if !tables.groups.deadlines.is_empty() {
                 releases.soonest.push((tables.soonest_end_of(task, now).unwrap_or(now), size));
             }
-            match tables.end_of(task, Surety::Expected, now) {
+            match tables.end_of(task, Confidence::Expected, now) {
                 Some(end) => {
                     let seconds = end.0.saturating_sub(now.0) / 1_000;
                     releases.work = releases.work.saturating_add(size.saturating_mul(seconds));

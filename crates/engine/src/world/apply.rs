@@ -34,7 +34,7 @@ impl Tables {
             Delta::QueueRemove(name) => self.queues.remove(name),
             Delta::RunsLearned { namespace, profile, runs_ms } => {
                 let (namespace, profile) = (self.intern_namespace(namespace), profile.as_str().into());
-                runs_ms.iter().for_each(|run| self.runs.learn(namespace, &profile, *run));
+                runs_ms.iter().for_each(|run| self.run_times.learn(namespace, &profile, *run));
             }
             Delta::PriorityClassUpsert { name, value, global_default } => {
                 let before = self.priorities.values.insert(name.clone(), (*value, *global_default));
@@ -85,7 +85,7 @@ impl Tables {
             Delta::WindowRemove(name) => objects.windows.remove(name),
             Delta::QuotaRemove { namespace, name } => objects.quotas.remove(&key_of(namespace, name)),
             Delta::NamespaceUpsert { name, weight, labels, queue } => {
-                self.couplings.namespace_changed(name, Some(labels));
+                self.inter_pod.namespace_changed(name, Some(labels));
                 let queue = queue.as_deref().filter(|queue| !queue.is_empty()).map(Arc::from);
                 let before = objects.namespaces.all.get(name).and_then(|namespace| namespace.queue.as_ref());
                 self.queues_to_inherit |= before != queue.as_ref();
@@ -93,7 +93,7 @@ impl Tables {
                 objects.namespaces.upsert(name.clone(), &namespace)
             }
             Delta::NamespaceRemove(name) => {
-                self.couplings.namespace_changed(name, None);
+                self.inter_pod.namespace_changed(name, None);
                 self.queues_to_inherit |= objects.namespaces.all.get(name).is_some_and(|one| one.queue.is_some());
                 objects.namespaces.remove(name)
             }
@@ -106,7 +106,7 @@ impl Tables {
         self.images.node_changed(old.map_or(&BTreeMap::new(), |row| &row.images), &facts.images);
         let changed = self.nodes.upsert(facts, &mut self.dims);
         if let (true, Some(node)) = (changed, self.nodes.table.find(&facts.name)) {
-            self.couplings.node_changed(&self.nodes, node);
+            self.inter_pod.node_changed(&self.nodes, node);
         }
         changed
     }
@@ -118,7 +118,7 @@ impl Tables {
         }
         self.nodes.remove(name);
         if let Some(node) = node {
-            self.couplings.node_changed(&self.nodes, node);
+            self.inter_pod.node_changed(&self.nodes, node);
         }
     }
 
@@ -155,7 +155,7 @@ impl Tables {
             }
         }
         let class = self.acquire_class(&facts.template);
-        let labels = self.couplings.labels(&facts.labels);
+        let labels = self.inter_pod.labels(&facts.labels);
         self.nodes.widen(self.dims.len());
         let group = facts.mine.then(|| self.group_of(facts));
         let role_name = self.groups.share_name(&facts.role);
@@ -179,23 +179,24 @@ impl Tables {
         // A group of one is made of its pod, so that a change of the pod may be one of the group's.
         if !of_one && old.is_some_and(|old| same(self.task(old))) {
             self.release_class(class);
-            self.couplings.release_labels(&labels);
+            self.inter_pod.release_labels(&labels);
             return false;
         }
         let kept = old.map(|old| self.detach_task(old));
         let left = kept.as_ref().map(|row| (row.group, row.class, row.node));
-        let profile = self.couplings.acquire_profile(&facts.namespace, &labels);
+        let profile = self.inter_pod.acquire_profile(&facts.namespace, &labels);
         if let Some(old) = &kept {
-            self.couplings.release_profile(old.profile);
-            self.couplings.release_labels(&old.labels);
+            self.inter_pod.release_profile(old.profile);
+            self.inter_pod.release_labels(&old.labels);
         }
         let had_ended = kept.as_ref().is_some_and(|row| matches!(row.state, TaskState::Succeeded | TaskState::Failed));
         if let Some(group) = group.filter(|_| !had_ended) {
             self.note_run(group, class, state, facts);
         }
         let gate_passed = kept.as_ref().is_some_and(|row| row.gate_passed);
-        let (fence_until, no_fence_before, spared_until) =
-            kept.as_ref().map_or_else(Default::default, |row| (row.fence_until, row.no_fence_before, row.spared_until));
+        let (nominated_until, no_nomination_before, spared_until) = kept
+            .as_ref()
+            .map_or_else(Default::default, |row| (row.nominated_until, row.no_nomination_before, row.spared_until));
         let pass_until = kept.as_ref().and_then(|row| row.pass_until);
         let (attempts, not_before, bind_error, noticed) = kept.map_or((0, TimeMs::default(), None, None), |row| {
             (row.attempts, row.not_before, row.bind_error, row.noticed)
@@ -231,8 +232,8 @@ impl Tables {
             device_labels: device_labels.map(|labels| Arc::new(labels.clone())),
             annotations: some_texts(&facts.annotations),
             grace_ms: facts.grace_ms,
-            fence_until,
-            no_fence_before,
+            nominated_until,
+            no_nomination_before,
             spared_until,
             pass_until,
             evicting: evicting.map(Box::new),
@@ -272,7 +273,7 @@ impl Tables {
             let row = self.groups.row(group);
             let names = [&*row.namespace, row.name(), &*row.uid].map(|name| name.bytes().chain([0]));
             let job = stable_hash(names.into_iter().flatten());
-            self.runs.note(&kind, job, ran);
+            self.run_times.note(&kind, job, ran);
         }
     }
 
@@ -349,8 +350,8 @@ impl Tables {
     fn remove_task(&mut self, uid: &str) -> bool {
         let Some(task) = self.tasks.find(uid) else { return false };
         let row = self.detach_task(task);
-        self.couplings.release_profile(row.profile);
-        self.couplings.release_labels(&row.labels);
+        self.inter_pod.release_profile(row.profile);
+        self.inter_pod.release_labels(&row.labels);
         self.release(row.group, row.class, row.node);
         true
     }
@@ -460,8 +461,8 @@ impl Tables {
             self.queues.charge(old, state, demand, -1);
             self.queues.charge(queue, state, demand, 1);
             if state.is_allocated() || state == TaskState::Pipelined {
-                self.tenants.charge(old, namespace, demand, -1);
-                self.tenants.charge(queue, namespace, demand, 1);
+                self.namespace_shares.charge(old, namespace, demand, -1);
+                self.namespace_shares.charge(queue, namespace, demand, 1);
             }
             self.charge_devices(task, old, -1);
             self.charge_devices(task, queue, 1);

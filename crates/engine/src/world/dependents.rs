@@ -1,7 +1,7 @@
 //! Tasks of a Job that depend on others (`dependsOn`): their pods are made only when those of the others run.
 //!
 //! Invariant: a group's `min_member`, and its roles' `min`, leave out what tasks will have that depend on others and have no
-//! pods yet. So what can be there starts, while all of it was admitted and is promised as one (`minimum`, `promises`).
+//! pods yet. So what can be there starts, while all of it was admitted and is promised as one (`minimum`, `inqueue_demand`).
 //! Read by `gang` and everything that asks whether a group has its minimum.
 
 use std::sync::Arc;

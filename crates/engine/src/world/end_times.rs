@@ -18,7 +18,7 @@ const ENDLESS_TIMES: i64 = 8;
 
 /// How sure an end has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Surety {
+pub(crate) enum Confidence {
     /// Enforced.
     Certain,
     /// As runs of its kind did before, within what is enforced.
@@ -36,26 +36,26 @@ pub struct ExpectedRun {
 
 impl Tables {
     /// How long a pod of this class will run at most, for a group that wants to pass a reservation. Nothing is endless.
-    pub(crate) fn passes_for(&self, group: GroupId, class: ClassId, surety: Surety) -> Option<i64> {
+    pub(crate) fn passes_for(&self, group: GroupId, class: ClassId, confidence: Confidence) -> Option<i64> {
         let limit = self.classes.row(class).template.time_limit_ms;
         let learned = || self.runs_of(group, class)?.quantile(PASSING_PER_MILLE);
-        match surety {
-            Surety::Certain => limit,
-            Surety::Expected => limit.or_else(learned),
+        match confidence {
+            Confidence::Certain => limit,
+            Confidence::Expected => limit.or_else(learned),
         }
     }
 
     /// How long a pod of this class runs at most, where somebody else relies on it: by its limit, else as enough runs of its own
     /// kind did. What other jobs of its namespace did says nothing of it.
     pub(crate) fn reliable_run(&self, group: GroupId, class: ClassId) -> Option<i64> {
-        let learned = || self.runs.reliable(&self.run_kind(group, class))?.quantile(PASSING_PER_MILLE);
+        let learned = || self.run_times.reliable(&self.run_kind(group, class))?.quantile(PASSING_PER_MILLE);
         self.classes.row(class).template.time_limit_ms.or_else(learned)
     }
 
     /// How long a pod of this class, which has run for `over_ms`, runs at least, as the shortest of its own kind that ran longer
     /// did; where there is none, as long as it may.
     pub(crate) fn shortest_run(&self, group: GroupId, class: ClassId, over_ms: i64) -> Option<i64> {
-        let learned = self.runs.of_own(&self.run_kind(group, class)).and_then(|runs| runs.shortest(over_ms));
+        let learned = self.run_times.of_own(&self.run_kind(group, class)).and_then(|runs| runs.shortest(over_ms));
         let limit = self.classes.row(class).template.time_limit_ms;
         [learned, limit].into_iter().flatten().min()
     }
@@ -96,7 +96,7 @@ impl Tables {
     }
 
     /// When a pod that holds room, or is promised it, will have given it back. Nothing where that is not known.
-    pub(crate) fn end_of(&self, task: TaskId, surety: Surety, now: TimeMs) -> Option<TimeMs> {
+    pub(crate) fn end_of(&self, task: TaskId, confidence: Confidence, now: TimeMs) -> Option<TimeMs> {
         let row = self.task(task);
         let leaving = row.grace_ms.unwrap_or(LEAVING_MS);
         let ran = row.started.map_or(0, |started| now.0.saturating_sub(started.0).max(0));
@@ -107,22 +107,22 @@ impl Tables {
             // Nothing stays longer because it was told to go.
             return Some(now.plus_ms(left.map_or(leaving, |left| left.min(leaving))));
         }
-        let expected = match surety {
-            Surety::Certain => None,
-            Surety::Expected => self.expected_left(row, ran),
+        let expected = match confidence {
+            Confidence::Certain => None,
+            Confidence::Expected => self.expected_left(row, ran),
         };
-        let expected = [expected, self.left_for_windows(task, now).filter(|_| surety == Surety::Expected)];
+        let expected = [expected, self.left_for_windows(task, now).filter(|_| confidence == Confidence::Expected)];
         [left].into_iter().chain(expected).flatten().min().map(|left| now.plus_ms(left))
     }
 
     /// How long until a window has made it leave.
     fn left_for_windows(&self, task: TaskId, now: TimeMs) -> Option<i64> {
-        if self.windows.all.is_empty() {
+        if self.maintenance_windows.all.is_empty() {
             return None;
         }
         let row = self.task(task);
         let node = row.node?;
-        let on_node = self.windows.all.iter().filter(|window| window.nodes.contains(node.index()));
+        let on_node = self.maintenance_windows.all.iter().filter(|window| window.nodes.contains(node.index()));
         let ends = on_node.filter(|window| self.leaves_for(task, window)).map(|window| window.from).min()?;
         Some(ends.0.saturating_sub(now.0).max(0).saturating_add(row.grace_ms.unwrap_or(LEAVING_MS)))
     }
@@ -139,8 +139,8 @@ impl Tables {
 
     fn runs_of(&self, group: GroupId, class: ClassId) -> Option<&Runs> {
         // Where nothing ever ended there is nothing to look up.
-        let knows = self.runs.knows(self.groups.row(group).namespace_id);
-        knows.then(|| self.run_kind(group, class)).and_then(|kind| self.runs.of(&kind))
+        let knows = self.run_times.knows(self.groups.row(group).namespace_id);
+        knows.then(|| self.run_kind(group, class)).and_then(|kind| self.run_times.of(&kind))
     }
 
     /// What runs of the group's pods of this class are remembered under.
@@ -155,4 +155,4 @@ impl Tables {
     }
 }
 
-crate::save::saved_enum!(Surety { Certain, Expected });
+crate::save::saved_enum!(Confidence as "Surety" { Certain, Expected });

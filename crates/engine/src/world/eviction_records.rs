@@ -24,7 +24,7 @@ const TOLD_MAX: usize = 5;
 
 /// One eviction, as the World keeps it.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct StoredEviction {
     uid: Arc<str>,
     pod: Arc<str>,
     node: Arc<str>,
@@ -43,8 +43,8 @@ pub(crate) struct Kept {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Receipts {
-    all: VecDeque<Kept>,
+pub(crate) struct EvictionRecords {
+    all: VecDeque<StoredEviction>,
     /// Those without an end.
     open: usize,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Receipts {
 /// An eviction, for people and programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Receipt {
+pub struct EvictionRecord {
     /// The pod that had to leave.
     pub pod: String,
     /// Where it was.
@@ -78,11 +78,11 @@ pub struct Receipt {
 
 impl Tables {
     /// Puts down an eviction for a group.
-    pub(crate) fn note_receipt(&mut self, action: &str, task: TaskId, beneficiary: &str, now: TimeMs) {
+    pub(crate) fn note_eviction(&mut self, action: &str, task: TaskId, beneficiary: &str, now: TimeMs) {
         let Some(group) = self.groups.table.find(beneficiary) else { return };
         let (victim, other) = (self.task(task), self.groups.row(group));
         let Some(own) = victim.group.map(|group| self.groups.row(group)) else { return };
-        let kept = Kept {
+        let stored = StoredEviction {
             uid: victim.uid.clone(),
             pod: victim.name.clone(),
             node: victim.node.map_or_else(|| "".into(), |node| self.node_name(node).clone()),
@@ -97,54 +97,55 @@ impl Tables {
             ending: Ending::Open,
             ended_at: now,
         };
-        let receipts = &mut self.receipts;
-        if receipts.all.len() >= KEPT_MAX
-            && let Some(dropped) = receipts.all.pop_front()
+        let eviction_records = &mut self.eviction_records;
+        if eviction_records.all.len() >= KEPT_MAX
+            && let Some(dropped) = eviction_records.all.pop_front()
         {
-            receipts.open -= usize::from(dropped.ending == Ending::Open);
+            eviction_records.open -= usize::from(dropped.ending == Ending::Open);
         }
-        receipts.all.push_back(kept);
-        receipts.open += 1;
+        eviction_records.all.push_back(stored);
+        eviction_records.open += 1;
     }
 
     /// The API server refused an eviction.
-    pub(crate) fn receipt_refused(&mut self, uid: &str) {
-        let receipts = &mut self.receipts;
-        let open = |kept: &&mut Kept| kept.ending == Ending::Open && *kept.uid == *uid;
-        if let Some(kept) = receipts.all.iter_mut().find(open) {
-            kept.ending = Ending::Refused;
-            receipts.open -= 1;
+    pub(crate) fn eviction_refused(&mut self, uid: &str) {
+        let eviction_records = &mut self.eviction_records;
+        let open = |stored: &&mut StoredEviction| stored.ending == Ending::Open && *stored.uid == *uid;
+        if let Some(stored) = eviction_records.all.iter_mut().find(open) {
+            stored.ending = Ending::Refused;
+            eviction_records.open -= 1;
         }
     }
 
     /// Ends the receipts of which the end shows, and says which. O(receipts) while any is open.
-    pub(crate) fn settle_receipts(&mut self, now: TimeMs) -> Vec<FreedRoom> {
-        let Self { receipts, groups, reservations, .. } = self;
-        if receipts.open == 0 {
+    pub(crate) fn settle_eviction_records(&mut self, now: TimeMs) -> Vec<FreedRoom> {
+        let Self { eviction_records, groups, reservations, .. } = self;
+        if eviction_records.open == 0 {
             return Vec::new();
         }
         let mut settled: Vec<FreedRoom> = Vec::new();
-        for kept in receipts.all.iter_mut().filter(|kept| kept.ending == Ending::Open) {
-            let group = groups.table.find(&kept.beneficiary).map(|group| (group, groups.row(group)));
-            kept.ending = match group.filter(|(_, row)| row.uid == kept.beneficiary_uid && !row.ended) {
+        for stored in eviction_records.all.iter_mut().filter(|stored| stored.ending == Ending::Open) {
+            let group = groups.table.find(&stored.beneficiary).map(|group| (group, groups.row(group)));
+            stored.ending = match group.filter(|(_, row)| row.uid == stored.beneficiary_uid && !row.ended) {
                 None => Ending::Gone,
                 Some((group, row)) if row.counts.pipelined() > 0 || reservations.of(group).is_some() => continue,
                 Some((_, row)) => {
                     let ready = row.counts.ready();
-                    let started = ready > kept.ready_before && ready >= row.min_member.max(1);
+                    let started = ready > stored.ready_before && ready >= row.min_member.max(1);
                     if started { Ending::Used } else { Ending::NotFreed }
                 }
             };
-            kept.ended_at = now;
-            receipts.open -= 1;
-            let known = settled.iter_mut().find(|one| one.beneficiary == *kept.beneficiary && one.room == kept.ending);
+            stored.ended_at = now;
+            eviction_records.open -= 1;
+            let known =
+                settled.iter_mut().find(|one| one.beneficiary == *stored.beneficiary && one.room == stored.ending);
             match known {
                 Some(one) => one.evictions += 1,
                 None => settled.push(FreedRoom {
-                    beneficiary: kept.beneficiary.to_string(),
-                    uid: kept.beneficiary_uid.to_string(),
-                    action: kept.action.to_string(),
-                    room: kept.ending,
+                    beneficiary: stored.beneficiary.to_string(),
+                    uid: stored.beneficiary_uid.to_string(),
+                    action: stored.action.to_string(),
+                    room: stored.ending,
                     evictions: 1,
                 }),
             }
@@ -153,14 +154,19 @@ impl Tables {
     }
 
     /// The last receipts of a group, as the one that had to leave or as the one that others left for; the newest first.
-    pub(crate) fn receipts_of(&self, group: &str, now: TimeMs) -> Vec<Receipt> {
-        let of_it = self.receipts.all.iter().rev().filter(|kept| *kept.victim == *group || *kept.beneficiary == *group);
-        of_it.take(TOLD_MAX).map(|kept| kept.told(group, now)).collect()
+    pub(crate) fn eviction_records_of(&self, group: &str, now: TimeMs) -> Vec<EvictionRecord> {
+        let of_it = self
+            .eviction_records
+            .all
+            .iter()
+            .rev()
+            .filter(|stored| *stored.victim == *group || *stored.beneficiary == *group);
+        of_it.take(TOLD_MAX).map(|stored| stored.for_group(group, now)).collect()
     }
 }
 
-impl Kept {
-    fn told(&self, asked: &str, now: TimeMs) -> Receipt {
+impl StoredEviction {
+    fn for_group(&self, asked: &str, now: TimeMs) -> EvictionRecord {
         let (own, other) = self.priorities;
         let rule = if self.action.ends_with("reclaim") {
             format!("queue {} holds more than its share", self.queue)
@@ -171,7 +177,7 @@ impl Kept {
         } else {
             "it comes after that in its queue".to_owned()
         };
-        Receipt {
+        EvictionRecord {
             pod: self.pod.to_string(),
             node: self.node.to_string(),
             victim: self.victim.to_string(),
@@ -186,7 +192,7 @@ impl Kept {
     }
 }
 
-impl Display for Receipt {
+impl Display for EvictionRecord {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { pod, node, victim, beneficiary, action, rule, .. } = self;
         let ago = time_text(self.ago_ms);
@@ -206,6 +212,6 @@ impl Display for Receipt {
 }
 
 crate::save::saved! {
-    Kept { uid, pod, node, victim, queue, beneficiary, beneficiary_uid, ready_before, action, priorities, at, ending, ended_at };
-    Receipts { all, open };
+    StoredEviction as "Kept" { uid, pod, node, victim, queue, beneficiary, beneficiary_uid, ready_before, action, priorities, at, ending, ended_at };
+    EvictionRecords as "Receipts" { all, open };
 }

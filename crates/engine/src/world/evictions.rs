@@ -30,7 +30,7 @@ impl Tables {
             return;
         }
         let Some(evicting) = row.evicting.take() else { return };
-        self.receipt_refused(uid);
+        self.eviction_refused(uid);
         let row = self.tasks.row_mut(task.index());
         row.spared_until = now.plus_ms(ALONE_MS);
         let node = row.node;

@@ -16,7 +16,7 @@ use crate::resource_dims::Demand;
 use crate::world::sub_jobs::SubJobs;
 use crate::world::tasks::{STATES, TaskState};
 
-pub(super) mod marks;
+pub(crate) mod marks;
 mod members;
 
 pub(crate) use members::Members;
@@ -110,7 +110,7 @@ pub(crate) struct Noticed {
 /// Why a group waits, as a cycle found last. What groups have in common is kept once; what else there is to say follows
 /// from the group's row.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct StoredReasons {
     /// Since when it waits at this stage.
     pub(crate) since: TimeMs,
     pub(crate) failure: Arc<Failure>,
@@ -179,7 +179,7 @@ pub struct GroupRow {
     pub(crate) ended: bool,
     /// A write of the status is in flight.
     pub(crate) writing: bool,
-    pub(crate) reasons: Option<Kept>,
+    pub(crate) reasons: Option<StoredReasons>,
     /// How many pods a cycle that waited for more of them found last, and when it last found more than before.
     pub(crate) arrived: (usize, TimeMs),
     pub(crate) noticed: Option<Box<Noticed>>,
@@ -607,7 +607,7 @@ crate::save::saved! {
     Role { name, min, declared_min, made_later, counts, pending_best_effort };
     ShapePart { role, class, count, depends_on };
     Noticed { version, class, at };
-    Kept { since, failure };
+    StoredReasons as "Kept" { since, failure };
     GroupRow { namespace, namespace_id, key, uid, known, of_one, queue, inherits_queue, min_member, declared_min, planned, roles, min_resources, priority_class, priority, created, owner, phase, tasks, counts, pending_best_effort, releasing_placed, allocated, annotations, preemptable, topology, run_profile, deadline, told_late, sum_until, awaits_nodes, sub_groups, sub_jobs, told_hyper_node, emitted, half_placed_since, ended, writing, reasons, arrived, noticed, shape_version };
     Groups { table, waiting, half_placed, unadmitted, best_effort, deadlines, sums, await_nodes, looked_for_nodes, admitted, owned, absent, dirty, moved, unsettled, marks } except { statuses: FxHashSet::default(), names: FxHashSet::default(), parts: FxHashSet::default() };
     Marks { dirty, moved, unsettled, waiting, unadmitted, best_effort, half_placed, admitted };

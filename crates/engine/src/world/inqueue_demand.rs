@@ -51,7 +51,7 @@ struct Promise {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Promises {
+pub(crate) struct InqueueDemand {
     of: FxHashMap<GroupId, Promise>,
     own: FxHashMap<QueueId, Promised>,
     tree: FxHashMap<QueueId, Promised>,
@@ -59,13 +59,13 @@ pub(crate) struct Promises {
     /// By namespace, to groups that were admitted in earlier cycles.
     unmade: FxHashMap<Arc<str>, Vec<i64>>,
     /// To those of one namespace in one queue.
-    of_tenants: FxHashMap<(QueueId, NamespaceId), OfTenant>,
+    of_namespaces: FxHashMap<(QueueId, NamespaceId), OfNamespace>,
     /// What groups will hold that were promised a sum, and have not held it.
     sums: Vec<i64>,
     /// What of it they do not hold yet.
-    kept: Vec<i64>,
-    /// The part of `kept` that is among what groups on their way were promised.
-    kept_starting: Vec<i64>,
+    outstanding: Vec<i64>,
+    /// The part of `outstanding` that is among what groups on their way were promised.
+    outstanding_starting: Vec<i64>,
     /// Groups for which room is reserved, and from when on they need it.
     reserved: BTreeMap<GroupId, TimeMs>,
     /// What nodes have free of what is kept; worked out once, as nothing is placed while groups are admitted.
@@ -75,12 +75,12 @@ pub(crate) struct Promises {
 
 /// What the groups of a namespace were promised in a queue.
 #[derive(Debug, Clone, Default)]
-struct OfTenant {
+struct OfNamespace {
     groups: u32,
     amounts: Vec<i64>,
 }
 
-impl Promises {
+impl InqueueDemand {
     /// Of a queue's own groups, or (`tree`) of those below it, too.
     pub(crate) fn of(&self, queue: QueueId, tree: bool) -> Option<&Promised> {
         if tree { self.tree.get(&queue) } else { self.own.get(&queue) }
@@ -130,15 +130,15 @@ impl Promises {
 
     /// What has to be left free on the nodes for those who declare sums, and for others that were admitted and do not hold
     /// their room yet, where anything is kept for the former at all.
-    fn kept(&self, dim: DimId, past: Past) -> i64 {
-        let kept = at(&self.kept, dim);
-        if kept <= 0 {
+    fn outstanding(&self, dim: DimId, past: Past) -> i64 {
+        let outstanding = at(&self.outstanding, dim);
+        if outstanding <= 0 {
             return 0;
         }
         let others = match past {
-            Past::Nobody => at(&self.total.all, dim).saturating_sub(kept),
+            Past::Nobody => at(&self.total.all, dim).saturating_sub(outstanding),
             Past::Waiting | Past::Ending(_) => {
-                at(&self.total.starting, dim).saturating_sub(at(&self.kept_starting, dim))
+                at(&self.total.starting, dim).saturating_sub(at(&self.outstanding_starting, dim))
             }
         };
         let later = match past {
@@ -148,7 +148,7 @@ impl Promises {
             }
             Past::Nobody | Past::Waiting => 0,
         };
-        kept.saturating_sub(later).saturating_add(others)
+        outstanding.saturating_sub(later).saturating_add(others)
     }
 
     /// What pods will ask for in a namespace that are still to be made.
@@ -158,12 +158,12 @@ impl Promises {
 
     /// Whether a group of this namespace was admitted to the queue and waits.
     pub(crate) fn waits(&self, queue: QueueId, namespace: NamespaceId) -> bool {
-        self.of_tenants.contains_key(&(queue, namespace))
+        self.of_namespaces.contains_key(&(queue, namespace))
     }
 
     /// To groups of this namespace in the queue.
     pub(crate) fn of_tenant(&self, queue: QueueId, namespace: NamespaceId) -> &[i64] {
-        self.of_tenants.get(&(queue, namespace)).map_or(&[], |promised| promised.amounts.as_slice())
+        self.of_namespaces.get(&(queue, namespace)).map_or(&[], |promised| promised.amounts.as_slice())
     }
 
     fn charge(&mut self, group: GroupId, promise: &Promise, sign: i64) {
@@ -186,16 +186,16 @@ impl Promises {
                     own.groups.remove(&group);
                 }
                 if promised {
-                    charge_tenant(&mut self.of_tenants, (*queue, promise.namespace_id), &promise.amounts, sign);
+                    charge_tenant(&mut self.of_namespaces, (*queue, promise.namespace_id), &promise.amounts, sign);
                 }
             }
         }
         add(&mut self.total);
         if !promise.sum.0.is_empty() {
             promise.sum.add_to(&mut self.sums, sign);
-            promise.amounts.add_to(&mut self.kept, sign);
+            promise.amounts.add_to(&mut self.outstanding, sign);
             if promise.starting {
-                promise.amounts.add_to(&mut self.kept_starting, sign);
+                promise.amounts.add_to(&mut self.outstanding_starting, sign);
             }
         }
         if !promise.unmade.0.is_empty() {
@@ -215,16 +215,16 @@ impl Promises {
 }
 
 fn charge_tenant(
-    of_tenants: &mut FxHashMap<(QueueId, NamespaceId), OfTenant>,
+    of_namespaces: &mut FxHashMap<(QueueId, NamespaceId), OfNamespace>,
     tenant: (QueueId, NamespaceId),
     amounts: &Demand,
     sign: i64,
 ) {
-    let promised = of_tenants.entry(tenant).or_default();
+    let promised = of_namespaces.entry(tenant).or_default();
     amounts.add_to(&mut promised.amounts, sign);
     promised.groups = promised.groups.saturating_add_signed(if sign > 0 { 1 } else { -1 });
     if promised.groups == 0 {
-        of_tenants.remove(&tenant);
+        of_namespaces.remove(&tenant);
     }
 }
 
@@ -232,28 +232,28 @@ impl Tables {
     /// Brings all promises up to date. O(groups that changed), and O(groups with promises) after a change of queues.
     pub(crate) fn settle_promises(&mut self) {
         let mut stale = self.groups.take_unsettled();
-        if self.promises.queues_version != self.queues.version {
-            self.promises.queues_version = self.queues.version;
-            stale.extend(self.promises.of.keys());
+        if self.inqueue_demand.queues_version != self.queues.version {
+            self.inqueue_demand.queues_version = self.queues.version;
+            stale.extend(self.inqueue_demand.of.keys());
         }
         stale.sort_unstable();
         stale.dedup();
         for group in stale {
             let promise = self.groups.table.get(group.index()).and_then(|row| self.promise_of(group, row));
-            self.promises.replace(group, promise);
+            self.inqueue_demand.replace(group, promise);
         }
-        let reserved = self.reservations.all.iter().filter_map(|one| Some((one.group, one.prospect.as_ref()?.at)));
-        self.promises.reserved = reserved.collect();
-        self.promises.free.clear();
+        let reserved = self.reservations.all.iter().filter_map(|one| Some((one.group, one.forecast.as_ref()?.at)));
+        self.inqueue_demand.reserved = reserved.collect();
+        self.inqueue_demand.free.clear();
         self.work_out_free();
     }
 
     /// O(nodes) for each dimension of which something is kept now.
     fn work_out_free(&mut self) {
-        let Promises { kept, free, .. } = &mut self.promises;
-        free.resize(kept.len().max(free.len()), None);
+        let InqueueDemand { outstanding, free, .. } = &mut self.inqueue_demand;
+        free.resize(outstanding.len().max(free.len()), None);
         for (dim, free) in free.iter_mut().enumerate() {
-            if free.is_none() && at(kept, DimId::from(dim)) > 0 {
+            if free.is_none() && at(outstanding, DimId::from(dim)) > 0 {
                 *free = Some(self.nodes.idle_in_all(DimId::from(dim)));
             }
         }
@@ -305,7 +305,7 @@ impl Tables {
             elastic: Demand::default(),
             unmade: Demand::default(),
         };
-        self.promises.replace(group, Some(promise));
+        self.inqueue_demand.replace(group, Some(promise));
         self.work_out_free();
     }
 
@@ -314,15 +314,15 @@ impl Tables {
     /// holds a part of; all others while they leave free what is kept. O(dimensions and reservations).
     pub(crate) fn beside_sums(&self, group: GroupId, missing: &Missing, past: Past) -> Option<Reason> {
         let row = self.groups.row(group);
-        let Promises { sums, free, .. } = &self.promises;
+        let InqueueDemand { sums, free, .. } = &self.inqueue_demand;
         let declares = declares(row, missing);
         let over = |dim: DimId| {
             let asks = at(&missing.total, dim);
             let (budget, promised, requested) = if declares {
                 (at(&self.nodes.total, dim), at(sums, dim), asks.saturating_add(at(&row.allocated, dim)))
             } else {
-                let kept = self.promises.kept(dim, past);
-                (free.get(dim.index()).copied().flatten().unwrap_or(0), kept, asks)
+                let outstanding = self.inqueue_demand.outstanding(dim, past);
+                (free.get(dim.index()).copied().flatten().unwrap_or(0), outstanding, asks)
             };
             let fits = asks <= 0 || promised <= 0 || promised.saturating_add(requested) <= budget;
             let resource = || self.dims.name(dim).to_string();
@@ -365,6 +365,6 @@ fn demand(amounts: &[i64]) -> Demand {
 crate::save::saved! {
     Promised { all, starting, elastic, groups };
     Promise { path, namespace, namespace_id, amounts, starting, elastic, unmade, sum };
-    OfTenant { groups, amounts };
-    Promises { of, own, tree, total, unmade, of_tenants, sums, kept, kept_starting, reserved, free, queues_version };
+    OfNamespace as "OfTenant" { groups, amounts };
+    InqueueDemand as "Promises" { of, own, tree, total, unmade, of_namespaces as "of_tenants", sums, outstanding as "kept", outstanding_starting as "kept_starting", reserved, free, queues_version };
 }

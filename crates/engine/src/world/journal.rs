@@ -50,7 +50,7 @@ impl Journal {
 impl Tables {
     /// Starts a cycle.
     pub(crate) fn begin(&mut self) {
-        self.refresh_couplings();
+        self.refresh_inter_pod();
         self.images.settle(&mut self.nodes);
         self.journal.open();
     }

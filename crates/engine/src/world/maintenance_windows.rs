@@ -12,10 +12,10 @@ use smallvec::SmallVec;
 
 use crate::cluster::node_matching::selected;
 use crate::cluster::nodes::Nodes;
-use crate::cluster::objects::Kept;
+use crate::cluster::objects::Versioned;
 use crate::facts::WindowFacts;
 use crate::ids::{ClassId, GroupId, NodeId, TaskId, TimeMs};
-use crate::world::end_times::Surety;
+use crate::world::end_times::Confidence;
 use crate::world::groups::GroupRow;
 use crate::world::tables::Tables;
 
@@ -33,11 +33,11 @@ pub(crate) struct Window {
     pub(crate) nodes: FixedBitSet,
 }
 
-/// Places of windows in `Windows::all`.
+/// Places of windows in `MaintenanceWindows::all`.
 pub(crate) type Barring = SmallVec<[u16; 4]>;
 
 #[derive(Debug, Default)]
-pub(crate) struct Windows {
+pub(crate) struct MaintenanceWindows {
     /// Those that are not over, the first to begin first.
     pub(crate) all: Vec<Window>,
     /// As of when, of which version of what was told, and up to where of the nodes' log of facts.
@@ -73,9 +73,9 @@ impl Window {
     }
 }
 
-impl Windows {
+impl MaintenanceWindows {
     /// Brings them up to date. O(nodes) for each window where one has changed, begun or ended, or a node has.
-    pub(crate) fn refresh(&mut self, told: &Kept<WindowFacts>, nodes: &Nodes, now: TimeMs) {
+    pub(crate) fn refresh(&mut self, told: &Versioned<WindowFacts>, nodes: &Nodes, now: TimeMs) {
         self.now = now;
         let at = (told.version, nodes.facts_log.end());
         let ends = self.all.iter().any(|window| window.to.is_some_and(|to| to <= now));
@@ -128,28 +128,32 @@ impl Tables {
     /// The windows that bar a pod: those it may not use, and before which it is not certain to have gone.
     pub(crate) fn barring(&self, task: TaskId) -> Barring {
         let row = self.task(task);
-        let Some(group) = row.group.filter(|_| !self.windows.all.is_empty()) else { return Barring::new() };
+        let Some(group) = row.group.filter(|_| !self.maintenance_windows.all.is_empty()) else { return Barring::new() };
         self.barring_of(group, self.run_before_windows(group, row.class, row.preemptable))
     }
 
     /// The same for pods of a group that run so long.
     pub(crate) fn barring_of(&self, group: GroupId, run_ms: Option<i64>) -> Barring {
-        let now = self.windows.now;
+        let now = self.maintenance_windows.now;
         let end = run_ms.map(|run| now.plus_ms(run));
         let row = self.groups.row(group);
         let bars = |window: &Window| end.is_none_or(|end| end > window.from) && !window.admits(self, row);
-        let barring = self.windows.all.iter().enumerate().filter(|(_, window)| bars(window));
+        let barring = self.maintenance_windows.all.iter().enumerate().filter(|(_, window)| bars(window));
         barring.filter_map(|(place, _)| u16::try_from(place).ok()).collect()
     }
 
     /// Whether any window bars the pod from some node.
     pub(crate) fn is_barred(&self, task: TaskId) -> bool {
-        !self.windows.all.is_empty() && !self.barring(task).is_empty()
+        !self.maintenance_windows.all.is_empty() && !self.barring(task).is_empty()
     }
 
     /// The window that keeps the pod from the node.
     pub(crate) fn barred_on(&self, task: TaskId, node: NodeId) -> Option<&Window> {
-        if self.windows.all.is_empty() { None } else { self.windows.on(node, &self.barring(task)) }
+        if self.maintenance_windows.all.is_empty() {
+            None
+        } else {
+            self.maintenance_windows.on(node, &self.barring(task))
+        }
     }
 
     /// How long a pod runs at most, as windows count it: by its limit, else, where it may be evicted, as runs of its kind
@@ -157,13 +161,13 @@ impl Tables {
     pub(crate) fn run_before_windows(&self, group: GroupId, class: ClassId, preemptable: bool) -> Option<i64> {
         match preemptable {
             true => self.reliable_run(group, class),
-            false => self.passes_for(group, class, Surety::Certain),
+            false => self.passes_for(group, class, Confidence::Certain),
         }
     }
 
     /// The same for the pods that a group waits with: the longest; nothing where one of them is endless.
     pub(crate) fn run_of_group(&self, group: GroupId, classes: impl Iterator<Item = ClassId>) -> Option<i64> {
-        if self.windows.all.is_empty() {
+        if self.maintenance_windows.all.is_empty() {
             return None;
         }
         let tasks = &self.groups.row(group).tasks;
@@ -176,7 +180,7 @@ impl Tables {
     /// second, or for good.
     pub(crate) fn closed_times(&self, group: GroupId, node: NodeId, run_ms: Option<i64>) -> ClosedTimes {
         let row = self.groups.row(group);
-        let on_node = self.windows.all.iter().filter(|window| window.nodes.contains(node.index()));
+        let on_node = self.maintenance_windows.all.iter().filter(|window| window.nodes.contains(node.index()));
         let closes = on_node.filter(|window| !window.admits(self, row));
         let last = |window: &Window| run_ms.map_or(TimeMs(i64::MIN), |run| window.from.plus_ms(run.saturating_neg()));
         closes.map(|window| (last(window), window.to)).collect()
@@ -184,7 +188,11 @@ impl Tables {
 
     /// Whether the node is somebody else's for now.
     pub(crate) fn is_of_others(&self, group: GroupId, node: NodeId) -> bool {
-        let open = self.windows.all.iter().filter(|window| window.is_for_some() && window.is_open(self.windows.now));
+        let open = self
+            .maintenance_windows
+            .all
+            .iter()
+            .filter(|window| window.is_for_some() && window.is_open(self.maintenance_windows.now));
         let mut on_node = open.filter(|window| window.nodes.contains(node.index()));
         on_node.any(|window| !window.admits(self, self.groups.row(group)))
     }
@@ -208,5 +216,5 @@ pub(crate) fn is_closed(times: &ClosedTimes, at: TimeMs) -> bool {
 
 crate::save::saved! {
     Window { name, from, to, queues, namespaces, nodes };
-    Windows { all, now, seen };
+    MaintenanceWindows as "Windows" { all, now, seen };
 }

@@ -2,7 +2,7 @@
 //!
 //! The past is the mean of the share held, in which a moment counts half as much after each half-life. It is worked out
 //! anew only when the share changes, from the share that was held since: O(1) a tenant, whatever time has passed.
-//! Charged by `Tables` with every task; settled when a cycle starts and ends; read by `Policy::tenant_order`.
+//! Charged by `Tables` with every task; settled when a cycle starts and ends; read by `Policy::namespace_order`.
 
 use std::cmp::Ordering;
 
@@ -65,15 +65,15 @@ impl Decay {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counted {
     /// What its pods hold: where pods are placed.
-    Held,
+    Usage,
     /// And what its groups were promised: where groups are admitted, which takes nothing yet.
-    HeldAndPromised,
+    UsageAndPromised,
 }
 
 /// A namespace in a queue.
 #[derive(Debug, Clone, Default)]
-struct Tenant {
-    held: Vec<i64>,
+struct NamespaceShare {
+    usage: Vec<i64>,
     /// The share it holds and its past, as they were at `at`.
     share: i64,
     past: i128,
@@ -82,23 +82,23 @@ struct Tenant {
     lately: i64,
 }
 
-impl Tenant {
+impl NamespaceShare {
     fn past(&self, decay: &Decay, now: TimeMs) -> i128 {
         let steady = i128::from(self.share) * FINENESS;
         steady + decay.left(self.past - steady, now.0.saturating_sub(self.at.0))
     }
 }
 
-/// See `Tenants::touched`.
+/// See `NamespaceShares::touched`.
 #[derive(Debug)]
 pub(crate) struct Touched {
-    before: Vec<((QueueId, NamespaceId), Option<Tenant>)>,
+    before: Vec<((QueueId, NamespaceId), Option<NamespaceShare>)>,
     changed: FxHashSet<(QueueId, NamespaceId)>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Tenants {
-    of: FxHashMap<(QueueId, NamespaceId), Tenant>,
+pub(crate) struct NamespaceShares {
+    of: FxHashMap<(QueueId, NamespaceId), NamespaceShare>,
     /// Weights other than 1.
     weights: FxHashMap<NamespaceId, i64>,
     /// Those whose holdings changed since they were settled.
@@ -107,24 +107,24 @@ pub(crate) struct Tenants {
     seen: (u64, u64, usize),
 }
 
-impl Tenants {
+impl NamespaceShares {
     /// Adds (`sign` 1) or takes back (-1) what a task holds.
     pub(crate) fn charge(&mut self, queue: QueueId, namespace: NamespaceId, demand: &Demand, sign: i64) {
-        demand.add_to(&mut self.of.entry((queue, namespace)).or_default().held, sign);
+        demand.add_to(&mut self.of.entry((queue, namespace)).or_default().usage, sign);
         self.changed.insert((queue, namespace));
     }
 
     /// What is known of some before a trial charges them.
-    pub(crate) fn touched(&self, tenants: &[(QueueId, NamespaceId)]) -> Touched {
-        let before = tenants.iter().map(|tenant| (*tenant, self.of.get(tenant).cloned())).collect();
+    pub(crate) fn touched(&self, shares: &[(QueueId, NamespaceId)]) -> Touched {
+        let before = shares.iter().map(|share_of| (*share_of, self.of.get(share_of).cloned())).collect();
         Touched { before, changed: self.changed.clone() }
     }
 
     /// All is as it was then.
     pub(crate) fn untouch(&mut self, touched: Touched) {
-        for (key, tenant) in touched.before {
-            match tenant {
-                Some(tenant) => drop(self.of.insert(key, tenant)),
+        for (key, share_of) in touched.before {
+            match share_of {
+                Some(share_of) => drop(self.of.insert(key, share_of)),
                 None => drop(self.of.remove(&key)),
             }
         }
@@ -137,19 +137,19 @@ impl Tenants {
     }
 
     /// The same as if it held `more`, too.
-    fn usage_and_weight_with(&self, total: &[i64], tenant: (QueueId, NamespaceId), more: &[i64]) -> (i64, i64) {
-        let known = self.of.get(&tenant);
-        let held = known.map_or(&[][..], |known| known.held.as_slice());
-        let share = share::dominant_sum(held, more, total);
+    fn usage_and_weight_with(&self, total: &[i64], share_of: (QueueId, NamespaceId), more: &[i64]) -> (i64, i64) {
+        let known = self.of.get(&share_of);
+        let usage = known.map_or(&[][..], |known| known.usage.as_slice());
+        let share = share::dominant_sum(usage, more, total);
         let lately = known.map_or(0, |known| known.lately);
-        (share.saturating_add(lately), self.weights.get(&tenant.1).copied().unwrap_or(1))
+        (share.saturating_add(lately), self.weights.get(&share_of.1).copied().unwrap_or(1))
     }
 
     /// For the digest: all that is not a sum over tasks.
     pub(crate) fn memory(&self) -> Vec<(QueueId, NamespaceId, i64, i128, TimeMs)> {
-        let remembered = self.of.iter().filter(|(_, tenant)| tenant.past != 0);
+        let remembered = self.of.iter().filter(|(_, share_of)| share_of.past != 0);
         let mut memory: Vec<_> = remembered
-            .map(|((queue, namespace), tenant)| (*queue, *namespace, tenant.share, tenant.past, tenant.at))
+            .map(|((queue, namespace), share_of)| (*queue, *namespace, share_of.share, share_of.past, share_of.at))
             .collect();
         memory.sort_unstable();
         memory
@@ -159,29 +159,29 @@ impl Tenants {
 impl Tables {
     /// Brings shares, weights and the past up to date. O(tenants that changed), or O(tenants) where the past counts.
     pub(crate) fn settle_tenants(&mut self, decay: Option<&Decay>, now: TimeMs) {
-        let Self { tenants, queues, objects, namespaces, nodes, .. } = self;
+        let Self { namespace_shares: shares, queues, objects, namespaces, nodes, .. } = self;
         let seen = (objects.namespaces.version, queues.version, namespaces.span());
-        if tenants.seen != seen {
-            tenants.seen = seen;
+        if shares.seen != seen {
+            shares.seen = seen;
             let named = objects.namespaces.all.iter().filter(|(_, facts)| facts.weight > 1);
-            tenants.weights = named.filter_map(|(name, facts)| Some((namespaces.find(name)?, facts.weight))).collect();
-            tenants.of.retain(|(queue, _), _| queues.table.get(queue.index()).is_some());
-            tenants.changed.extend(tenants.of.keys());
+            shares.weights = named.filter_map(|(name, facts)| Some((namespaces.find(name)?, facts.weight))).collect();
+            shares.of.retain(|(queue, _), _| queues.table.get(queue.index()).is_some());
+            shares.changed.extend(shares.of.keys());
         }
-        for key in std::mem::take(&mut tenants.changed) {
-            let Some(tenant) = tenants.of.get_mut(&key) else { continue };
+        for key in std::mem::take(&mut shares.changed) {
+            let Some(share_of) = shares.of.get_mut(&key) else { continue };
             if let Some(decay) = decay {
-                tenant.past = tenant.past(decay, now);
-                tenant.at = now;
-                tenant.share = share::dominant(&tenant.held, &nodes.total).min(SHARE_MAX);
+                share_of.past = share_of.past(decay, now);
+                share_of.at = now;
+                share_of.share = share::dominant(&share_of.usage, &nodes.total).min(SHARE_MAX);
             }
-            if tenant.past == 0 && tenant.held.iter().all(|held| *held == 0) {
-                tenants.of.remove(&key);
+            if share_of.past == 0 && share_of.usage.iter().all(|usage| *usage == 0) {
+                shares.of.remove(&key);
             }
         }
         let Some(decay) = decay else { return };
-        for tenant in tenants.of.values_mut() {
-            tenant.lately = i64::try_from(tenant.past(decay, now) / FINENESS).unwrap_or(i64::MAX);
+        for share_of in shares.of.values_mut() {
+            share_of.lately = i64::try_from(share_of.past(decay, now) / FINENESS).unwrap_or(i64::MAX);
         }
     }
 
@@ -195,10 +195,10 @@ impl Tables {
     ) -> Ordering {
         let standing = |namespace| {
             let promised = match counted {
-                Counted::Held => &[][..],
-                Counted::HeldAndPromised => self.promises.of_tenant(queue, namespace),
+                Counted::Usage => &[][..],
+                Counted::UsageAndPromised => self.inqueue_demand.of_tenant(queue, namespace),
             };
-            self.tenants.usage_and_weight_with(&self.nodes.total, (queue, namespace), promised)
+            self.namespace_shares.usage_and_weight_with(&self.nodes.total, (queue, namespace), promised)
         };
         let ((left, left_weight), (right, right_weight)) = (standing(left), standing(right));
         let per_weight = |share: i64, other: i64| i128::from(share) * i128::from(other);
@@ -207,8 +207,8 @@ impl Tables {
 }
 
 crate::save::saved! {
-    Tenant { held, share, past, at, lately };
-    Tenants { of, weights, changed, seen };
+    NamespaceShare as "Tenant" { usage as "held", share, past, at, lately };
+    NamespaceShares as "Tenants" { of, weights, changed, seen };
 }
 
 #[cfg(test)]
@@ -240,11 +240,16 @@ mod tests {
     #[test]
     fn a_share_held_is_approached_and_then_forgotten() {
         let decay = Decay::new(HOUR);
-        let mut tenant = Tenant { share: WHOLE / 2, ..Tenant::default() };
-        let after = |tenant: &Tenant, hours: i64| tenant.past(&decay, TimeMs(hours * HOUR)) / FINENESS;
-        assert_eq!([0, 1, 2, 40].map(|hours| after(&tenant, hours)), [0, 250_000_000, 375_000_000, 499_999_999]);
-        tenant = Tenant { share: 0, past: tenant.past(&decay, TimeMs(2 * HOUR)), at: TimeMs(2 * HOUR), ..tenant };
-        assert_eq!([2, 3, 4].map(|hours| after(&tenant, hours)), [375_000_000, 187_500_000, 93_750_000]);
+        let mut share_of = NamespaceShare { share: WHOLE / 2, ..NamespaceShare::default() };
+        let after = |share_of: &NamespaceShare, hours: i64| share_of.past(&decay, TimeMs(hours * HOUR)) / FINENESS;
+        assert_eq!([0, 1, 2, 40].map(|hours| after(&share_of, hours)), [0, 250_000_000, 375_000_000, 499_999_999]);
+        share_of = NamespaceShare {
+            share: 0,
+            past: share_of.past(&decay, TimeMs(2 * HOUR)),
+            at: TimeMs(2 * HOUR),
+            ..share_of
+        };
+        assert_eq!([2, 3, 4].map(|hours| after(&share_of, hours)), [375_000_000, 187_500_000, 93_750_000]);
     }
 
     proptest! {
@@ -253,11 +258,11 @@ mod tests {
         fn steps_add_up(steps in proptest::collection::vec(1_i64..5_000, 1..200), share in 0..WHOLE) {
             let decay = Decay::new(168 * HOUR);
             let whole: i64 = steps.iter().sum();
-            let fresh = Tenant { share, past: i128::from(WHOLE) * FINENESS / 3, ..Tenant::default() };
+            let fresh = NamespaceShare { share, past: i128::from(WHOLE) * FINENESS / 3, ..NamespaceShare::default() };
             let mut stepped = fresh.clone();
             for step in steps {
                 let now = stepped.at.plus_ms(step);
-                stepped = Tenant { past: stepped.past(&decay, now), at: now, ..stepped };
+                stepped = NamespaceShare { past: stepped.past(&decay, now), at: now, ..stepped };
             }
             let difference = stepped.past(&decay, TimeMs(whole)) - fresh.past(&decay, TimeMs(whole));
             prop_assert!(difference.abs() < FINENESS, "{}", difference);

@@ -35,7 +35,7 @@ impl Sums {
     }
 
     /// What pods hold now, those that leave included.
-    pub(crate) fn held(&self) -> Vec<i64> {
+    pub(crate) fn in_use(&self) -> Vec<i64> {
         let mut held = self.allocated.clone();
         add(&mut held, &self.releasing, 1);
         held

@@ -11,17 +11,17 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::ids::{DimId, GroupId, NodeId, QueueId, TimeMs};
-use crate::world::end_times::Surety;
+use crate::world::end_times::Confidence;
 use crate::world::tables::Tables;
 
-pub(super) mod snapshot;
+pub(crate) mod snapshot;
 
 /// Amounts by dimension.
 pub(crate) type Amounts = SmallVec<[(DimId, i64); 4]>;
 
 /// What a group will have of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ReservedRoom {
     pub(crate) node: NodeId,
     /// The node's name: an id may have been given out again.
     pub(crate) name: Arc<str>,
@@ -30,11 +30,11 @@ pub(crate) struct Place {
 
 /// Where and when a group is expected to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Prospect {
+pub(crate) struct Forecast {
     pub(crate) at: TimeMs,
     /// Whether ends that are enforced are enough for it.
-    pub(crate) surety: Surety,
-    pub(crate) places: Vec<Place>,
+    pub(crate) confidence: Confidence,
+    pub(crate) places: Vec<ReservedRoom>,
 }
 
 /// In which of its two ways a group waits.
@@ -55,7 +55,7 @@ pub(crate) struct Reservation {
     /// Its nodes are fixed, and only what is certain to end in time passes it.
     pub(crate) hard: bool,
     /// Nothing where it is not known when it can start: then nothing is kept for it.
-    pub(crate) prospect: Option<Prospect>,
+    pub(crate) forecast: Option<Forecast>,
     /// When the prospect was worked out, and when it is to be worked out again.
     pub(crate) renew_at: TimeMs,
 }
@@ -65,23 +65,23 @@ pub(crate) struct Reservation {
 pub(crate) struct Lift {
     pub(crate) from: TimeMs,
     /// What is only expected to end in time does not pass a hard one.
-    pub(crate) surety: Surety,
+    pub(crate) confidence: Confidence,
 }
 
 impl Lift {
     /// All of them, for those who come before.
-    pub(crate) const ALL: Self = Self { from: TimeMs(i64::MIN), surety: Surety::Certain };
+    pub(crate) const ALL: Self = Self { from: TimeMs(i64::MIN), confidence: Confidence::Certain };
 
     fn lifts(self, reservation: &Reservation) -> bool {
-        let later = reservation.prospect.as_ref().is_none_or(|prospect| prospect.at >= self.from);
-        later && (self.surety == Surety::Certain || !reservation.hard)
+        let later = reservation.forecast.as_ref().is_none_or(|forecast| forecast.at >= self.from);
+        later && (self.confidence == Confidence::Certain || !reservation.hard)
     }
 }
 
 impl Reservation {
-    fn at(&self) -> Option<(TimeMs, Surety)> {
-        let prospect = self.prospect.as_ref()?;
-        Some((prospect.at, prospect.surety))
+    fn at(&self) -> Option<(TimeMs, Confidence)> {
+        let forecast = self.forecast.as_ref()?;
+        Some((forecast.at, forecast.confidence))
     }
 }
 
@@ -148,22 +148,22 @@ impl Reservations {
     pub(crate) fn lifts(&self) -> Vec<Lift> {
         let starts = |hard: bool| {
             let alike = self.all.iter().filter(|one| hard || !one.hard);
-            let mut starts: Vec<TimeMs> = alike.filter_map(|one| Some(one.prospect.as_ref()?.at)).collect();
+            let mut starts: Vec<TimeMs> = alike.filter_map(|one| Some(one.forecast.as_ref()?.at)).collect();
             starts.sort_unstable_by_key(|at| std::cmp::Reverse(*at));
             starts.dedup();
             starts
         };
         // Where none is hard an expected end is as good as one that is certain.
         let certain = if self.all.iter().any(|one| one.hard) { starts(true) } else { Vec::new() };
-        let with = |surety| move |from| Lift { from, surety };
-        let certain = certain.into_iter().map(with(Surety::Certain));
-        certain.chain(starts(false).into_iter().map(with(Surety::Expected))).collect()
+        let with = |confidence| move |from| Lift { from, confidence };
+        let certain = certain.into_iter().map(with(Confidence::Certain));
+        certain.chain(starts(false).into_iter().map(with(Confidence::Expected))).collect()
     }
 
     fn index_places(&mut self) {
         self.places.clear();
         for (index, reservation) in self.all.iter().enumerate() {
-            for place in reservation.prospect.iter().flat_map(|prospect| &prospect.places) {
+            for place in reservation.forecast.iter().flat_map(|forecast| &forecast.places) {
                 self.places.entry(place.node).or_default().push((index, place.amounts.clone()));
             }
         }
@@ -205,7 +205,7 @@ impl Tables {
 
     fn settle_places_of(&mut self, group: GroupId, except: Option<GroupId>, now: TimeMs) {
         let from = self.reservations.all.iter().skip_while(|one| one.group != group);
-        let places = from.filter_map(|one| one.prospect.as_ref()).flat_map(|prospect| &prospect.places);
+        let places = from.filter_map(|one| one.forecast.as_ref()).flat_map(|forecast| &forecast.places);
         let nodes: BTreeSet<NodeId> = places.map(|place| place.node).collect();
         for node in nodes {
             self.settle_place(node, except, now);
@@ -243,8 +243,8 @@ impl Tables {
 
     fn clear(&mut self, node: NodeId) {
         for dim in (0..self.dims.len()).map(DimId::from) {
-            if self.nodes.table.get(node.index()).is_some() && self.nodes.held(node, dim) != 0 {
-                self.nodes.hold(node, dim, 0);
+            if self.nodes.table.get(node.index()).is_some() && self.nodes.reserved(node, dim) != 0 {
+                self.nodes.set_reserved(node, dim, 0);
             }
         }
     }
@@ -253,7 +253,7 @@ impl Tables {
     /// have been given back by then; the most of these.
     fn settle_place(&mut self, node: NodeId, except: Option<GroupId>, now: TimeMs) {
         let Some(row) = self.nodes.table.get(node.index()) else { return };
-        let mut wants: SmallVec<[(TimeMs, Surety, &Amounts); 2]> = SmallVec::new();
+        let mut wants: SmallVec<[(TimeMs, Confidence, &Amounts); 2]> = SmallVec::new();
         let end = except.and_then(|group| self.reservations.all.iter().position(|one| one.group == group));
         for (index, amounts) in self.reservations.places.get(&node).into_iter().flatten() {
             let reservation = &self.reservations.all[*index];
@@ -262,13 +262,13 @@ impl Tables {
             }
             // While somebody else has the node nothing of it is kept from them.
             if !self.reservations.is_lifted(reservation) && !self.is_of_others(reservation.group, node) {
-                wants.extend(reservation.at().map(|(at, surety)| (at, surety, amounts)));
+                wants.extend(reservation.at().map(|(at, confidence)| (at, confidence, amounts)));
             }
         }
         wants.sort_by_key(|(at, ..)| *at);
         let mut kept: BTreeMap<DimId, i64> = BTreeMap::new();
         let mut needed: BTreeMap<DimId, i64> = BTreeMap::new();
-        for (at, surety, amounts) in wants {
+        for (at, confidence, amounts) in wants {
             for (dim, amount) in amounts {
                 let cell = needed.entry(*dim).or_default();
                 *cell = cell.saturating_add(*amount);
@@ -276,7 +276,7 @@ impl Tables {
             let mut given_back: BTreeMap<DimId, i64> = BTreeMap::new();
             for task in row.tasks.iter() {
                 let holds = self.task(*task).state.holds_node();
-                if holds && self.end_of(*task, surety, now).is_some_and(|end| end <= at) {
+                if holds && self.end_of(*task, confidence, now).is_some_and(|end| end <= at) {
                     for (dim, amount) in self.classes.row(self.task(*task).class).demand.iter() {
                         let cell = given_back.entry(dim).or_default();
                         *cell = cell.saturating_add(amount);
@@ -291,8 +291,8 @@ impl Tables {
         }
         for dim in (0..self.dims.len()).map(DimId::from) {
             let amount = kept.get(&dim).copied().unwrap_or(0);
-            if self.nodes.held(node, dim) != amount {
-                self.nodes.hold(node, dim, amount);
+            if self.nodes.reserved(node, dim) != amount {
+                self.nodes.set_reserved(node, dim, amount);
             }
         }
     }
@@ -300,9 +300,9 @@ impl Tables {
 
 crate::save::saved_enum!(Gate { Admission, Nodes });
 crate::save::saved! {
-    Lift { from, surety };
-    Place { node, name, amounts };
-    Prospect { at, surety, places };
-    Reservation { group, uid, queue, since, hard, prospect, renew_at };
+    Lift { from, confidence as "surety" };
+    ReservedRoom as "Place" { node, name, amounts };
+    Forecast as "Prospect" { at, confidence as "surety", places };
+    Reservation { group, uid, queue, since, hard, forecast as "prospect", renew_at };
     Reservations { all, front, places, of_limits, lifted, freed_for, seen };
 }

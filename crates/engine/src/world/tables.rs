@@ -14,7 +14,7 @@ use crate::cluster::classes::Classes;
 use crate::cluster::devices::Devices;
 use crate::cluster::hypernodes::HyperNodes;
 use crate::cluster::images::Images;
-use crate::cluster::inter_pod::{Couplings, Placed, Rules};
+use crate::cluster::inter_pod::{InterPod, Placed, Rules};
 use crate::cluster::nodes::Nodes;
 use crate::cluster::objects::Objects;
 use crate::cluster::shard::Shard;
@@ -24,13 +24,13 @@ use crate::config::Sharding;
 use crate::facts::{GroupPhase, PodTemplate, Shared};
 use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
 use crate::resource_dims::Dims;
-use crate::run_times::RunBook;
-use crate::world::eviction_records::Receipts;
+use crate::run_times::RunTimes;
+use crate::world::eviction_records::EvictionRecords;
 use crate::world::groups::{Groups, ShapePart};
-use crate::world::inqueue_demand::Promises;
+use crate::world::inqueue_demand::InqueueDemand;
 use crate::world::journal::{Journal, Undo};
-use crate::world::maintenance_windows::Windows;
-use crate::world::namespace_shares::Tenants;
+use crate::world::maintenance_windows::MaintenanceWindows;
+use crate::world::namespace_shares::NamespaceShares;
 use crate::world::queues::Queues;
 use crate::world::reservations::Reservations;
 use crate::world::tasks::{TaskRow, TaskState};
@@ -65,7 +65,7 @@ pub struct Tables {
     pub(crate) dims: Dims,
     pub(crate) nodes: Nodes,
     pub(crate) classes: Classes,
-    pub(crate) couplings: Couplings,
+    pub(crate) inter_pod: InterPod,
     pub(crate) storage: Storage,
     pub(crate) devices: Devices,
     pub(crate) images: Images,
@@ -77,17 +77,17 @@ pub struct Tables {
     /// Counts changes that may put any group elsewhere in the order.
     pub(crate) orders_version: u64,
     pub(crate) objects: Objects,
-    pub(crate) runs: RunBook,
-    pub(crate) promises: Promises,
+    pub(crate) run_times: RunTimes,
+    pub(crate) inqueue_demand: InqueueDemand,
     pub(crate) reservations: Reservations,
-    pub(crate) receipts: Receipts,
-    pub(crate) tenants: Tenants,
+    pub(crate) eviction_records: EvictionRecords,
+    pub(crate) namespace_shares: NamespaceShares,
     /// As of the start of the cycle.
     pub(crate) hyper_nodes: HyperNodes,
     /// As of the start of the cycle.
     pub(crate) shard: Shard,
     /// As of the start of the cycle.
-    pub(crate) windows: Windows,
+    pub(crate) maintenance_windows: MaintenanceWindows,
     pub(crate) priorities: Priorities,
     /// By the owner's uid.
     pub(crate) shapes: FxHashMap<Arc<str>, Shape>,
@@ -98,7 +98,7 @@ pub struct Tables {
     /// A namespace has another queue than before: groups that follow it are to be moved.
     pub(crate) queues_to_inherit: bool,
     /// Pods with a promise of room.
-    pub(crate) fences: BTreeSet<TaskId>,
+    pub(crate) nominated: BTreeSet<TaskId>,
     /// Pods that we are evicting.
     pub(crate) evicting: BTreeSet<TaskId>,
     pub(crate) journal: Journal,
@@ -124,7 +124,7 @@ impl Tables {
             dims: Dims::new(),
             nodes: Nodes::new(),
             classes: Classes::default(),
-            couplings: Couplings::default(),
+            inter_pod: InterPod::default(),
             storage: Storage::default(),
             devices: Devices::default(),
             images: Images::default(),
@@ -134,20 +134,20 @@ impl Tables {
             namespaces: Table::new(),
             orders_version: 0,
             objects: Objects::default(),
-            runs: RunBook::default(),
-            promises: Promises::default(),
+            run_times: RunTimes::default(),
+            inqueue_demand: InqueueDemand::default(),
             reservations: Reservations::default(),
-            receipts: Receipts::default(),
-            tenants: Tenants::default(),
+            eviction_records: EvictionRecords::default(),
+            namespace_shares: NamespaceShares::default(),
             hyper_nodes: HyperNodes::new(),
             shard: Shard::default(),
-            windows: Windows::default(),
+            maintenance_windows: MaintenanceWindows::default(),
             priorities: Priorities::default(),
             shapes: FxHashMap::default(),
             owned: FxHashMap::default(),
             default_queue: default_queue.into(),
             queues_to_inherit: false,
-            fences: BTreeSet::new(),
+            nominated: BTreeSet::new(),
             evicting: BTreeSet::new(),
             journal: Journal::default(),
             follow_moves: false,
@@ -159,7 +159,7 @@ impl Tables {
     pub(crate) fn refresh_network(&mut self, sharding: Option<&Sharding>, now: TimeMs) {
         self.shard.refresh(sharding, &self.objects.shards, &mut self.nodes);
         self.hyper_nodes.refresh(&self.objects.hyper_nodes, &self.nodes);
-        self.windows.refresh(&self.objects.windows, &self.nodes, now);
+        self.maintenance_windows.refresh(&self.objects.windows, &self.nodes, now);
     }
 
     /// A pod.
@@ -170,7 +170,7 @@ impl Tables {
     /// Whether where it may go depends on other pods or what it claims: pods of its class may be told other things.
     pub(crate) fn is_tied(&self, task: TaskId) -> bool {
         let row = self.task(task);
-        row.claims.is_some() || self.couplings.restricts(row.profile, row.class, Rules { affinity: true, spread: true })
+        row.claims.is_some() || self.inter_pod.restricts(row.profile, row.class, Rules { affinity: true, spread: true })
     }
 
     /// How large a pod is: parts per million of what the cluster offers, in its largest dimension.
@@ -231,8 +231,8 @@ impl Tables {
         let profile = row.profile;
         if let Some(node) = node {
             self.nodes.list_task(node, task, sign);
-            self.couplings.count(profile, class, node, state.place().times(sign));
-            if state.place().future + state.place().present > 0 {
+            self.inter_pod.count(profile, class, node, state.presence().times(sign));
+            if state.presence().future + state.presence().present > 0 {
                 self.count_claims(task, node, sign);
             }
             if holds {
@@ -248,9 +248,9 @@ impl Tables {
         }
         if state == TaskState::Pipelined {
             if sign > 0 {
-                self.fences.insert(task)
+                self.nominated.insert(task)
             } else {
-                self.fences.remove(&task)
+                self.nominated.remove(&task)
             };
         }
         let Some(group) = group else { return };
@@ -259,7 +259,7 @@ impl Tables {
         let demand = &self.classes.row(class).demand;
         if state.is_allocated() || state == TaskState::Pipelined {
             demand.add_to(&mut row.allocated, i64::from(sign));
-            self.tenants.charge(row.queue, row.namespace_id, demand, i64::from(sign));
+            self.namespace_shares.charge(row.queue, row.namespace_id, demand, i64::from(sign));
         }
         self.queues.charge(row.queue, in_queue, demand, i64::from(sign));
         let queue = row.queue;
@@ -317,7 +317,7 @@ impl Tables {
     pub(crate) fn acquire_class(&mut self, template: &Shared<PodTemplate>) -> ClassId {
         let (class, new) = self.classes.acquire(template, &mut self.dims);
         if new {
-            self.couplings.add_class(class, template, &self.nodes);
+            self.inter_pod.add_class(class, template, &self.nodes);
             self.images.count_users(&template.images, 1);
         }
         class
@@ -328,22 +328,22 @@ impl Tables {
         let template = self.classes.row(class).template.clone();
         if self.classes.release(class) {
             self.images.count_users(&template.images, -1);
-            self.couplings.remove_class(class);
+            self.inter_pod.remove_class(class);
         }
     }
 
     /// Makes what is counted by pods' labels whole again, after a new kind of label came to matter.
-    pub(crate) fn refresh_couplings(&mut self) {
-        if !self.couplings.is_stale() {
+    pub(crate) fn refresh_inter_pod(&mut self) {
+        if !self.inter_pod.is_stale() {
             return;
         }
         let tasks = self.tasks.iter_mut().map(|row| Placed {
             namespace: &row.namespace,
             labels: &row.labels,
             profile: &mut row.profile,
-            place: row.node.map(|node| (node, row.state.place())),
+            presence: row.node.map(|node| (node, row.state.presence())),
         });
-        self.couplings.refresh(tasks, &self.nodes);
+        self.inter_pod.refresh(tasks, &self.nodes);
     }
 
     /// Members of a gang don't count: they come together or not at all.
@@ -421,7 +421,7 @@ impl Tables {
             }
         }
         self.groups.waiting.hash(&mut hasher);
-        self.tenants.memory().hash(&mut hasher);
+        self.namespace_shares.memory().hash(&mut hasher);
         hasher.finish()
     }
 }
@@ -429,5 +429,5 @@ impl Tables {
 crate::save::saved! {
     Shape { parts, ended };
     Priorities { values };
-    Tables { dims, nodes, classes, couplings, storage, devices, images, tasks, groups, queues, namespaces, orders_version, objects, runs, promises, reservations, receipts, tenants, shard, windows, priorities, shapes, owned, default_queue, queues_to_inherit, fences, evicting } except { hyper_nodes: HyperNodes::new(), journal: Journal::default(), follow_moves: false, moves: Vec::new() };
+    Tables { dims, nodes, classes, inter_pod as "couplings", storage, devices, images, tasks, groups, queues, namespaces, orders_version, objects, run_times as "runs", inqueue_demand as "promises", reservations, eviction_records as "receipts", namespace_shares as "tenants", shard, maintenance_windows as "windows", priorities, shapes, owned, default_queue, queues_to_inherit, nominated as "fences", evicting } except { hyper_nodes: HyperNodes::new(), journal: Journal::default(), follow_moves: false, moves: Vec::new() };
 }

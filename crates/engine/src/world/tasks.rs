@@ -50,7 +50,7 @@ impl TaskState {
 
 impl TaskState {
     /// What a task in this state is on its node for other pods.
-    pub(crate) fn place(self) -> Change {
+    pub(crate) fn presence(self) -> Change {
         let present = self.holds_node();
         let future = present && self != Self::Releasing || self == Self::Pipelined;
         Change { present: i32::from(present), future: i32::from(future) }
@@ -107,9 +107,9 @@ pub struct TaskRow {
     /// How long it may take to end after it was told to, where it says so.
     pub(crate) grace_ms: Option<i64>,
     /// While Pipelined past the cycle: when the fence falls.
-    pub(crate) fence_until: TimeMs,
+    pub(crate) nominated_until: TimeMs,
     /// Makes no victims before this time: a fence of its has fallen.
-    pub(crate) no_fence_before: TimeMs,
+    pub(crate) no_nomination_before: TimeMs,
     /// Is no victim before this time: it could not be evicted.
     pub(crate) spared_until: TimeMs,
     /// It went before a reservation, to be gone by then; only as runs of its kind were.
@@ -182,7 +182,7 @@ pub enum Counting {
 }
 
 crate::save::saved! {
-    TaskRow { uid, namespace, name, group, role, sub_job, part_labels, class, labels, claims, profile, state, node, gated, queue_gated, gate_passed, best_effort, priority, created, started, scheduled, preemptable, never_preempts, of_daemon_set, priority_class, nominated, annotations, device_labels, grace_ms, fence_until, no_fence_before, spared_until, pass_until, evicting, in_flight, index, attempts, not_before, bind_error, noticed };
+    TaskRow { uid, namespace, name, group, role, sub_job, part_labels, class, labels, claims, profile, state, node, gated, queue_gated, gate_passed, best_effort, priority, created, started, scheduled, preemptable, never_preempts, of_daemon_set, priority_class, nominated, annotations, device_labels, grace_ms, nominated_until as "fence_until", no_nomination_before as "no_fence_before", spared_until, pass_until, evicting, in_flight, index, attempts, not_before, bind_error, noticed };
     Evicting { was, beneficiary, confirmed };
 }
 

@@ -35,12 +35,12 @@ struct Turn {
     room: Room,
     placed: Vec<TaskId>,
     /// Where nothing is placed, these have no room for the only part. Good until something else is placed.
-    hopeless: FxHashSet<HyperId>,
+    failed: FxHashSet<HyperId>,
     reasons: Vec<Reason>,
 }
 
 /// Places what the group needs to start, or one pod more of a part. The placed pods, or why there are none.
-pub(crate) fn place(
+pub(crate) fn place_in_domains(
     cycle: &mut Cycle<'_>,
     group: GroupId,
     wanted: &Wanted,
@@ -51,14 +51,14 @@ pub(crate) fn place(
         return Err(vec![reason]);
     }
     let elastic = parts.iter().any(|part| part.tasks.len() > part.needed);
-    let (room, placed, hopeless, reasons) = (Room::All, Vec::new(), FxHashSet::default(), Vec::new());
-    let mut turn = Turn { group, counting, parts, room, placed, hopeless, reasons };
+    let (room, placed, failed, reasons) = (Room::All, Vec::new(), FxHashSet::default(), Vec::new());
+    let mut turn = Turn { group, counting, parts, room, placed, failed, reasons };
     if turn.place_group(cycle) {
         return Ok(turn.placed);
     }
     if elastic {
         turn.room = Room::Minimum;
-        turn.hopeless.clear();
+        turn.failed.clear();
         if turn.place_group(cycle) {
             return Ok(turn.placed);
         }
@@ -175,14 +175,14 @@ impl Turn {
         let search = self.search(&self.parts[part], within, &need);
         for gradient in cycle.policy.hyper_gradients(cycle.tables, &search) {
             for (hyper, score) in cycle.policy.rank_hyper_nodes(cycle.tables, &search, &gradient) {
-                if self.hopeless.contains(&hyper) {
+                if self.failed.contains(&hyper) {
                     continue;
                 }
                 if self.place_tasks(cycle, part, hyper) {
                     return Some(score);
                 }
                 if self.parts.len() == 1 && self.placed.is_empty() {
-                    self.hopeless.insert(hyper);
+                    self.failed.insert(hyper);
                 }
             }
         }

@@ -55,7 +55,7 @@ pub(super) fn another_way(
     let Some(left) = packings_left.checked_sub(1) else { return Err(by_shares) };
     *packings_left = left;
     let tasks: Vec<TaskId> = wanted.tasks.iter().chain(&wanted.reserve).copied().collect();
-    let placed = place(cycle, group, &tasks, counting).map_err(|also| by_shares || also)?;
+    let placed = place_largest_first(cycle, group, &tasks, counting).map_err(|also| by_shares || also)?;
     // It starts: no turn after this one needs those that ask for nothing.
     wanted.tasks.retain(|task| cycle.tables.task(*task).state == TaskState::Pending);
     wanted.reserve.clear();
@@ -72,7 +72,7 @@ fn largest_first(cycle: &Cycle<'_>, wanted: &mut Wanted, needed: u32) {
 
 /// Gives nodes to as many of `tasks`, in their order, as the group needs to start, or changes nothing and says whether
 /// its queue's share was in the way.
-pub(crate) fn place(
+pub(crate) fn place_largest_first(
     cycle: &mut Cycle<'_>,
     group: GroupId,
     tasks: &[TaskId],

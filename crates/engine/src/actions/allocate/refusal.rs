@@ -14,7 +14,8 @@ use crate::world::tasks::TaskState;
 pub(super) fn at_once(cycle: &mut Cycle<'_>, group: GroupId) -> Option<Reason> {
     let (tables, policy) = (&*cycle.tables, &*cycle.policy);
     let row = tables.groups.row(group);
-    let first = cycle.backlog.lead(group).filter(|first| tables.task(*first).state == TaskState::Pending)?;
+    let first =
+        cycle.pending_index.representative(group).filter(|first| tables.task(*first).state == TaskState::Pending)?;
     if row.wants_domains(&tables.hyper_nodes) || policy.is_specific(tables, first) {
         return None;
     }

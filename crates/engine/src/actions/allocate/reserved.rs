@@ -5,7 +5,7 @@ use crate::actions::fair_share_order::{Outcome, Turn};
 use crate::actions::reserve;
 use crate::ids::{GroupId, TaskId};
 use crate::session::Cycle;
-use crate::world::end_times::Surety;
+use crate::world::end_times::Confidence;
 use crate::world::reservations::Lift;
 use crate::world::tasks::TaskState;
 
@@ -26,15 +26,15 @@ pub(super) fn pass(cycle: &mut Cycle<'_>, groups: &[GroupId]) {
 /// to it.
 pub(super) fn note_passer(cycle: &mut Cycle<'_>, group: GroupId, lift: Lift) {
     let tables = &mut *cycle.tables;
-    if lift.surety == Surety::Certain {
+    if lift.confidence == Confidence::Certain {
         return;
     }
     let started = |task: &TaskId| tables.task(*task).state == TaskState::Binding;
     let tasks: Vec<TaskId> = tables.groups.row(group).tasks.iter().copied().filter(started).collect();
     for task in tasks {
         let class = tables.task(task).class;
-        if tables.passes_for(group, class, Surety::Certain).is_none() {
-            let run = tables.passes_for(group, class, Surety::Expected);
+        if tables.passes_for(group, class, Confidence::Certain).is_none() {
+            let run = tables.passes_for(group, class, Confidence::Expected);
             tables.tasks.row_mut(task.index()).pass_until = run.map(|run| cycle.now.plus_ms(run));
         }
     }
@@ -43,8 +43,8 @@ pub(super) fn note_passer(cycle: &mut Cycle<'_>, group: GroupId, lift: Lift) {
 fn anybody_passes(cycle: &Cycle<'_>, groups: &[GroupId], lift: Lift) -> bool {
     let waits = |group: &GroupId| cycle.failures.contains_key(group) && cycle.tables.groups.row(*group).pending() > 0;
     let passes = |group: GroupId| reserve::passes(cycle, group, lift);
-    let heads = cycle.backlog.buckets.values().filter(|bucket| bucket.failure.is_some());
-    let mut heads = heads.filter_map(|bucket| bucket.groups.iter().next());
+    let heads = cycle.pending_index.by_task_class.values().filter(|task_class| task_class.failure.is_some());
+    let mut heads = heads.filter_map(|task_class| task_class.groups.iter().next());
     heads.any(passes) || groups.iter().copied().filter(waits).any(passes)
 }
 
@@ -53,8 +53,8 @@ impl Round {
     pub(super) fn start_reserved(&mut self, cycle: &mut Cycle<'_>, rest: &mut Vec<GroupId>) {
         let holders: Vec<GroupId> = cycle.tables.reservations.all.iter().map(|one| one.group).collect();
         for group in holders {
-            let loose = rest.contains(&group);
-            if !loose && cycle.backlog.bucket_of(group).is_none() {
+            let one_by_one = rest.contains(&group);
+            if !one_by_one && cycle.pending_index.task_class_of(group).is_none() {
                 continue;
             }
             if reserve::gives_way(cycle, group) {
@@ -67,7 +67,7 @@ impl Round {
             if outcome == Outcome::Stuck {
                 reserve::still_stuck(cycle, group);
             }
-            if outcome == Outcome::Again && !loose {
+            if outcome == Outcome::Again && !one_by_one {
                 rest.push(group);
             }
         }

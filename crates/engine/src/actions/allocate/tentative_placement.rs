@@ -14,7 +14,7 @@ use crate::world::tasks::TaskState;
 
 /// What came of it. What was placed stays so only where it starts.
 #[derive(Debug, Default)]
-pub(crate) struct Rehearsal {
+pub(crate) struct TentativePlacement {
     /// It has what it needs.
     pub(crate) starts: bool,
     /// Pods that found room, each with its node.
@@ -25,54 +25,55 @@ pub(crate) struct Rehearsal {
     pub(crate) unfit: Vec<(ClassId, NodesUnfit)>,
 }
 
-impl Rehearsal {
+impl TentativePlacement {
     fn barred(reason: Reason) -> Self {
         Self { reasons: vec![reason], ..Self::default() }
     }
 }
 
 /// Gives an admitted group its turn.
-pub(crate) fn rehearse(cycle: &mut Cycle<'_>, group: GroupId) -> Rehearsal {
+pub(crate) fn place_tentatively(cycle: &mut Cycle<'_>, group: GroupId) -> TentativePlacement {
     if let Some(reason) = cycle.policy.job_valid(cycle.tables, group) {
-        return Rehearsal::barred(reason);
+        return TentativePlacement::barred(reason);
     }
     let row = cycle.tables.groups.row(group);
     let queue = row.queue;
     if let Some(reason) = super::barred(cycle.tables, row) {
-        return Rehearsal::barred(reason);
+        return TentativePlacement::barred(reason);
     }
     let lends = cycle.policy.fairness.lending;
-    let (rehearsal, by_shares) = match cycle.policy.overused(cycle.tables, queue) {
-        Some(reason) => (Rehearsal::barred(reason.clone()), reason.is_of_share()),
+    let (tentative, by_shares) = match cycle.policy.overused(cycle.tables, queue) {
+        Some(reason) => (TentativePlacement::barred(reason.clone()), reason.is_of_share()),
         None => attempt(cycle, group),
     };
-    if rehearsal.starts || !by_shares || !lends {
-        return rehearsal;
+    if tentative.starts || !by_shares || !lends {
+        return tentative;
     }
     cycle.policy.lending = true;
     let lent = match cycle.policy.overused(cycle.tables, queue) {
-        Some(reason) => Rehearsal::barred(reason),
+        Some(reason) => TentativePlacement::barred(reason),
         None => attempt(cycle, group).0,
     };
     cycle.policy.lending = false;
-    if lent.starts { lent } else { rehearsal }
+    if lent.starts { lent } else { tentative }
 }
 
 /// Also says whether the queue's share was in the way.
-fn attempt(cycle: &mut Cycle<'_>, group: GroupId) -> (Rehearsal, bool) {
+fn attempt(cycle: &mut Cycle<'_>, group: GroupId) -> (TentativePlacement, bool) {
     let mut wanted = worksheet(cycle, group);
     let (counting, needed) = (counting(cycle), needed(cycle, group));
     let placed_at = |cycle: &Cycle<'_>, placed: &[TaskId]| {
         placed.iter().filter_map(|task| Some((*task, cycle.tables.task(*task).node?))).collect::<Vec<_>>()
     };
     if cycle.tables.groups.row(group).wants_domains(&cycle.tables.hyper_nodes) {
-        return match domains::place(cycle, group, &wanted, counting) {
-            Ok(placed) => {
-                (Rehearsal { starts: true, placed: placed_at(cycle, &placed), ..Rehearsal::default() }, false)
-            }
+        return match domains::place_in_domains(cycle, group, &wanted, counting) {
+            Ok(placed) => (
+                TentativePlacement { starts: true, placed: placed_at(cycle, &placed), ..TentativePlacement::default() },
+                false,
+            ),
             Err(reasons) => {
                 let by_shares = tell_of_shares(&reasons);
-                (Rehearsal { reasons, ..Rehearsal::default() }, by_shares)
+                (TentativePlacement { reasons, ..TentativePlacement::default() }, by_shares)
             }
         };
     }
@@ -81,23 +82,23 @@ fn attempt(cycle: &mut Cycle<'_>, group: GroupId) -> (Rehearsal, bool) {
     let ready = trial.place_all(cycle, group, &mut wanted, counting);
     let placed = placed_at(cycle, &trial.placed);
     if ready && !trial.placed.is_empty() {
-        return (Rehearsal { starts: true, placed, ..Rehearsal::default() }, false);
+        return (TentativePlacement { starts: true, placed, ..TentativePlacement::default() }, false);
     }
-    let mut rehearsal = Rehearsal { placed, ..Rehearsal::default() };
-    stands_against(cycle, group, &trial, &wanted, &mut rehearsal);
-    let mut by_shares = tell_of_shares(&rehearsal.reasons) || tell_of_shares(&trial.reasons);
+    let mut tentative = TentativePlacement { placed, ..TentativePlacement::default() };
+    stands_against(cycle, group, &trial, &wanted, &mut tentative);
+    let mut by_shares = tell_of_shares(&tentative.reasons) || tell_of_shares(&trial.reasons);
     cycle.rollback(savepoint);
     if needed > 1 && wanted.uniform.is_none() {
         wanted.next = 0;
         match packing::another_way(cycle, group, &mut wanted, counting, &mut 1) {
             Ok(other) => {
                 let placed = placed_at(cycle, &other.placed);
-                return (Rehearsal { starts: true, placed, ..Rehearsal::default() }, false);
+                return (TentativePlacement { starts: true, placed, ..TentativePlacement::default() }, false);
             }
             Err(also) => by_shares |= also,
         }
     }
-    (rehearsal, by_shares)
+    (tentative, by_shares)
 }
 
 /// The pods that could be placed now; gates stay closed.
@@ -113,7 +114,13 @@ fn worksheet(cycle: &Cycle<'_>, group: GroupId) -> Wanted {
 }
 
 /// For each class that found no room: all that its queue has against it, and all that the nodes have, where none fits.
-fn stands_against(cycle: &mut Cycle<'_>, group: GroupId, trial: &Trial, wanted: &Wanted, rehearsal: &mut Rehearsal) {
+fn stands_against(
+    cycle: &mut Cycle<'_>,
+    group: GroupId,
+    trial: &Trial,
+    wanted: &Wanted,
+    tentative: &mut TentativePlacement,
+) {
     let queue = cycle.tables.groups.row(group).queue;
     let mut told: Vec<ClassId> = Vec::new();
     for task in wanted.tasks.iter().chain(&wanted.reserve).copied() {
@@ -127,8 +134,8 @@ fn stands_against(cycle: &mut Cycle<'_>, group: GroupId, trial: &Trial, wanted: 
             break;
         }
         for reason in objections(cycle, queue, task) {
-            if !rehearsal.reasons.contains(&reason) {
-                rehearsal.reasons.push(reason);
+            if !tentative.reasons.contains(&reason) {
+                tentative.reasons.push(reason);
             }
         }
         if cycle.finder.best(cycle.tables, cycle.policy, Search::of_task(cycle.tables, task)).is_some() {
@@ -141,9 +148,9 @@ fn stands_against(cycle: &mut Cycle<'_>, group: GroupId, trial: &Trial, wanted: 
         let all = found_room + count(wanted.tasks.iter().filter(waiting).count());
         let reason = refusal::unfit(cycle, group, task, (trial.needed, found_room, all.max(1)));
         if let Reason::NodesUnfit(unfit) = &reason {
-            rehearsal.unfit.push((class, unfit.clone()));
+            tentative.unfit.push((class, unfit.clone()));
         }
-        rehearsal.reasons.push(reason);
+        tentative.reasons.push(reason);
     }
 }
 

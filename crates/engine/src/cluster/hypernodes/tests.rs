@@ -10,7 +10,7 @@ use crate::resource_dims::Dims;
 
 struct Net {
     hyper: HyperNodes,
-    facts: Kept<HyperNodeFacts>,
+    facts: Versioned<HyperNodeFacts>,
     nodes: Nodes,
     dims: Dims,
 }
@@ -26,7 +26,8 @@ fn facts(name: &str, tier: u32, members: Vec<HyperNodeMember>) -> HyperNodeFacts
 
 impl Net {
     fn new(nodes: &[&str], hypers: Vec<HyperNodeFacts>) -> Self {
-        let mut net = Self { hyper: HyperNodes::new(), facts: Kept::default(), nodes: Nodes::new(), dims: Dims::new() };
+        let mut net =
+            Self { hyper: HyperNodes::new(), facts: Versioned::default(), nodes: Nodes::new(), dims: Dims::new() };
         nodes.iter().for_each(|name| net.node(name, &[]));
         for facts in hypers {
             net.facts.upsert(facts.name.clone(), &facts);

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::labels::Word;
 use super::tally::{Change, Tally};
-use super::{Couplings, KEYS_KEPT, Labels, Profile, ProfileRow, SpreadRow};
+use super::{InterPod, KEYS_KEPT, Labels, Profile, ProfileRow, SpreadRow};
 use crate::cluster::nodes::{NodeRow, Nodes};
 use crate::ids::{ClassId, NodeId};
 
@@ -17,10 +17,10 @@ pub(crate) struct Placed<'t> {
     pub(crate) labels: &'t Labels,
     pub(crate) profile: &'t mut Profile,
     /// Where it counts.
-    pub(crate) place: Option<(NodeId, Change)>,
+    pub(crate) presence: Option<(NodeId, Change)>,
 }
 
-impl Couplings {
+impl InterPod {
     /// Whether `refresh` has to see the tasks.
     pub(crate) fn is_stale(&self) -> bool {
         self.stale
@@ -32,7 +32,7 @@ impl Couplings {
         for task in tasks {
             let profile = self.profile(task.namespace, task.labels);
             *task.profile = Some(profile);
-            if let Some((node, change)) = task.place.filter(|(_, change)| !change.is_none()) {
+            if let Some((node, change)) = task.presence.filter(|(_, change)| !change.is_none()) {
                 let row = self.profiles.row_mut(profile);
                 let placed = row.placed.entry(node).or_default();
                 placed.present += change.present;
@@ -104,7 +104,7 @@ impl Couplings {
 
     fn place_node(&mut self, node: NodeId, row: Option<&NodeRow>) {
         for (_, key, column) in self.keys.iter_mut() {
-            column.place(key, node, row);
+            column.set_node(key, node, row);
         }
         for (_, rule, set) in self.eligible.iter_mut() {
             let admitted = rule.admits(row);
@@ -147,13 +147,13 @@ impl Couplings {
             return false;
         }
         let word = self.words.acquire(name);
-        let matched = |couplings: &Self| -> Vec<(u32, u32)> {
-            let profiles = couplings.by_namespace.get(&word).into_iter().flatten().copied();
-            let own = couplings.namespaces.get(&word);
-            let wide: Vec<_> = couplings.selections.iter().filter(|(_, _, row)| row.reads_namespaces()).collect();
+        let matched = |inter_pod: &Self| -> Vec<(u32, u32)> {
+            let profiles = inter_pod.by_namespace.get(&word).into_iter().flatten().copied();
+            let own = inter_pod.namespaces.get(&word);
+            let wide: Vec<_> = inter_pod.selections.iter().filter(|(_, _, row)| row.reads_namespaces()).collect();
             let pairs = profiles.flat_map(|profile| wide.iter().map(move |(id, _, row)| (profile, *id, *row)));
             pairs
-                .filter(|(profile, _, row)| row.matches(word, own, &couplings.profiles.key(*profile).1))
+                .filter(|(profile, _, row)| row.matches(word, own, &inter_pod.profiles.key(*profile).1))
                 .map(|(profile, selection, _)| (profile, selection))
                 .collect()
         };

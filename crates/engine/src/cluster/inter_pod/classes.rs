@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::Couplings;
+use super::InterPod;
 use super::spreads::Eligible;
 use super::tally::Change;
 use crate::cluster::nodes::Nodes;
@@ -50,10 +50,10 @@ pub(crate) struct CoupledClass {
     pub(super) placed: FxHashMap<NodeId, Change>,
 }
 
-impl Couplings {
+impl InterPod {
     /// Takes in a new class. Nothing of it is placed yet.
     pub(crate) fn add_class(&mut self, class: ClassId, template: &PodTemplate, nodes: &Nodes) {
-        let facts = &template.couplings;
+        let facts = &template.inter_pod;
         if facts.is_empty() {
             return;
         }
@@ -67,8 +67,8 @@ impl Couplings {
         }
         let own_affinity = facts.affinity.iter().map(|term| (term, HARD_AFFINITY_WEIGHT));
         let preferred = facts.preferred.iter().map(|preferred| (&preferred.term, i64::from(preferred.weight)));
-        let single = |couplings: &mut Self, term: &PodTerm| {
-            couplings.acquire_term(std::slice::from_ref(&term.pods), &term.topology_key, nodes)
+        let single = |inter_pod: &mut Self, term: &PodTerm| {
+            inter_pod.acquire_term(std::slice::from_ref(&term.pods), &term.topology_key, nodes)
         };
         for term in &facts.anti_affinity {
             coupled.anti.push(single(self, term));

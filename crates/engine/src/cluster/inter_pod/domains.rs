@@ -33,7 +33,7 @@ impl KeyColumn {
         self.domains.len()
     }
 
-    /// Whether `place` would change the node's domain.
+    /// Whether `set_node` would change the node's domain.
     pub(crate) fn would_move(&self, key: &str, node: NodeId, row: Option<&NodeRow>) -> bool {
         let old = self.domain(node);
         match value(key, row) {
@@ -43,7 +43,7 @@ impl KeyColumn {
     }
 
     /// Puts the node where its labels say.
-    pub(crate) fn place(&mut self, key: &str, node: NodeId, row: Option<&NodeRow>) {
+    pub(crate) fn set_node(&mut self, key: &str, node: NodeId, row: Option<&NodeRow>) {
         if self.domain_of.len() <= node.index() {
             self.domain_of.resize(node.index() + 1, NONE);
         }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::classes::{ClassSpread, OwnPod};
 use super::domains::NONE;
-use super::{Couplings, Profile};
+use super::{InterPod, Profile};
 use crate::ids::{ClassId, NodeId};
 use crate::reasons::Check;
 
@@ -56,7 +56,7 @@ pub(crate) struct Probe<'a> {
     spread: SmallVec<[(Counted<'a>, i64); 2]>,
 }
 
-impl Couplings {
+impl InterPod {
     /// Whether other pods matter to where this one may go.
     pub(crate) fn restricts(&self, profile: Profile, class: ClassId, rules: Rules) -> bool {
         let own = self.class(class).is_some_and(|coupled| {

@@ -5,12 +5,12 @@ use smallvec::SmallVec;
 
 use super::classes::ClassSpread;
 use super::domains::NONE;
-use super::{Couplings, Profile};
+use super::{InterPod, Profile};
 use crate::ids::{ClassId, NodeId};
 
 const SCORE_MAX: i64 = 100;
 
-impl Couplings {
+impl InterPod {
     /// Adds `weight` times the pod affinity score of each candidate.
     pub(crate) fn score_affinity(
         &self,

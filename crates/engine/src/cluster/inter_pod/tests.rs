@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::{Couplings, Rules, When};
+use super::{InterPod, Rules, When};
 use crate::facts::{
-    Delta, LabelSelector, NodeFacts, Operator, PodCouplings, PodFacts, PodPhase, PodSelector, PodTemplate, PodTerm,
-    PreferredPodTerm, Requirement, SpreadConstraint, Taint, TaintEffect,
+    Delta, InterPodConstraints, LabelSelector, NodeFacts, Operator, PodFacts, PodPhase, PodSelector, PodTemplate,
+    PodTerm, PreferredPodTerm, Requirement, SpreadConstraint, Taint, TaintEffect,
 };
 use crate::ids::NodeId;
 use crate::reasons::Check;
@@ -65,7 +65,7 @@ impl Plain {
     }
 
     fn check(&self, pod: &PodFacts, node: &str) -> Option<Check> {
-        let facts = &pod.template.couplings;
+        let facts = &pod.template.inter_pod;
         if !self.affinity(pod, node) {
             return Some(Check::PodAffinity);
         }
@@ -77,7 +77,7 @@ impl Plain {
             }
         }
         for other in self.pods.values().filter(|other| other.uid != pod.uid && placed(other)) {
-            for term in &other.template.couplings.anti_affinity {
+            for term in &other.template.inter_pod.anti_affinity {
                 let there = other.node.as_deref().and_then(|node| self.label(node, &term.topology_key));
                 if there.is_some_and(|value| here(&term.topology_key, value)) && self.matches(&term.pods, pod) {
                     return Some(Check::OtherAntiAffinity);
@@ -88,7 +88,7 @@ impl Plain {
     }
 
     fn affinity(&self, pod: &PodFacts, node: &str) -> bool {
-        let terms = &pod.template.couplings.affinity;
+        let terms = &pod.template.inter_pod.affinity;
         let all = |other: &PodFacts| terms.iter().all(|term| self.matches(&term.pods, other));
         let satisfied = terms.iter().all(|term| {
             let own = self.label(node, &term.topology_key);
@@ -122,7 +122,7 @@ impl Plain {
     }
 
     fn spread(&self, pod: &PodFacts, node: &str) -> Option<Check> {
-        let hard: Vec<_> = pod.template.couplings.spread.iter().filter(|constraint| constraint.hard).collect();
+        let hard: Vec<_> = pod.template.inter_pod.spread.iter().filter(|constraint| constraint.hard).collect();
         let keys: Vec<&str> = hard.iter().map(|constraint| constraint.term.topology_key.as_str()).collect();
         for constraint in hard {
             let Some(value) = self.label(node, &constraint.term.topology_key) else { return Some(Check::SpreadLabel) };
@@ -142,8 +142,8 @@ impl Plain {
         let mut by_pair: BTreeMap<(&str, &String), i64> = BTreeMap::new();
         for other in self.pods.values().filter(|other| other.uid != pod.uid && placed(other)) {
             let label = |key: &str| other.node.as_deref().and_then(|node| self.label(node, key));
-            let own = &pod.template.couplings;
-            let theirs = &other.template.couplings;
+            let own = &pod.template.inter_pod;
+            let theirs = &other.template.inter_pod;
             let required = theirs.affinity.iter().map(|term| (term, 1));
             let preferred = theirs.preferred.iter().map(|preferred| (&preferred.term, i64::from(preferred.weight)));
             for (term, weight) in required.chain(preferred) {
@@ -168,7 +168,7 @@ impl Plain {
     }
 
     fn spread_scores(&self, pod: &PodFacts, nodes: &[&str]) -> Vec<i64> {
-        let soft: Vec<_> = pod.template.couplings.spread.iter().filter(|constraint| !constraint.hard).collect();
+        let soft: Vec<_> = pod.template.inter_pod.spread.iter().filter(|constraint| !constraint.hard).collect();
         let keys: Vec<&str> = soft.iter().map(|constraint| constraint.term.topology_key.as_str()).collect();
         let counted: Vec<&&str> =
             nodes.iter().filter(|node| keys.iter().all(|key| self.label(node, key).is_some())).collect();
@@ -200,13 +200,13 @@ impl Plain {
 }
 
 /// Profiles, selections, keys, terms, spreads.
-fn rows(couplings: &Couplings) -> [usize; 5] {
+fn rows(inter_pod: &InterPod) -> [usize; 5] {
     [
-        couplings.profiles.iter().count(),
-        couplings.selections.iter().count(),
-        couplings.keys.iter().count(),
-        couplings.terms.iter().count(),
-        couplings.spreads.iter().count(),
+        inter_pod.profiles.iter().count(),
+        inter_pod.selections.iter().count(),
+        inter_pod.keys.iter().count(),
+        inter_pod.terms.iter().count(),
+        inter_pod.spreads.iter().count(),
     ]
 }
 
@@ -252,25 +252,25 @@ impl Pair {
         self.tables.begin();
         for pod in self.plain.pods.values().filter(|pod| pod.node.is_none()) {
             let row = self.tables.task(self.tables.tasks.find(&pod.uid).unwrap());
-            let couplings = &self.tables.couplings;
-            let probe = couplings.probe(row.profile, row.class, When::Now, RULES);
+            let inter_pod = &self.tables.inter_pod;
+            let probe = inter_pod.probe(row.profile, row.class, When::Now, RULES);
             let names: Vec<&str> = self.plain.nodes.keys().map(String::as_str).collect();
             let ids: Vec<NodeId> = names.iter().map(|name| self.tables.nodes.table.find(name).unwrap()).collect();
             for (name, id) in names.iter().zip(&ids) {
                 let expected = self.plain.check(pod, name);
                 assert_eq!(probe.check(*id), expected, "{} on {name}", pod.uid);
-                assert!(expected.is_none() || couplings.restricts(row.profile, row.class, RULES));
+                assert!(expected.is_none() || inter_pod.restricts(row.profile, row.class, RULES));
                 if let Some(check) = expected {
-                    assert_ne!(couplings.topology_key(&probe, check, *id), "", "{check:?}");
+                    assert_ne!(inter_pod.topology_key(&probe, check, *id), "", "{check:?}");
                 }
             }
             let mut scores = vec![0; ids.len()];
-            couplings.score_affinity(row.profile, row.class, 1, &ids, &mut scores);
+            inter_pod.score_affinity(row.profile, row.class, 1, &ids, &mut scores);
             assert_eq!(scores, self.plain.affinity_scores(pod, &names), "affinity of {}", pod.uid);
-            let prefers = couplings.prefers(row.profile, row.class);
+            let prefers = inter_pod.prefers(row.profile, row.class);
             assert!(prefers || scores.iter().all(|score| *score == 0));
             scores.fill(0);
-            couplings.score_spread(row.class, 1, &ids, &mut scores);
+            inter_pod.score_spread(row.class, 1, &ids, &mut scores);
             assert_eq!(scores, self.plain.spread_scores(pod, &names), "spread of {}", pod.uid);
             assert!(prefers || scores.iter().all(|score| *score == 0));
         }
@@ -354,7 +354,7 @@ fn some_term() -> impl Strategy<Value = PodTerm> {
     })
 }
 
-fn some_couplings() -> impl Strategy<Value = PodCouplings> {
+fn some_couplings() -> impl Strategy<Value = InterPodConstraints> {
     let spread = (some_term(), 1..3_i32, any::<bool>(), 0..4_u32, any::<bool>(), any::<bool>()).prop_map(
         |(term, max_skew, hard, min_domains, honors_affinity, honors_taints)| SpreadConstraint {
             term: PodTerm { pods: PodSelector { namespace_selector: None, ..term.pods }, ..term },
@@ -367,19 +367,24 @@ fn some_couplings() -> impl Strategy<Value = PodCouplings> {
     );
     let preferred = (some_term(), -100..101_i32).prop_map(|(term, weight)| PreferredPodTerm { weight, term });
     (vec(some_term(), 0..3), vec(some_term(), 0..2), vec(preferred, 0..3), vec(spread, 0..3)).prop_map(
-        |(affinity, anti_affinity, preferred, spread)| PodCouplings { affinity, anti_affinity, preferred, spread },
+        |(affinity, anti_affinity, preferred, spread)| InterPodConstraints {
+            affinity,
+            anti_affinity,
+            preferred,
+            spread,
+        },
     )
 }
 
 fn some_pod() -> impl Strategy<Value = Change> {
     let app = prop_oneof![Just(None), Just(Some("a")), Just(Some("b"))];
     let tier = prop_oneof![Just(None), Just(Some("1")), Just(Some("2"))];
-    let couplings = prop_oneof![2 => Just(PodCouplings::default()), 3 => some_couplings()];
+    let inter_pod = prop_oneof![2 => Just(InterPodConstraints::default()), 3 => some_couplings()];
     let standing = (proptest::option::of(0..5_u32), 0..8_u32, any::<bool>());
-    (0..9_u32, app, tier, 0..2_usize, couplings, standing).prop_map(|(number, app, tier, namespace, couplings, at)| {
+    (0..9_u32, app, tier, 0..2_usize, inter_pod, standing).prop_map(|(number, app, tier, namespace, inter_pod, at)| {
         let (node, phase, selects) = at;
         let name = format!("p{number}");
-        let mut template = PodTemplate { couplings, ..PodTemplate::default() };
+        let mut template = PodTemplate { inter_pod, ..PodTemplate::default() };
         if selects {
             template.node_selector = map(&[("disk", Some("ssd"))]);
         }
@@ -440,6 +445,6 @@ proptest! {
         for number in 0..9 {
             pair.apply(&Change::NoPod(format!("p{number}")));
         }
-        prop_assert_eq!(rows(&pair.tables.couplings), [0; 5], "what nobody names is forgotten");
+        prop_assert_eq!(rows(&pair.tables.inter_pod), [0; 5], "what nobody names is forgotten");
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::ids::NodeId;
 use crate::resource_dims::CPU;
-use crate::world::end_times::Surety;
+use crate::world::end_times::Confidence;
 use crate::world::reservations::Reservation;
 
 /// The longest that any small job runs, and so the longest limit.
@@ -153,9 +153,9 @@ impl Watch {
         let (tables, now) = (farm.lab.tables(), farm.now());
         for reservation in tables.reservations.all.iter().filter(|one| one.hard) {
             let name = tables.groups.row(reservation.group).name().to_owned();
-            if let Some(prospect) = reservation.prospect.as_ref().filter(|one| one.surety == Surety::Certain) {
-                let promise = self.promised.entry(name).or_insert(prospect.at.0);
-                *promise = (*promise).min(prospect.at.0);
+            if let Some(forecast) = reservation.forecast.as_ref().filter(|one| one.confidence == Confidence::Certain) {
+                let promise = self.promised.entry(name).or_insert(forecast.at.0);
+                *promise = (*promise).min(forecast.at.0);
             }
         }
         for (name, promise) in &self.promised {
@@ -164,7 +164,7 @@ impl Watch {
         }
         // What is kept by ends that are learned is as good as when it was last looked at.
         let is_fresh = |one: &Reservation| {
-            let certain = one.prospect.as_ref().is_none_or(|prospect| prospect.surety == Surety::Certain);
+            let certain = one.forecast.as_ref().is_none_or(|forecast| forecast.confidence == Confidence::Certain);
             certain || one.renew_at.0 == now + SECOND
         };
         if !tables.reservations.all.iter().all(is_fresh) {
@@ -199,18 +199,18 @@ fn delays_nobody_on(farm: &Farm, work: &Work) -> Option<usize> {
         return None;
     }
     let delays = |node: NodeId, reservation: &Reservation| {
-        let Some(prospect) = &reservation.prospect else { return false };
-        if end.is_some_and(|end| end <= prospect.at) {
+        let Some(forecast) = &reservation.forecast else { return false };
+        if end.is_some_and(|end| end <= forecast.at) {
             return false;
         }
-        let stays = |task| tables.end_of(task, prospect.surety, now).is_none_or(|end| end > prospect.at);
+        let stays = |task| tables.end_of(task, forecast.confidence, now).is_none_or(|end| end > forecast.at);
         let of_limit = reservation.queue == queue
             && limit.is_some_and(|limit| {
                 let needed = crate::world::minimum::missing(tables, reservation.group).total;
                 let needed = needed.get(CPU.index()).copied().unwrap_or(0);
                 held(&|task| of_queue(task) && stays(task)) + needed + work.cpu_milli > limit
             });
-        let on_node = |one: &&Reservation| one.prospect.as_ref().is_some_and(|other| other.at <= prospect.at);
+        let on_node = |one: &&Reservation| one.forecast.as_ref().is_some_and(|other| other.at <= forecast.at);
         let before = counted.iter().filter(on_node);
         let needed: i64 = before.map(|one| amount_on(one, node)).sum();
         let there = |task| tables.task(task).node == Some(node) && stays(task);
@@ -222,7 +222,7 @@ fn delays_nobody_on(farm: &Farm, work: &Work) -> Option<usize> {
         let Some(node) = tables.nodes.table.find(&format!("n{index}")) else { return false };
         tables.nodes.row(node).known
             && work.pin.is_none_or(|pin| pin == *index)
-            && !tables.windows.all.iter().any(|window| {
+            && !tables.maintenance_windows.all.iter().any(|window| {
                 let ends_before = end.is_some_and(|end| end <= window.from);
                 window.nodes.contains(node.index()) && !ends_before
             })
@@ -232,7 +232,7 @@ fn delays_nobody_on(farm: &Farm, work: &Work) -> Option<usize> {
 }
 
 fn amount_on(reservation: &Reservation, node: NodeId) -> i64 {
-    let places = reservation.prospect.iter().flat_map(|prospect| &prospect.places);
+    let places = reservation.forecast.iter().flat_map(|forecast| &forecast.places);
     let amounts = places.filter(|place| place.node == node).flat_map(|place| &place.amounts);
     amounts.filter(|(dim, _)| *dim == CPU).map(|(_, amount)| *amount).sum()
 }

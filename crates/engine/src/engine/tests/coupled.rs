@@ -30,12 +30,12 @@ fn lab(nodes: &[(&str, &str)]) -> Lab {
     lab
 }
 
-fn gang_of(lab: &mut Lab, name: &str, pods: u32, couplings: &PodCouplings) {
+fn gang_of(lab: &mut Lab, name: &str, pods: u32, inter_pod: &InterPodConstraints) {
     lab.apply(Delta::GroupUpsert(Box::new(group(name, pods))));
     for index in 0..pods {
         let mut facts = pod(name, index, 1_000);
         facts.labels = [("app".to_owned(), name.to_owned()), ("index".to_owned(), index.to_string())].into();
-        facts.template.couplings = couplings.clone();
+        facts.template.inter_pod = inter_pod.clone();
         lab.pod(facts);
     }
 }
@@ -50,7 +50,10 @@ fn by_node(plan: &Plan) -> BTreeMap<&str, usize> {
 
 #[test]
 fn a_gang_that_shuns_itself_takes_a_node_each() {
-    let apart = PodCouplings { anti_affinity: vec![term("j", "kubernetes.io/hostname")], ..PodCouplings::default() };
+    let apart = InterPodConstraints {
+        anti_affinity: vec![term("j", "kubernetes.io/hostname")],
+        ..InterPodConstraints::default()
+    };
     let mut lab = lab(&[("n0", "a"), ("n1", "a"), ("n2", "b")]);
     gang_of(&mut lab, "j", 3, &apart);
     let plan = lab.cycle();
@@ -62,7 +65,12 @@ fn a_gang_that_shuns_itself_takes_a_node_each() {
     let told = "2 with a pod that its anti-affinity shuns in the same kubernetes.io/hostname";
     assert!(small.why("j").contains(told), "{}", small.why("j"));
     // A pod that shuns nobody is shunned all the same.
-    gang_of(&mut lab, "k", 1, &PodCouplings { affinity: vec![term("j", "zone")], ..PodCouplings::default() });
+    gang_of(
+        &mut lab,
+        "k",
+        1,
+        &InterPodConstraints { affinity: vec![term("j", "zone")], ..InterPodConstraints::default() },
+    );
     let mut shunned = pod("l", 0, 1_000);
     shunned.labels.insert("app".to_owned(), "j".to_owned());
     lab.apply(Delta::GroupUpsert(Box::new(group("l", 1))));
@@ -73,7 +81,7 @@ fn a_gang_that_shuns_itself_takes_a_node_each() {
 
 #[test]
 fn the_first_of_a_series_finds_a_place_and_the_others_follow() {
-    let near = PodCouplings { affinity: vec![term("j", "zone")], ..PodCouplings::default() };
+    let near = InterPodConstraints { affinity: vec![term("j", "zone")], ..InterPodConstraints::default() };
     let mut lab = lab(&[("n0", "a"), ("n1", "b"), ("n2", "b")]);
     gang_of(&mut lab, "j", 12, &near);
     let plan = lab.cycle();
@@ -81,7 +89,12 @@ fn the_first_of_a_series_finds_a_place_and_the_others_follow() {
     // The first went to n0, where 10 fit: the gang does not fit one zone from there.
     assert_eq!((plan.binds.len(), zones.len()), (0, 0));
     let mut lab = self::lab(&[("n0", "a"), ("n1", "b"), ("n2", "b")]);
-    gang_of(&mut lab, "i", 4, &PodCouplings { affinity: vec![term("i", "zone")], ..PodCouplings::default() });
+    gang_of(
+        &mut lab,
+        "i",
+        4,
+        &InterPodConstraints { affinity: vec![term("i", "zone")], ..InterPodConstraints::default() },
+    );
     let plan = lab.cycle();
     assert_eq!(by_node(&plan), BTreeMap::from([("n0", 4)]));
 }
@@ -96,7 +109,7 @@ fn a_gang_spreads_over_zones() {
         ..SpreadConstraint::default()
     };
     let mut lab = lab(&[("n0", "a"), ("n1", "a"), ("n2", "b")]);
-    gang_of(&mut lab, "j", 6, &PodCouplings { spread: vec![spread(1)], ..PodCouplings::default() });
+    gang_of(&mut lab, "j", 6, &InterPodConstraints { spread: vec![spread(1)], ..InterPodConstraints::default() });
     let plan = lab.cycle();
     assert_eq!(by_node(&plan)["n2"], 3);
     assert_eq!(plan.binds.len(), 6);
@@ -106,7 +119,7 @@ fn a_gang_spreads_over_zones() {
 fn what_is_preferred_decides_among_equals() {
     let prefer = |weight| {
         let preferred = vec![PreferredPodTerm { weight, term: term("j", "kubernetes.io/hostname") }];
-        PodCouplings { preferred, ..PodCouplings::default() }
+        InterPodConstraints { preferred, ..InterPodConstraints::default() }
     };
     for (weight, nodes) in [(100, 1), (-100, 3)] {
         let mut lab = lab(&[("n0", "a"), ("n1", "a"), ("n2", "b")]);

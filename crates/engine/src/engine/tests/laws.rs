@@ -339,7 +339,7 @@ fn audit_promises(tables: &Tables) {
     let listed = |wanted: &dyn Fn(&TaskRow) -> bool| -> BTreeSet<TaskId> {
         tables.tasks.iter().filter(|(_, task)| wanted(task)).map(|(id, _)| id).collect()
     };
-    assert_eq!(tables.fences, listed(&|task| task.state == TaskState::Pipelined));
+    assert_eq!(tables.nominated, listed(&|task| task.state == TaskState::Pipelined));
     assert_eq!(tables.evicting, listed(&|task| task.evicting.is_some()));
     for (_, task) in tables.tasks.iter() {
         assert!(task.evicting.is_none() || task.state == TaskState::Releasing, "{} is {:?}", task.name, task.state);
@@ -354,7 +354,7 @@ fn best_by_scan(tables: &Tables, policy: &Policy, class: ClassId) -> Option<Node
         policy.check_facts(tables, row, *node).is_none()
             && row.demand.iter().all(|(dim, amount)| {
                 let free = tables.nodes.idle(*node, dim).min(tables.nodes.future_idle(*node, dim));
-                amount <= free.saturating_sub(tables.nodes.held(*node, dim))
+                amount <= free.saturating_sub(tables.nodes.reserved(*node, dim))
             })
             && policy.check_use(tables, row, *node).is_none()
     };
@@ -391,7 +391,7 @@ proptest! {
     fn losing_the_caches_changes_no_decision(events in proptest::collection::vec(some_event(), 0..60)) {
         let (mut one, mut other) = (play(&events), play(&events));
         other.world.finder = Finder::default();
-        other.world.backlog = crate::search::pending::Backlog::default();
+        other.world.pending_index = crate::search::pending::PendingIndex::default();
         let (plan, again) = (one.cycle(), other.cycle());
         prop_assert_eq!(plan.binds, again.binds);
         prop_assert_eq!(plan.evictions, again.evictions);

@@ -50,12 +50,12 @@ fn tie_pod(mut facts: PodFacts, tie: u32) -> PodFacts {
     let labels = Some(LabelSelector { requirements: vec![requirement] });
     let pods = PodSelector { namespaces: vec!["ns".to_owned()], labels, ..PodSelector::default() };
     let term = |key: &str| PodTerm { pods: pods.clone(), topology_key: key.to_owned() };
-    let couplings = &mut facts.template.couplings;
+    let inter_pod = &mut facts.template.inter_pod;
     match tie {
-        1 => couplings.anti_affinity.push(term("zone")),
-        2 => couplings.affinity.push(term("zone")),
-        3 => couplings.preferred.push(PreferredPodTerm { weight: 50, term: term("zone") }),
-        4 => couplings.spread.push(SpreadConstraint {
+        1 => inter_pod.anti_affinity.push(term("zone")),
+        2 => inter_pod.affinity.push(term("zone")),
+        3 => inter_pod.preferred.push(PreferredPodTerm { weight: 50, term: term("zone") }),
+        4 => inter_pod.spread.push(SpreadConstraint {
             term: term("zone"),
             max_skew: 1,
             hard: true,

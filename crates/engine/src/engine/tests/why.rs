@@ -396,10 +396,10 @@ fn state(lab: &Lab) -> Vec<Vec<u8>> {
         bytes(&tables.tasks),
         bytes(&tables.groups),
         bytes(&tables.queues),
-        bytes(&tables.promises),
+        bytes(&tables.inqueue_demand),
         bytes(&tables.reservations),
-        bytes(&tables.tenants),
-        bytes(&tables.receipts),
+        bytes(&tables.namespace_shares),
+        bytes(&tables.eviction_records),
         bytes(&tables.nodes),
     ];
     saved.push(lab.world.digest().to_le_bytes().to_vec());

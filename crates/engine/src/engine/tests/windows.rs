@@ -53,7 +53,7 @@ fn a_cycle_is_wanted_when_a_window_begins_and_when_it_ends() {
     assert_eq!(farm.cycle().next_wakeup, Some(begin.plus_ms(200 * SECOND)));
     farm.lab.now = begin.plus_ms(200 * SECOND);
     assert_eq!(farm.cycle().next_wakeup, None);
-    assert!(farm.lab.tables().windows.all.is_empty(), "what is over is forgotten");
+    assert!(farm.lab.tables().maintenance_windows.all.is_empty(), "what is over is forgotten");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_reservation_whose_nodes_are_closed_finds_others() {
     let places = |farm: &Farm| {
         let of = farm.lab.tables().reservations.of(farm.lab.group_id("next")).unwrap();
         assert!(of.hard);
-        of.prospect.as_ref().unwrap().places[0].name.to_string()
+        of.forecast.as_ref().unwrap().places[0].name.to_string()
     };
     assert_eq!(places(&farm), "n0");
     farm.window("drain-n0", &["n0"], 10, None, &[]);

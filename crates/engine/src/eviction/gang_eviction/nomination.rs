@@ -47,7 +47,7 @@ pub(super) fn find(cycle: &mut Cycle<'_>, want: &Want, domain: HyperId, bundles:
         }
         trial.gone.push((bundle.whole, gone));
     }
-    let placed = want.parts.iter().all(|part| trial.place(cycle, part, domain));
+    let placed = want.parts.iter().all(|part| trial.place_part(cycle, part, domain));
     let found = placed && cycle.policy.job_pipelined(cycle.tables, want.group);
     if found {
         trial.give_back(cycle);
@@ -59,7 +59,7 @@ pub(super) fn find(cycle: &mut Cycle<'_>, want: &Want, domain: HyperId, bundles:
 
 impl Trial<'_> {
     /// A place for every pod of a part, in the first HyperNode of its own where all fit.
-    fn place(&mut self, cycle: &mut Cycle<'_>, part: &Part, domain: HyperId) -> bool {
+    fn place_part(&mut self, cycle: &mut Cycle<'_>, part: &Part, domain: HyperId) -> bool {
         let (group, need) = (self.want.group, &self.want.need);
         // What is summed up at the start of the cycle says nothing of victims: the part's own need is no filter here.
         let need = if part.sub_job.is_some() { &[][..] } else { need };

@@ -103,8 +103,9 @@ fn charged(tables: &Tables, queue: QueueId, tree: bool) -> Claims {
 /// What the groups of a queue that were admitted will claim.
 fn promised(tables: &Tables, queue: QueueId, tree: bool, past: Past) -> Claims {
     let queues = tables.queues.table.iter().map(|(id, _)| id).filter(|other| is_at(tables, queue, *other, tree));
-    let groups = queues.filter_map(|queue| tables.promises.of(queue, false)).flat_map(|promised| &promised.groups);
-    let counts = |group: &&GroupId| tables.promises.counts(**group, past);
+    let groups =
+        queues.filter_map(|queue| tables.inqueue_demand.of(queue, false)).flat_map(|promised| &promised.groups);
+    let counts = |group: &&GroupId| tables.inqueue_demand.counts(**group, past);
     groups.filter(counts).flat_map(|group| minimum(tables, *group)).collect()
 }
 

@@ -11,7 +11,7 @@ use crate::world::tables::Tables;
 
 /// Where one queue stands.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Standing {
+pub(super) struct QueueLimits {
     pub(super) guarantee: Demand,
     /// What it deserves, by dimension; one that is not named is nobody's.
     pub(super) deserved: Vec<(DimId, i64)>,
@@ -19,7 +19,7 @@ pub(super) struct Standing {
     pub(super) real: Limits,
 }
 
-impl Standing {
+impl QueueLimits {
     /// By dimension.
     pub(super) fn deserved(&self) -> Vec<i64> {
         let mut all = Vec::new();
@@ -41,40 +41,40 @@ impl Standing {
 }
 
 /// The standings of all known queues.
-pub(super) fn all(tables: &Tables, hierarchical: bool) -> FxHashMap<QueueId, Standing> {
+pub(super) fn all(tables: &Tables, hierarchical: bool) -> FxHashMap<QueueId, QueueLimits> {
     if hierarchical { tree(tables) } else { flat(tables) }
 }
 
-fn flat(tables: &Tables) -> FxHashMap<QueueId, Standing> {
+fn flat(tables: &Tables) -> FxHashMap<QueueId, QueueLimits> {
     let known = || tables.queues.table.iter().filter(|(_, row)| row.known);
     let mut guaranteed = Vec::new();
     known().for_each(|(_, row)| row.guarantee.add_to(&mut guaranteed, 1));
     let unguaranteed = share::beyond(&tables.nodes.total, &guaranteed);
-    let standing = |row: &QueueRow| {
+    let limits_of = |row: &QueueRow| {
         let mut room = unguaranteed.clone();
         share::add(&mut room, &share::vector(&row.guarantee), 1);
         let real = Limits::all(room).tighter(&Limits::of(row.capability.iter().copied()));
         let within = row.deserved.iter().map(|(dim, amount)| (*dim, (*amount).min(real.get(*dim)))).collect();
-        Standing { deserved: at_least(within, &row.guarantee), guarantee: row.guarantee.clone(), real }
+        QueueLimits { deserved: at_least(within, &row.guarantee), guarantee: row.guarantee.clone(), real }
     };
-    known().map(|(id, row)| (id, standing(row))).collect()
+    known().map(|(id, row)| (id, limits_of(row))).collect()
 }
 
-fn tree(tables: &Tables) -> FxHashMap<QueueId, Standing> {
+fn tree(tables: &Tables) -> FxHashMap<QueueId, QueueLimits> {
     let mut top_down: Vec<(QueueId, &QueueRow)> = tables.queues.table.iter().filter(|(_, row)| row.known).collect();
     top_down.sort_by_key(|(id, row)| (row.ancestors.len(), *id));
-    let mut standings: FxHashMap<QueueId, Standing> = FxHashMap::default();
+    let mut limits: FxHashMap<QueueId, QueueLimits> = FxHashMap::default();
     for (id, row) in top_down {
         let own = Limits::of(row.capability.iter().copied());
-        let parent = row.ancestors.first().and_then(|parent| Some((*parent, standings.get(parent)?)));
+        let parent = row.ancestors.first().and_then(|parent| Some((*parent, limits.get(parent)?)));
         let real = match parent {
-            Some((parent, standing)) => own.tighter(&left_by_siblings(tables, parent, &standing.real, row)),
+            Some((parent, limits_of)) => own.tighter(&left_by_siblings(tables, parent, &limits_of.real, row)),
             None => own,
         };
         let deserved = at_least(row.deserved.clone(), &row.guarantee);
-        standings.insert(id, Standing { guarantee: row.guarantee.clone(), deserved, real });
+        limits.insert(id, QueueLimits { guarantee: row.guarantee.clone(), deserved, real });
     }
-    standings
+    limits
 }
 
 /// What the parent's limit leaves beside the guarantees of its other children.

@@ -55,21 +55,21 @@ impl<'a> Reclaim<'a> {
         Some((queue, &self.tables.classes.row(row.class).demand))
     }
 
-    fn held(&mut self, queue: QueueId) -> &mut Vec<i64> {
+    fn usage_left(&mut self, queue: QueueId) -> &mut Vec<i64> {
         let (capacity, tables) = (self.capacity, self.tables);
         self.left.entry(queue).or_insert_with(|| capacity.sums(tables.queues.row(queue)).allocated.clone())
     }
 
     fn keeps_guarantee(&mut self, queue: QueueId, victim: &Demand) -> bool {
-        let Some(standing) = self.capacity.standings.get(&queue) else { return true };
-        let held = self.held(queue);
-        standing.guarantee.iter().all(|(dim, floor)| at(held, dim).saturating_sub(victim.get(dim)) >= floor)
+        let Some(limits) = self.capacity.limits.get(&queue) else { return true };
+        let usage_left = self.usage_left(queue);
+        limits.guarantee.iter().all(|(dim, floor)| at(usage_left, dim).saturating_sub(victim.get(dim)) >= floor)
     }
 
     /// The victim asks for nothing that its queue deserves, so that it may go at any time.
     fn lives_on_loan(&self, queue: QueueId, victim: &Demand) -> bool {
-        let Some(standing) = self.capacity.standings.get(&queue) else { return true };
-        victim.iter().all(|(dim, _)| standing.deserved_of(dim).unwrap_or(0) <= 0)
+        let Some(limits) = self.capacity.limits.get(&queue) else { return true };
+        victim.iter().all(|(dim, _)| limits.deserved_of(dim).unwrap_or(0) <= 0)
     }
 
     /// The queue holds more than it deserves of something that the victim has.
@@ -77,9 +77,9 @@ impl<'a> Reclaim<'a> {
         if self.lives_on_loan(queue, victim) {
             return true;
         }
-        let Some(standing) = self.capacity.standings.get(&queue) else { return true };
-        let held = self.held(queue);
-        let above = |(dim, _)| standing.deserved_of(dim).is_some_and(|deserved| at(held, dim) > deserved);
+        let Some(limits) = self.capacity.limits.get(&queue) else { return true };
+        let usage_left = self.usage_left(queue);
+        let above = |(dim, _)| limits.deserved_of(dim).is_some_and(|deserved| at(usage_left, dim) > deserved);
         victim.iter().any(above)
     }
 
@@ -98,7 +98,7 @@ impl<'a> Reclaim<'a> {
     fn count(&mut self, queue: QueueId, victim: &Demand) {
         let near = self.capacity.near(self.tables, queue);
         for queue in std::iter::once(&queue).chain(near) {
-            victim.add_to(self.held(*queue), -1);
+            victim.add_to(self.usage_left(*queue), -1);
         }
     }
 }

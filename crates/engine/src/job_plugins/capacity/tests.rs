@@ -85,7 +85,7 @@ fn limits_bind_and_what_is_deserved_does_not() {
         "queue limited is at its cpu limit: 2 of 2 in use, 1 asked for (short by 1)"
     );
     // What is guaranteed to others can't be had.
-    let real = |name: &str| plugin.standings[&lab.queue_id(name)].real.get(crate::resource_dims::CPU);
+    let real = |name: &str| plugin.limits[&lab.queue_id(name)].real.get(crate::resource_dims::CPU);
     assert_eq!(["owner", "limited", "sure"].map(real), [5_000, 2_000, 10_000]);
 }
 
@@ -166,7 +166,7 @@ fn guarantees_of_siblings_are_kept_free() {
     queue(&mut lab, "b", "team", sure(3_000));
     queue(&mut lab, "c", "team", Spec::default());
     let plugin = plugin(&lab, true, 0);
-    let real = |name: &str| plugin.standings[&lab.queue_id(name)].real.get(crate::resource_dims::CPU);
+    let real = |name: &str| plugin.limits[&lab.queue_id(name)].real.get(crate::resource_dims::CPU);
     assert_eq!(["root", "team", "a", "b", "c"].map(real), [i64::MAX, 10_000, 7_000, 6_000, 3_000]);
 }
 

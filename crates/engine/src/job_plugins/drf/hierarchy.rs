@@ -40,7 +40,7 @@ pub(crate) struct Hierarchy {
     leaves: FxHashMap<GroupId, usize>,
     total: Vec<i64>,
     /// What all jobs hold.
-    held: Vec<i64>,
+    usage: Vec<i64>,
 }
 
 /// The path and weights that a queue's annotations give: names below the root, each with its weight. Nothing where they
@@ -105,7 +105,7 @@ impl Hierarchy {
     pub(crate) fn add_job(&mut self, queue: QueueId, group: GroupId, request: Vec<i64>, allocated: Vec<i64>) {
         let parent = self.paths.get(&queue).and_then(|path| path.last()).copied().unwrap_or(0);
         let leaf = self.branch(Some(parent), "", WEIGHT_UNIT);
-        share::add(&mut self.held, &allocated, 1);
+        share::add(&mut self.usage, &allocated, 1);
         let branch = &mut self.branches[leaf];
         branch.request = Some(request);
         branch.allocated = allocated;
@@ -116,8 +116,8 @@ impl Hierarchy {
     pub(crate) fn set_allocated(&mut self, group: GroupId, allocated: Vec<i64>) {
         let Some(leaf) = self.leaves.get(&group).copied() else { return };
         let before = self.exhausted();
-        share::add(&mut self.held, &self.branches[leaf].allocated.clone(), -1);
-        share::add(&mut self.held, &allocated, 1);
+        share::add(&mut self.usage, &self.branches[leaf].allocated.clone(), -1);
+        share::add(&mut self.usage, &allocated, 1);
         self.branches[leaf].allocated = allocated;
         if self.exhausted() != before {
             return self.refresh();
@@ -140,7 +140,7 @@ impl Hierarchy {
     /// Dimensions of which nothing is left.
     fn exhausted(&self) -> Vec<bool> {
         let dims = (0..self.total.len()).map(DimId::from);
-        dims.map(|dim| at(&self.held, dim) >= at(&self.total, dim)).collect()
+        dims.map(|dim| at(&self.usage, dim) >= at(&self.total, dim)).collect()
     }
 
     fn settle(&mut self, index: usize) {
@@ -174,7 +174,7 @@ impl Hierarchy {
         let looked_at = |dim: &DimId| at(&leaf.allocated, *dim) != 0 || *dim == CPU || *dim == MEMORY;
         (0..request.len()).map(DimId::from).filter(looked_at).any(|dim| {
             let (allocated, request) = (at(&leaf.allocated, dim), at(request, dim));
-            let exhausted = at(&self.held, dim) >= at(&self.total, dim);
+            let exhausted = at(&self.usage, dim) >= at(&self.total, dim);
             request != 0 && (allocated != 0 && allocated >= request || exhausted)
         })
     }
@@ -224,7 +224,7 @@ mod tests {
         loop {
             let fits = |job: &usize| {
                 let (_, pod, pods) = &jobs[*job];
-                let free = |dim: usize| at(&tree.held, DimId::from(dim)) + pod[dim] <= total[dim];
+                let free = |dim: usize| at(&tree.usage, DimId::from(dim)) + pod[dim] <= total[dim];
                 running[*job] < *pods && free(0) && free(1)
             };
             let mut open: Vec<usize> = (0..jobs.len()).filter(fits).collect();

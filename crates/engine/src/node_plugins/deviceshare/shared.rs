@@ -21,7 +21,7 @@ const TIME: &str = "volcano.sh/predicate-time";
 const CARDS_MAX: i64 = 1_024;
 
 /// The larger of what one init container and what all containers ask for.
-fn asked(template: &PodTemplate, resource: &str) -> i64 {
+fn requested(template: &PodTemplate, resource: &str) -> i64 {
     let amount = |container: &&crate::facts::ContainerFacts| container.limits.get(resource).copied().unwrap_or(0);
     let (first, main): (Vec<_>, Vec<_>) = template.containers.iter().partition(|container| container.init);
     let one = first.iter().map(amount).max().unwrap_or(0);
@@ -29,11 +29,11 @@ fn asked(template: &PodTemplate, resource: &str) -> i64 {
 }
 
 pub(super) fn memory_asked(template: &PodTemplate) -> i64 {
-    asked(template, MEMORY)
+    requested(template, MEMORY)
 }
 
 pub(super) fn cards_asked(template: &PodTemplate) -> i64 {
-    asked(template, NUMBER)
+    requested(template, NUMBER)
 }
 
 /// Equal cards that share the node's memory; those that are not healthy are left out.
@@ -60,16 +60,16 @@ fn indexes(text: &str) -> Vec<i64> {
 }
 
 /// The first card with so much memory free.
-pub(super) fn by_memory(pool: &Pool, asked: i64) -> Option<Grant> {
-    let card = pool.cards.iter().find(|card| card.free_memory() >= asked)?;
-    Some(grant([(card, asked)]))
+pub(super) fn by_memory(pool: &Pool, requested: i64) -> Option<Grant> {
+    let card = pool.cards.iter().find(|card| card.free_memory() >= requested)?;
+    Some(grant([(card, requested)]))
 }
 
 /// The first so many cards that nobody uses.
-pub(super) fn by_number(pool: &Pool, asked: i64) -> Option<Grant> {
+pub(super) fn by_number(pool: &Pool, requested: i64) -> Option<Grant> {
     let free = pool.cards.iter().filter(|card| card.holders.is_empty());
-    let chosen: Vec<_> = free.take(usize::try_from(asked).ok()?).map(|card| (card, 0)).collect();
-    (chosen.len() as i64 == asked).then(|| grant(chosen))
+    let chosen: Vec<_> = free.take(usize::try_from(requested).ok()?).map(|card| (card, 0)).collect();
+    (chosen.len() as i64 == requested).then(|| grant(chosen))
 }
 
 fn grant<'a>(cards: impl IntoIterator<Item = (&'a Card, i64)>) -> Grant {
@@ -78,7 +78,7 @@ fn grant<'a>(cards: impl IntoIterator<Item = (&'a Card, i64)>) -> Grant {
 }
 
 /// What a pod's annotation says it holds.
-pub(super) fn held(annotations: &BTreeMap<String, String>, template: &PodTemplate) -> Grant {
+pub(super) fn grant_of(annotations: &BTreeMap<String, String>, template: &PodTemplate) -> Grant {
     let Some(text) = annotations.get(INDEX) else { return Grant::default() };
     let memory = memory_asked(template);
     let part = |index: i64| Part { id: index.to_string(), kind: String::new(), memory, cores: 0 };

@@ -63,7 +63,7 @@ impl Memory {
 }
 
 /// What the containers ask for, those that do.
-pub(super) fn asked(template: &PodTemplate) -> Vec<Request> {
+pub(super) fn requested(template: &PodTemplate) -> Vec<Request> {
     template.containers.iter().filter(|container| !container.init).filter_map(request).collect()
 }
 
@@ -116,7 +116,7 @@ fn mode(name: &str) -> Mode {
 pub(super) fn choose(
     pool: &Pool,
     template: &PodTemplate,
-    asked: &[Request],
+    requested: &[Request],
     asker: (Option<GroupId>, u64),
     policy: SchedulePolicy,
 ) -> Option<Grant> {
@@ -126,7 +126,7 @@ pub(super) fn choose(
     }
     let mut pool = pool.clone();
     let mut grant = Grant::default();
-    for request in asked {
+    for request in requested {
         let mut parts = Vec::new();
         for index in order(&pool.cards, policy) {
             if parts.len() as i64 >= request.count {
@@ -205,7 +205,7 @@ fn wanted(card: &Card, annotations: &BTreeMap<String, String>) -> bool {
 }
 
 /// What a pod's annotation says it holds; entries that don't read count for nothing.
-pub(super) fn held(annotations: &BTreeMap<String, String>) -> Grant {
+pub(super) fn grant_of(annotations: &BTreeMap<String, String>) -> Grant {
     let Some(text) = annotations.get(IDS) else { return Grant::default() };
     let part = |entry: &str| match entry.split(',').collect::<Vec<_>>()[..] {
         [id, kind, memory, cores, ..] => Some(Part {

@@ -9,7 +9,7 @@ use crate::world::tables::Tables;
 
 /// The groups whose pods have moved in this cycle.
 #[derive(Debug, Default)]
-pub(super) struct Held(FxHashMap<GroupId, Places>);
+pub(super) struct DomainsInUse(FxHashMap<GroupId, Places>);
 
 /// The pods of one group that have nodes.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -18,7 +18,7 @@ pub(super) struct Places {
     counts: BTreeMap<(u32, HyperId), u32>,
 }
 
-impl Held {
+impl DomainsInUse {
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

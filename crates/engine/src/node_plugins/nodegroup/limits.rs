@@ -1,7 +1,7 @@
 //! What a queue may hold of a group of nodes: annotation `volcano.sh/nodegroup-resource-limits` of the queue, and what
 //! its pods hold there now.
 //!
-//! Invariant: `held` is the sum over the nodes' entries. Books are kept only while some queue has a limit.
+//! Invariant: `usage` is the sum over the nodes' entries. Books are kept only while some queue has a limit.
 
 use std::collections::BTreeMap;
 
@@ -23,14 +23,14 @@ type OfQueue = Option<BTreeMap<String, Vec<(DimId, i64)>>>;
 pub(super) struct Limits {
     queues: FxHashMap<QueueId, OfQueue>,
     nodes: PerNode<Entry>,
-    held: FxHashMap<(QueueId, String), Vec<i64>>,
+    usage: FxHashMap<(QueueId, String), Vec<i64>>,
 }
 
 /// What one node's tasks hold, by limited queue.
 #[derive(Debug, Default)]
 struct Entry {
     group: Option<String>,
-    held: BTreeMap<QueueId, Vec<i64>>,
+    usage: BTreeMap<QueueId, Vec<i64>>,
 }
 
 impl Limits {
@@ -45,7 +45,7 @@ impl Limits {
         if queues != self.queues {
             self.queues = queues;
             self.nodes = PerNode::default();
-            self.held.clear();
+            self.usage.clear();
         }
         self.repair(tables);
     }
@@ -54,11 +54,11 @@ impl Limits {
         if !self.any() {
             return;
         }
-        let Self { queues, nodes, held } = self;
+        let Self { queues, nodes, usage } = self;
         nodes.repair(tables, |node, entry| {
-            count(held, entry, -1);
+            count(usage, entry, -1);
             *entry = of_node(tables, queues, node);
-            count(held, entry, 1);
+            count(usage, entry, 1);
         });
     }
 
@@ -67,8 +67,8 @@ impl Limits {
         let Some(limits) = self.queues.get(&queue) else { return true };
         let Some(limits) = limits else { return false };
         let Some((group, limits)) = group.and_then(|group| Some((group, limits.get(group)?))) else { return true };
-        let held = self.held.get(&(queue, group.to_owned()));
-        let amount = |dim: DimId| held.and_then(|held| held.get(dim.index())).copied().unwrap_or(0);
+        let usage = self.usage.get(&(queue, group.to_owned()));
+        let amount = |dim: DimId| usage.and_then(|usage| usage.get(dim.index())).copied().unwrap_or(0);
         let over = |(dim, limit): &(DimId, i64)| {
             let wanted = demand.get(*dim);
             wanted > 0 && amount(*dim).saturating_add(wanted) > *limit
@@ -96,19 +96,19 @@ fn read(tables: &Tables, text: &str) -> OfQueue {
 fn of_node(tables: &Tables, queues: &FxHashMap<QueueId, OfQueue>, node: NodeId) -> Entry {
     let Some(row) = tables.nodes.table.get(node.index()) else { return Entry::default() };
     let Some(group) = row.labels.get(super::LABEL) else { return Entry::default() };
-    let mut held = BTreeMap::new();
+    let mut usage = BTreeMap::new();
     for task in row.tasks.iter().map(|task| tables.task(*task)).filter(|task| task.state.holds_node()) {
         let Some(queue) = task.group.map(|group| tables.groups.row(group).queue) else { continue };
         if queues.contains_key(&queue) {
-            tables.classes.row(task.class).demand.add_to(held.entry(queue).or_default(), 1);
+            tables.classes.row(task.class).demand.add_to(usage.entry(queue).or_default(), 1);
         }
     }
-    Entry { group: Some(group.clone()), held }
+    Entry { group: Some(group.clone()), usage }
 }
 
 fn count(sums: &mut FxHashMap<(QueueId, String), Vec<i64>>, entry: &Entry, sign: i64) {
     let Some(group) = &entry.group else { return };
-    for (queue, amounts) in &entry.held {
+    for (queue, amounts) in &entry.usage {
         let sum = sums.entry((*queue, group.clone())).or_default();
         sum.resize(sum.len().max(amounts.len()), 0);
         for (cell, amount) in sum.iter_mut().zip(amounts) {

@@ -9,7 +9,7 @@ use crate::facts::{CpuPlace, NumaFacts};
 use super::Cpus;
 
 /// Where a group of cpus lies: its socket, and its core where the group is one.
-type Place = (u32, u32);
+type CpuLocation = (u32, u32);
 
 /// `wanted` of the `free` cpus, as many as can be on the `near` NUMA nodes; `None` where there are too few.
 pub(super) fn take(facts: &NumaFacts, free: &Cpus, near: &BTreeSet<u32>, wanted: usize) -> Option<Cpus> {
@@ -41,20 +41,20 @@ fn packed(facts: &NumaFacts, free: &Cpus, wanted: usize) -> Option<Cpus> {
     Some(taken)
 }
 
-fn of_socket(at: &CpuPlace) -> Place {
+fn of_socket(at: &CpuPlace) -> CpuLocation {
     (at.socket, 0)
 }
 
-fn of_core(at: &CpuPlace) -> Place {
+fn of_core(at: &CpuPlace) -> CpuLocation {
     (at.socket, at.core)
 }
 
 fn grouped<'a>(
     facts: &NumaFacts,
     cpus: impl Iterator<Item = &'a u32>,
-    place: fn(&CpuPlace) -> Place,
-) -> BTreeMap<Place, Vec<u32>> {
-    let mut groups: BTreeMap<Place, Vec<u32>> = BTreeMap::new();
+    place: fn(&CpuPlace) -> CpuLocation,
+) -> BTreeMap<CpuLocation, Vec<u32>> {
+    let mut groups: BTreeMap<CpuLocation, Vec<u32>> = BTreeMap::new();
     for (cpu, at) in cpus.filter_map(|cpu| Some((*cpu, facts.cpus.get(cpu)?))) {
         groups.entry(place(at)).or_default().push(cpu);
     }
@@ -62,9 +62,9 @@ fn grouped<'a>(
 }
 
 /// Sockets or cores that are free as a whole, those on sockets that serve the container already first.
-fn whole(facts: &NumaFacts, left: &Cpus, taken: &Cpus, place: fn(&CpuPlace) -> Place) -> Vec<Vec<u32>> {
+fn whole(facts: &NumaFacts, left: &Cpus, taken: &Cpus, place: fn(&CpuPlace) -> CpuLocation) -> Vec<Vec<u32>> {
     let sizes = grouped(facts, facts.cpus.keys(), place);
-    let is_whole = |at: &Place, cpus: &Vec<u32>| sizes.get(at).is_some_and(|all| all.len() == cpus.len());
+    let is_whole = |at: &CpuLocation, cpus: &Vec<u32>| sizes.get(at).is_some_and(|all| all.len() == cpus.len());
     let groups = grouped(facts, left.iter(), place).into_iter();
     let mut full: Vec<_> = groups.filter(|(at, cpus)| is_whole(at, cpus)).collect();
     let (ours, idle) = (by_socket(facts, taken), by_socket(facts, left));

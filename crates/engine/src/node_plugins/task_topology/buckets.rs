@@ -44,7 +44,7 @@ pub(super) struct View<'b> {
     repelling: FxHashMap<NodeId, i64>,
     /// Pods of the bucket without a node, and what they ask for.
     waiting: Vec<TaskId>,
-    asked: Vec<i64>,
+    requested: Vec<i64>,
     /// Pods of the largest bucket, at least 1.
     pub(super) largest: i64,
 }
@@ -121,7 +121,7 @@ impl Buckets {
             placed: FxHashMap::default(),
             repelling: FxHashMap::default(),
             waiting: Vec::new(),
-            asked: Vec::new(),
+            requested: Vec::new(),
             largest: self.buckets.iter().map(|bucket| bucket.size).max().unwrap_or(1).max(1),
         };
         for other in tables.groups.row(self.group).tasks.iter() {
@@ -146,7 +146,7 @@ impl View<'_> {
             }
             None if of_bucket => {
                 self.waiting.push(other);
-                tables.classes.row(row.class).demand.add_to(&mut self.asked, 1);
+                tables.classes.row(row.class).demand.add_to(&mut self.requested, 1);
             }
             None => {}
         }
@@ -165,16 +165,16 @@ impl View<'_> {
 
     /// Waiting pods of the bucket that have room there together, this one among them: others are left out one by one.
     fn joining(&self, tables: &Tables, room: impl Fn(DimId) -> i64) -> i64 {
-        let mut asked = self.asked.clone();
-        let fits = |asked: &[i64]| {
-            asked.iter().enumerate().all(|(dim, amount)| *amount <= 0 || *amount <= room(DimId::from(dim)))
+        let mut requested = self.requested.clone();
+        let fits = |requested: &[i64]| {
+            requested.iter().enumerate().all(|(dim, amount)| *amount <= 0 || *amount <= room(DimId::from(dim)))
         };
         let mut joining = i64::try_from(self.waiting.len()).unwrap_or(i64::MAX);
         for other in self.waiting.iter().rev().filter(|other| **other != self.task) {
-            if fits(&asked) {
+            if fits(&requested) {
                 break;
             }
-            tables.classes.row(tables.task(*other).class).demand.add_to(&mut asked, -1);
+            tables.classes.row(tables.task(*other).class).demand.add_to(&mut requested, -1);
             joining -= 1;
         }
         joining

@@ -10,7 +10,7 @@ use crate::policy::Policy;
 use crate::world::tables::Tables;
 
 #[derive(Debug)]
-pub(super) struct Notes {
+pub(super) struct ClassMemo {
     pub(super) generation: u64,
     facts_seen: u64,
     /// Nodes whose facts don't allow the class, as far as they were asked.
@@ -30,7 +30,7 @@ pub(super) struct Notes {
     pub(super) diagnosis: diagnosis::Memo,
 }
 
-impl Notes {
+impl ClassMemo {
     pub(super) fn new(tables: &Tables, class: &ClassRow) -> Self {
         Self {
             generation: class.generation,

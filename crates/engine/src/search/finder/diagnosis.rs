@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use class_room::{Kept, Rooms};
-use node_checks::Verdicts;
+use class_room::{CachedClassRoom, ClassRoom};
+use node_checks::NodeChecks;
 
 use super::{Finder, Search, Telling};
 use crate::cluster::classes::ClassRow;
@@ -20,7 +20,7 @@ mod node_checks;
 mod room_index;
 mod thorough;
 
-pub(super) use room_index::Book;
+pub(super) use room_index::RoomIndex;
 
 /// Different details (taints, ports) told apart; the rest is one count.
 const DETAILS_MAX: usize = 16;
@@ -32,8 +32,8 @@ type Counts = BTreeMap<(Check, String), u32>;
 /// the last answer, good as long as no node changed.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
-    of_facts: Verdicts,
-    rooms: Vec<Kept>,
+    of_facts: NodeChecks,
+    rooms: Vec<CachedClassRoom>,
     last: Option<(u64, Findings)>,
 }
 
@@ -93,12 +93,12 @@ impl Finder {
             findings.tell_reserved(tables, row, |node| of_facts(node).is_none());
             return findings.unfit(tables, (needed, found_room));
         }
-        self.book.refresh(tables);
+        self.room_index.refresh(tables);
         self.note(tables, class);
-        let notes = self.notes[class.index()].as_mut().expect("`note` makes them");
-        let memo = &mut notes.diagnosis;
+        let class_memos = self.class_memos[class.index()].as_mut().expect("`note` makes them");
+        let memo = &mut class_memos.diagnosis;
         let known = memo.last.take().filter(|(at, _)| *at == end);
-        let findings = known.map_or_else(|| of_class(tables, policy, row, &self.book, memo), |(_, known)| known);
+        let findings = known.map_or_else(|| of_class(tables, policy, row, &self.room_index, memo), |(_, known)| known);
         debug_assert_eq!(findings, scan_for(tables, policy, class), "what is remembered is what the nodes say");
         let unfit = findings.unfit(tables, (needed, found_room));
         memo.last = Some((end, findings));
@@ -108,11 +108,11 @@ impl Finder {
 
 /// What `scan` says where nothing counts but the class. Checks of facts and looks at room are not made again: what is
 /// left are the checks of use where a node has room. O(changed nodes) without any.
-fn of_class(tables: &Tables, policy: &Policy, class: &ClassRow, book: &Book, memo: &mut Memo) -> Findings {
+fn of_class(tables: &Tables, policy: &Policy, class: &ClassRow, room_index: &RoomIndex, memo: &mut Memo) -> Findings {
     if memo.of_facts.repair(tables, policy, class) {
         memo.rooms.clear();
     }
-    memo.rooms.resize_with(class.demand.iter().count(), Kept::default);
+    memo.rooms.resize_with(class.demand.iter().count(), CachedClassRoom::default);
     let mut findings = Findings { nodes: tables.nodes.known, counts: memo.of_facts.counts(), ..Findings::default() };
     if policy.checks_use_of(class) {
         for node in memo.of_facts.allowed().filter(|node| tables.nodes.fits(*node, &class.demand)) {
@@ -123,7 +123,7 @@ fn of_class(tables: &Tables, policy: &Policy, class: &ClassRow, book: &Book, mem
     }
     findings.tell_few_apart();
     for (index, (dim, requested)) in class.demand.iter().enumerate() {
-        let rooms = memo.rooms[index].bring_up(book, &memo.of_facts, dim, requested);
+        let rooms = memo.rooms[index].bring_up(room_index, &memo.of_facts, dim, requested);
         findings.add(tables, dim, requested, rooms);
     }
     findings.tell_reserved(tables, class, |node| memo.of_facts.allow(node));
@@ -152,7 +152,7 @@ pub(super) fn scan(
 ) -> Findings {
     let row = tables.classes.row(search.class);
     let mut findings = Findings { nodes: tables.nodes.known, ..Findings::default() };
-    let mut rooms: Vec<Rooms> = row.demand.iter().map(|_| Rooms::default()).collect();
+    let mut rooms: Vec<ClassRoom> = row.demand.iter().map(|_| ClassRoom::default()).collect();
     for node in tables.nodes.ids() {
         if let Some(check) = check_facts(node) {
             findings.count(check, policy.detail(tables, check, row, node));
@@ -245,7 +245,7 @@ impl Findings {
         }
     }
 
-    fn add(&mut self, tables: &Tables, dim: DimId, requested: i64, rooms: &Rooms) {
+    fn add(&mut self, tables: &Tables, dim: DimId, requested: i64, rooms: &ClassRoom) {
         self.free.insert(dim, rooms.free());
         let Some((short_on_best, best)) = rooms.best else { return };
         if dim != PODS {

@@ -69,12 +69,12 @@ impl Finder {
             // Pods that take a host port can't share a node.
             let most = if row.template.host_ports.is_empty() { i64::MAX } else { 1 };
             let mut left = i64::from(part.count);
-            let notes = self.note(tables, part.class);
+            let class_memos = self.note(tables, part.class);
             for node in tables.nodes.ids() {
                 let free = |dim| tables.nodes.allocatable(node, dim) - taken.get(&(node, dim)).copied().unwrap_or(0);
                 let room = row.demand.iter().map(|(dim, amount)| free(dim).max(0) / amount).min().unwrap_or(left);
                 let placed = room.min(most).min(left);
-                if placed == 0 || !notes.allows(tables, policy, row, node) {
+                if placed == 0 || !class_memos.allows(tables, policy, row, node) {
                     continue;
                 }
                 for (dim, amount) in row.demand.iter() {

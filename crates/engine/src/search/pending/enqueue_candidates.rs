@@ -22,11 +22,11 @@ use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
 /// Which line.
-pub(crate) type LineId = u32;
+pub(crate) type BatchId = u32;
 
 /// What groups of one line have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Ask {
+pub(crate) struct BatchKey {
     pub(crate) queue: QueueId,
     pub(crate) namespace: NamespaceId,
     priority: i32,
@@ -50,7 +50,7 @@ struct Needs {
 
 /// What the refusal of a line's first group rests on.
 #[derive(Debug)]
-pub(crate) struct Standing {
+pub(crate) struct RefusalBasis {
     pub(crate) missing: Missing,
     /// Whether it would fit if nothing else ran.
     pub(crate) fits: bool,
@@ -62,84 +62,85 @@ pub(crate) struct Standing {
 
 /// Groups that are alike.
 #[derive(Debug, Default)]
-pub(crate) struct Line {
+pub(crate) struct Batch {
     /// In job order.
     pub(crate) groups: Ordered,
     /// Why the first of them was refused.
     pub(crate) failure: Option<Arc<Failure>>,
-    pub(crate) standing: Option<Box<Standing>>,
+    pub(crate) refusal_basis: Option<Box<RefusalBasis>>,
     /// The class of the failure that the pods of all of them have been told.
-    told: Option<String>,
+    reported: Option<String>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Asking {
+pub(crate) struct EnqueueCandidates {
     needs: Interned<Arc<Needs>, ()>,
-    lines: Interned<Ask, Line>,
+    batches: Interned<BatchKey, Batch>,
     /// Like no other.
     pub(crate) alone: BTreeSet<GroupId>,
     /// By group, one more than the number of its line; 0 is none.
-    spots: Vec<u32>,
+    batch_numbers: Vec<u32>,
     /// Groups that have come to ask since it was last told why groups wait.
     fresh: Vec<GroupId>,
 }
 
-impl Asking {
+impl EnqueueCandidates {
     /// The lines, and the first group of each.
-    pub(crate) fn heads(&self) -> impl Iterator<Item = (LineId, &Ask, GroupId)> {
-        self.lines.iter().filter_map(|(id, ask, line)| Some((id, ask, line.groups.at(Default::default())?)))
+    pub(crate) fn heads(&self) -> impl Iterator<Item = (BatchId, &BatchKey, GroupId)> {
+        self.batches.iter().filter_map(|(id, key_of, batch)| Some((id, key_of, batch.groups.at(Default::default())?)))
     }
 
-    pub(crate) fn line(&self, line: LineId) -> &Line {
-        self.lines.row(line)
+    pub(crate) fn batch(&self, batch: BatchId) -> &Batch {
+        self.batches.row(batch)
     }
 
-    pub(crate) fn ask(&self, line: LineId) -> &Ask {
-        self.lines.key(line)
+    pub(crate) fn key_of(&self, batch: BatchId) -> &BatchKey {
+        self.batches.key(batch)
     }
 
     /// The first of the line was refused.
-    pub(crate) fn fail(&mut self, line: LineId, failure: Arc<Failure>, standing: Option<Box<Standing>>) {
-        let line = self.lines.row_mut(line);
-        (line.failure, line.standing) = (Some(failure), standing);
+    pub(crate) fn fail(&mut self, batch: BatchId, failure: Arc<Failure>, refusal_basis: Option<Box<RefusalBasis>>) {
+        let batch = self.batches.row_mut(batch);
+        (batch.failure, batch.refusal_basis) = (Some(failure), refusal_basis);
     }
 
-    pub(crate) fn line_mut(&mut self, line: LineId) -> &mut Line {
-        self.lines.row_mut(line)
+    pub(crate) fn batch_mut(&mut self, batch: BatchId) -> &mut Batch {
+        self.batches.row_mut(batch)
     }
 
     /// The line that the group lies in.
-    pub(crate) fn line_of(&self, group: GroupId) -> Option<&Line> {
-        let spot = self.spots.get(group.index())?.checked_sub(1)?;
-        Some(self.lines.row(spot))
+    pub(crate) fn batch_of(&self, group: GroupId) -> Option<&Batch> {
+        let number = self.batch_numbers.get(group.index())?.checked_sub(1)?;
+        Some(self.batches.row(number))
     }
 
     /// Groups that are to be told why they wait, since they have come or it is something else now.
-    pub(crate) fn take_news(&mut self) -> (Vec<GroupId>, Vec<LineId>) {
+    pub(crate) fn take_unreported(&mut self) -> (Vec<GroupId>, Vec<BatchId>) {
         let mut groups = std::mem::take(&mut self.fresh);
-        let is_news = |line: &Line| {
-            let told = |failure: &Failure| line.told.as_ref().is_some_and(|told| failure.is_class(told));
-            line.failure.as_deref().is_some_and(|failure| !told(failure))
+        let is_news = |batch: &Batch| {
+            let reported =
+                |failure: &Failure| batch.reported.as_ref().is_some_and(|reported| failure.is_class(reported));
+            batch.failure.as_deref().is_some_and(|failure| !reported(failure))
         };
-        let with_pods = self.lines.iter().filter(|(_, ask, _)| ask.pods);
-        let lines: Vec<LineId> = with_pods.filter(|(_, _, line)| is_news(line)).map(|(id, ..)| id).collect();
-        groups.extend(lines.iter().flat_map(|line| self.line(*line).groups.iter()));
-        (groups, lines)
+        let with_pods = self.batches.iter().filter(|(_, key_of, _)| key_of.pods);
+        let batches: Vec<BatchId> = with_pods.filter(|(_, _, batch)| is_news(batch)).map(|(id, ..)| id).collect();
+        groups.extend(batches.iter().flat_map(|batch| self.batch(*batch).groups.iter()));
+        (groups, batches)
     }
 
     /// The pods of all groups of the line have been told.
-    pub(crate) fn told(&mut self, line: LineId) {
-        let line = self.lines.row_mut(line);
-        line.told = line.failure.as_deref().map(Failure::class);
+    pub(crate) fn reported(&mut self, batch: BatchId) {
+        let batch = self.batches.row_mut(batch);
+        batch.reported = batch.failure.as_deref().map(Failure::class);
     }
 
     pub(super) fn take_out(&mut self, group: GroupId, order: impl Fn(GroupId, GroupId) -> Ordering) {
         self.alone.remove(&group);
-        let Some(spot) = self.spots.get_mut(group.index()) else { return };
-        let Some(id) = std::mem::take(spot).checked_sub(1) else { return };
-        self.lines.row_mut(id).groups.remove(group, order);
-        if let Some((ask, _)) = self.lines.release(id) {
-            self.needs.release(ask.needs);
+        let Some(number) = self.batch_numbers.get_mut(group.index()) else { return };
+        let Some(id) = std::mem::take(number).checked_sub(1) else { return };
+        self.batches.row_mut(id).groups.remove(group, order);
+        if let Some((key_of, _)) = self.batches.release(id) {
+            self.needs.release(key_of.needs);
         }
     }
 
@@ -149,7 +150,7 @@ impl Asking {
             return;
         }
         let row = tables.groups.row(group);
-        if row.reasons.as_ref().is_none_or(|kept| kept.failure.stage != Stage::Enqueue) {
+        if row.reasons.as_ref().is_none_or(|stored| stored.failure.stage != Stage::Enqueue) {
             self.fresh.push(group);
         }
         let Some((needs, key)) =
@@ -161,7 +162,7 @@ impl Asking {
         let needs = Arc::new(needs);
         let known = self.needs.find(&needs);
         let needs = known.unwrap_or_else(|| self.needs.acquire(needs, || ()).0);
-        let ask = Ask {
+        let key_of = BatchKey {
             queue: row.queue,
             namespace: row.namespace_id,
             priority: row.priority,
@@ -169,16 +170,16 @@ impl Asking {
             needs,
             key,
         };
-        let (id, new) = self.lines.acquire(ask, Line::default);
+        let (id, new) = self.batches.acquire(key_of, Batch::default);
         if new && known.is_some() {
             // Each line holds what its groups need.
             self.needs.hold(needs);
         }
-        if self.spots.len() <= group.index() {
-            self.spots.resize(group.index() + 1, 0);
+        if self.batch_numbers.len() <= group.index() {
+            self.batch_numbers.resize(group.index() + 1, 0);
         }
-        self.spots[group.index()] = id + 1;
-        self.lines.row_mut(id).groups.insert(group, |left, right| policy.job_order(tables, left, right));
+        self.batch_numbers[group.index()] = id + 1;
+        self.batches.row_mut(id).groups.insert(group, |left, right| policy.job_order(tables, left, right));
     }
 }
 

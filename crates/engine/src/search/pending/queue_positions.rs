@@ -1,8 +1,8 @@
-//! Who stands in line: how much work waits of each namespace in each queue, by its place in the order.
+//! Queue positions: how much work waits of each namespace in each queue, by its rank in the order.
 //!
-//! Invariant: the sums are those of the groups that were put in. Places are as fine as a priority and a minute of
-//! creation: who waits since the same minute shares one. Sizes are parts of what the cluster offered when the group came.
-//! Kept by the backlog; read by `outlook`.
+//! Invariant: the sums are those of the groups that were put in. Ranks are as fine as a priority and a minute of
+//! creation: who waits since the same minute has the same rank. Sizes are parts of what the cluster offered when the group came.
+//! Kept by the backlog; read by `start_estimates`.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
@@ -14,10 +14,10 @@ use crate::ids::{GroupId, NamespaceId, QueueId, TimeMs};
 
 const MINUTE_MS: i64 = 60_000;
 
-/// Whose line.
-pub(crate) type Tenant = (QueueId, NamespaceId);
+/// Whose work waits: a namespace in a queue.
+pub(crate) type QueueNamespace = (QueueId, NamespaceId);
 /// Higher priorities first, then the oldest.
-type Place = (Reverse<i32>, i32);
+type Rank = (Reverse<i32>, i32);
 
 /// What waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,8 +43,8 @@ impl Waiting {
 /// One group's part. Small: there is one for each that waits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
-    pub(crate) tenant: Tenant,
-    place: Place,
+    pub(crate) owner: QueueNamespace,
+    rank: Rank,
     size: u32,
     /// How long it is expected to run.
     seconds: Option<NonZeroU32>,
@@ -52,17 +52,17 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// `size` in parts per million of the cluster, `run_ms` as far as that is known.
-    pub(crate) fn new(tenant: Tenant, priority: i32, created: TimeMs, size: i64, run_ms: Option<i64>) -> Self {
+    pub(crate) fn new(owner: QueueNamespace, priority: i32, created: TimeMs, size: i64, run_ms: Option<i64>) -> Self {
         let least = |amount: i64| u32::try_from(amount.max(0)).unwrap_or(u32::MAX);
         let minute = created.0.div_euclid(MINUTE_MS).clamp(i64::from(i32::MIN), i64::from(i32::MAX));
         let seconds = run_ms.map(|run| NonZeroU32::new(least(run / 1_000)).unwrap_or(NonZeroU32::MIN));
-        let place = (Reverse(priority), i32::try_from(minute).unwrap_or(i32::MAX));
-        Self { tenant, place, size: least(size), seconds }
+        let rank = (Reverse(priority), i32::try_from(minute).unwrap_or(i32::MAX));
+        Self { owner, rank, size: least(size), seconds }
     }
 
-    /// Whether its place is before the other's, as far as places tell.
-    pub(crate) fn place_order(&self, other: &Self) -> Ordering {
-        self.place.cmp(&other.place)
+    /// Whether its rank is before the other's, as far as ranks tell.
+    pub(crate) fn rank_order(&self, other: &Self) -> Ordering {
+        self.rank.cmp(&other.rank)
     }
 
     pub(crate) fn waiting(&self) -> Waiting {
@@ -73,19 +73,19 @@ impl Entry {
 }
 
 #[derive(Debug, Default)]
-struct Line {
-    places: BTreeMap<Place, Waiting>,
+struct TenantRanks {
+    ranks: BTreeMap<Rank, Waiting>,
     all: Waiting,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct QueuePositions {
     /// By group.
     entries: Vec<Option<Entry>>,
-    lines: FxHashMap<Tenant, Line>,
+    lines: FxHashMap<QueueNamespace, TenantRanks>,
 }
 
-impl Lines {
+impl QueuePositions {
     pub(crate) fn entry(&self, group: GroupId) -> Option<&Entry> {
         self.entries.get(group.index())?.as_ref()
     }
@@ -97,38 +97,38 @@ impl Lines {
         }
     }
 
-    /// Puts the group in its place, or takes it out.
+    /// Puts the group at its rank, or takes it out.
     pub(crate) fn set(&mut self, group: GroupId, entry: Option<Entry>) {
         if self.entries.len() <= group.index() {
             self.entries.resize(group.index() + 1, None);
         }
         if let Some(old) = std::mem::replace(&mut self.entries[group.index()], entry)
-            && let Some(line) = self.lines.get_mut(&old.tenant)
+            && let Some(line) = self.lines.get_mut(&old.owner)
         {
             line.all.add(old.waiting(), -1);
-            if let Some(place) = line.places.get_mut(&old.place) {
-                place.add(old.waiting(), -1);
-                if place.groups == 0 {
-                    line.places.remove(&old.place);
+            if let Some(rank) = line.ranks.get_mut(&old.rank) {
+                rank.add(old.waiting(), -1);
+                if rank.groups == 0 {
+                    line.ranks.remove(&old.rank);
                 }
             }
             if line.all.groups == 0 {
-                self.lines.remove(&old.tenant);
+                self.lines.remove(&old.owner);
             }
         }
         if let Some(entry) = entry {
-            let line = self.lines.entry(entry.tenant).or_default();
+            let line = self.lines.entry(entry.owner).or_default();
             line.all.add(entry.waiting(), 1);
-            line.places.entry(entry.place).or_default().add(entry.waiting(), 1);
+            line.ranks.entry(entry.rank).or_default().add(entry.waiting(), 1);
         }
     }
 
-    /// What stands before the entry in its own line; of those that share its place every second one. O(places).
+    /// What waits before the entry in its own queue and namespace; of those of its rank every second one. O(ranks).
     pub(crate) fn before(&self, entry: &Entry) -> Waiting {
         let mut before = Waiting::default();
-        let Some(line) = self.lines.get(&entry.tenant) else { return before };
-        line.places.range(..entry.place).for_each(|(_, waiting)| before.add(*waiting, 1));
-        if let Some(beside) = line.places.get(&entry.place) {
+        let Some(line) = self.lines.get(&entry.owner) else { return before };
+        line.ranks.range(..entry.rank).for_each(|(_, waiting)| before.add(*waiting, 1));
+        if let Some(beside) = line.ranks.get(&entry.rank) {
             let mut others = *beside;
             others.add(entry.waiting(), -1);
             let half = |amount: i64| amount / 2 + amount % 2;
@@ -138,14 +138,14 @@ impl Lines {
         before
     }
 
-    /// All that waits of one tenant.
-    pub(crate) fn of(&self, tenant: Tenant) -> Waiting {
-        self.lines.get(&tenant).map_or_else(Waiting::default, |line| line.all)
+    /// All that waits of one namespace in one queue.
+    pub(crate) fn of(&self, owner: QueueNamespace) -> Waiting {
+        self.lines.get(&owner).map_or_else(Waiting::default, |line| line.all)
     }
 
-    /// All that waits of each tenant, in no order that means anything.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (Tenant, Waiting)> {
-        self.lines.iter().map(|(tenant, line)| (*tenant, line.all))
+    /// All that waits of each namespace in each queue, in no order that means anything.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (QueueNamespace, Waiting)> {
+        self.lines.iter().map(|(owner, line)| (*owner, line.all))
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn what_is_more_important_or_older_comes_before() {
-        let mut lines = Lines::default();
+        let mut lines = QueuePositions::default();
         let all = [entry(0, 5, 1), entry(0, 6, 10), entry(1, 9, 100), entry(0, 6, 20)];
         for (group, entry) in all.iter().enumerate() {
             lines.set(GroupId::from(group), Some(*entry));

@@ -24,18 +24,18 @@ struct Counted {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Holdings {
+pub(crate) struct UsageByPriority {
     /// By group.
     of: Vec<Option<Counted>>,
     sums: BTreeMap<(QueueId, i32), Sum>,
 }
 
-impl Holdings {
+impl UsageByPriority {
     /// Of all groups. O(groups).
     pub(super) fn of(tables: &Tables) -> Self {
-        let mut holdings = Self::default();
-        tables.groups.table.iter().for_each(|(group, row)| holdings.set(group, Some(row)));
-        holdings
+        let mut usage_by_priority = Self::default();
+        tables.groups.table.iter().for_each(|(group, row)| usage_by_priority.set(group, Some(row)));
+        usage_by_priority
     }
 
     /// The group is like this now, or gone.
@@ -114,26 +114,30 @@ mod tests {
     #[test]
     fn those_below_are_told() {
         let lab = lab();
-        let holdings = Holdings::of(lab.tables());
+        let usage_by_priority = UsageByPriority::of(lab.tables());
         let queue = lab.queue_id("default");
         let groups = |names: &[&str]| names.iter().map(|name| lab.group_id(name)).collect::<Vec<_>>();
         for (priority, expected) in
             [(0, vec![]), (1, vec!["low"]), (2, vec!["low", "middle"]), (9, vec!["low", "middle", "high"])]
         {
-            assert_eq!(holdings.groups_below(queue, priority).collect::<Vec<_>>(), groups(&expected), "{priority}");
-            assert_eq!(holdings.any_below(queue, priority), !expected.is_empty(), "{priority}");
+            assert_eq!(
+                usage_by_priority.groups_below(queue, priority).collect::<Vec<_>>(),
+                groups(&expected),
+                "{priority}"
+            );
+            assert_eq!(usage_by_priority.any_below(queue, priority), !expected.is_empty(), "{priority}");
         }
     }
 
     #[test]
     fn a_group_that_holds_nothing_any_more_is_none_of_them() {
         let lab = lab();
-        let mut holdings = Holdings::of(lab.tables());
+        let mut usage_by_priority = UsageByPriority::of(lab.tables());
         let (queue, low) = (lab.queue_id("default"), lab.group_id("low"));
-        holdings.set(low, None);
-        assert!(!holdings.any_below(queue, 1));
-        assert_eq!(holdings.below(queue, 1), Vec::<i64>::new());
-        holdings.set(low, Some(lab.tables().groups.row(low)));
-        assert_eq!(holdings.groups_below(queue, 1).collect::<Vec<_>>(), [low]);
+        usage_by_priority.set(low, None);
+        assert!(!usage_by_priority.any_below(queue, 1));
+        assert_eq!(usage_by_priority.below(queue, 1), Vec::<i64>::new());
+        usage_by_priority.set(low, Some(lab.tables().groups.row(low)));
+        assert_eq!(usage_by_priority.groups_below(queue, 1).collect::<Vec<_>>(), [low]);
     }
 }

@@ -1,6 +1,6 @@
 //! Which groups wait to be looked at again: taken back to what it was after a trial that was only for an answer.
 //!
-//! Invariant: between `marks` and `unmark` everything else of the groups was rolled back. Called by `Tables::sketch`.
+//! Invariant: between `marks` and `unmark` everything else of the groups was rolled back. Called by `Tables::begin_dry_run`.
 
 use super::Groups;
 

@@ -1,6 +1,6 @@
 //! What nodes keep, noted and put back: for trials that look what would be without some of it.
 //!
-//! Invariant: after `put_back` every node keeps what it kept, to the unit. Called by `Tables::sketch`.
+//! Invariant: after `put_back` every node keeps what it kept, to the unit. Called by `Tables::begin_dry_run`.
 
 use super::{Lift, Reservations};
 use crate::ids::{DimId, GroupId, NodeId};
@@ -8,7 +8,7 @@ use crate::world::tables::Tables;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct ReservationSnapshot {
     amounts: Vec<(NodeId, DimId, i64)>,
     lifted: Option<Lift>,
     freed_for: Option<GroupId>,
@@ -16,19 +16,20 @@ pub(crate) struct Kept {
 }
 
 impl Tables {
-    pub(crate) fn kept(&self) -> Kept {
+    pub(crate) fn reservation_snapshot(&self) -> ReservationSnapshot {
         let Reservations { lifted, freed_for, seen, .. } = self.reservations;
         let nodes = self.reservations.places.keys().filter(|node| self.nodes.table.get(node.index()).is_some());
         let dims = || (0..self.dims.len()).map(DimId::from);
-        let amounts = nodes.flat_map(|node| dims().map(|dim| (*node, dim, self.nodes.held(*node, dim)))).collect();
-        Kept { amounts, lifted, freed_for, seen }
+        let amounts = nodes.flat_map(|node| dims().map(|dim| (*node, dim, self.nodes.reserved(*node, dim)))).collect();
+        ReservationSnapshot { amounts, lifted, freed_for, seen }
     }
 
-    pub(crate) fn put_back(&mut self, kept: &Kept) {
-        for (node, dim, amount) in &kept.amounts {
-            self.nodes.hold(*node, *dim, *amount);
+    pub(crate) fn put_back(&mut self, reservation_snapshot: &ReservationSnapshot) {
+        for (node, dim, amount) in &reservation_snapshot.amounts {
+            self.nodes.set_reserved(*node, *dim, *amount);
         }
         let Reservations { lifted, freed_for, seen, .. } = &mut self.reservations;
-        (*lifted, *freed_for, *seen) = (kept.lifted, kept.freed_for, kept.seen);
+        (*lifted, *freed_for, *seen) =
+            (reservation_snapshot.lifted, reservation_snapshot.freed_for, reservation_snapshot.seen);
     }
 }

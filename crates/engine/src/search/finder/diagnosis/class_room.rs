@@ -2,12 +2,12 @@
 //!
 //! Invariant: equal to what a look at each of these nodes gives, however it came about.
 
-use super::node_checks::Verdicts;
-use super::room_index::{Book, Change};
+use super::node_checks::NodeChecks;
+use super::room_index::{Change, RoomIndex};
 use crate::ids::{DimId, NodeId};
 
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Rooms {
+pub(super) struct ClassRoom {
     /// Free on all of them.
     free: i128,
     /// Nodes with too little.
@@ -18,28 +18,34 @@ pub(super) struct Rooms {
 
 /// The same, as of a position in the book.
 #[derive(Debug, Default)]
-pub(super) struct Kept(Option<(u64, Rooms)>);
+pub(super) struct CachedClassRoom(Option<(u64, ClassRoom)>);
 
-impl Kept {
+impl CachedClassRoom {
     /// As it is now. O(what has changed), and O(nodes) where the nearest node got worse.
-    pub(super) fn bring_up(&mut self, book: &Book, of_facts: &Verdicts, dim: DimId, requested: i64) -> &Rooms {
+    pub(super) fn bring_up(
+        &mut self,
+        room_index: &RoomIndex,
+        of_facts: &NodeChecks,
+        dim: DimId,
+        requested: i64,
+    ) -> &ClassRoom {
         let kept = self.0.take().and_then(|(position, rooms)| {
-            let changes = book.since(dim, position)?.iter().filter(|change| of_facts.allow(change.node));
+            let changes = room_index.since(dim, position)?.iter().filter(|change| of_facts.allow(change.node));
             rooms.follow(requested, changes)
         });
         let look_at_all = || {
-            let (mut rooms, column) = (Rooms::default(), book.rooms(dim));
+            let (mut rooms, column) = (ClassRoom::default(), room_index.rooms(dim));
             for node in of_facts.allowed() {
                 rooms.look(node, requested, column.get(node.index()).copied().unwrap_or(0));
             }
             rooms
         };
         let rooms = kept.unwrap_or_else(look_at_all);
-        &self.0.insert((book.end(dim), rooms)).1
+        &self.0.insert((room_index.end(dim), rooms)).1
     }
 }
 
-impl Rooms {
+impl ClassRoom {
     /// Looks at one more node; false if it has too little.
     pub(super) fn look(&mut self, node: NodeId, requested: i64, free: i64) -> bool {
         self.free += i128::from(free.max(0));

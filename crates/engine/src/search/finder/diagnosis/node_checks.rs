@@ -21,7 +21,7 @@ const OTHER: u8 = 2;
 const FIRST: u8 = 3;
 
 #[derive(Debug, Default)]
-pub(super) struct Verdicts {
+pub(super) struct NodeChecks {
     /// How far the log of changed facts has been read.
     seen: Option<u64>,
     of_nodes: Vec<u8>,
@@ -30,7 +30,7 @@ pub(super) struct Verdicts {
     others: BTreeMap<NodeId, (Check, String)>,
 }
 
-impl Verdicts {
+impl NodeChecks {
     /// Memory of what grows with the cluster, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.of_nodes.len()

@@ -10,7 +10,7 @@ use crate::world::tables::Tables;
 const KEPT_MIN: usize = 4096;
 
 #[derive(Debug, Default)]
-pub(in crate::search::finder) struct Book {
+pub(in crate::search::finder) struct RoomIndex {
     /// How far the log of changed nodes has been read.
     seen: Option<u64>,
     pages: Vec<Page>,
@@ -33,7 +33,7 @@ pub(super) struct Change {
     pub(super) after: i64,
 }
 
-impl Book {
+impl RoomIndex {
     /// Writes down what has changed. O(changed nodes x dimensions).
     pub(in crate::search::finder) fn refresh(&mut self, tables: &Tables) {
         let (log, span) = (&tables.nodes.use_log, tables.nodes.table.span());

@@ -3,7 +3,7 @@
 //! Invariant: each check that fails is counted on each node, whether others fail there or not. What is short is told of the
 //! nodes that could take the pod but for room. Called by `diagnosis`, where the finder was told to be thorough.
 
-use super::{Findings, Rooms};
+use super::{ClassRoom, Findings};
 use crate::cluster::classes::ClassRow;
 use crate::ids::{DimId, NodeId};
 use crate::policy::Policy;
@@ -15,7 +15,7 @@ use crate::world::tables::Tables;
 pub(super) fn scan(tables: &Tables, policy: &Policy, search: Search<'_>) -> Findings {
     let class = tables.classes.row(search.class);
     let mut findings = Findings { nodes: tables.nodes.known, ..Findings::default() };
-    let mut rooms: Vec<Rooms> = class.demand.iter().map(|_| Rooms::default()).collect();
+    let mut rooms: Vec<ClassRoom> = class.demand.iter().map(|_| ClassRoom::default()).collect();
     for node in tables.nodes.ids() {
         let mut failed = policy.failed(tables, (class, search.task), node);
         let outside = search.within.is_some_and(|nodes| !nodes.contains(node.index()));
@@ -65,7 +65,7 @@ impl Check {
 }
 
 impl Findings {
-    fn add_short(&mut self, dim: DimId, requested: i64, rooms: &Rooms) {
+    fn add_short(&mut self, dim: DimId, requested: i64, rooms: &ClassRoom) {
         self.free.insert(dim, rooms.free());
         if let Some((short_on_best, best)) = rooms.best.filter(|_| dim != PODS) {
             self.short.insert(dim, super::Short { requested, best, short_on_best });

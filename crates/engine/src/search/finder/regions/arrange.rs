@@ -36,11 +36,11 @@ pub(super) struct Map {
 struct Plane {
     key: usize,
     at: (f32, NodeId),
-    sides: [Place; 2],
+    sides: [Child; 2],
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum Child {
     Leaf(usize),
     Plane(usize),
 }
@@ -63,13 +63,13 @@ impl Map {
     /// The leaf where the node belongs as it is now. There must be one.
     pub(super) fn leaf_of(&self, tables: &Tables, node: NodeId) -> usize {
         let keys = keys(tables, node);
-        let mut place = if self.planes.is_empty() { Place::Leaf(0) } else { Place::Plane(0) };
+        let mut child = if self.planes.is_empty() { Child::Leaf(0) } else { Child::Plane(0) };
         loop {
-            match place {
-                Place::Leaf(leaf) => return leaf,
-                Place::Plane(plane) => {
+            match child {
+                Child::Leaf(leaf) => return leaf,
+                Child::Plane(plane) => {
                     let Plane { key, at, sides } = &self.planes[plane];
-                    place = sides[usize::from(order((keys[*key], node), *at).is_ge())];
+                    child = sides[usize::from(order((keys[*key], node), *at).is_ge())];
                 }
             }
         }
@@ -77,9 +77,9 @@ impl Map {
 
     /// Splits at multiples of what a region of the next lower level holds, so that the parts become regions. `first` of
     /// all is the first of the items.
-    fn split(&mut self, items: &mut [Item], first: usize) -> Place {
+    fn split(&mut self, items: &mut [Item], first: usize) -> Child {
         if items.len() <= LEAF {
-            return Place::Leaf(first / LEAF);
+            return Child::Leaf(first / LEAF);
         }
         let mut unit = LEAF;
         while unit * FAN < items.len() {
@@ -92,10 +92,10 @@ impl Map {
         });
         let at = (least.keys[key], least.node);
         let plane = self.planes.len();
-        self.planes.push(Plane { key, at, sides: [Place::Leaf(0); 2] });
+        self.planes.push(Plane { key, at, sides: [Child::Leaf(0); 2] });
         let (below, above) = items.split_at_mut(middle);
         self.planes[plane].sides = [self.split(below, first), self.split(above, first + middle)];
-        Place::Plane(plane)
+        Child::Plane(plane)
     }
 }
 

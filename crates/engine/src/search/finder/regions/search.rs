@@ -13,7 +13,7 @@ use crate::cluster::classes::ClassRow;
 use crate::ids::NodeId;
 use crate::plugin::region::Region;
 use crate::policy::Policy;
-use crate::search::finder::class_memo::Notes;
+use crate::search::finder::class_memo::ClassMemo;
 use crate::world::tables::Tables;
 
 type Rank = (i64, Reverse<NodeId>);
@@ -38,7 +38,7 @@ pub(in crate::search::finder) struct Found {
 
 struct Search<'a, 'n> {
     question: Question<'a>,
-    notes: &'n mut Notes,
+    class_memos: &'n mut ClassMemo,
     best: Option<Rank>,
     effort: u64,
 }
@@ -46,8 +46,12 @@ struct Search<'a, 'n> {
 impl Regions {
     /// The node with the highest score among those that can take the class now; among equals the lowest id. Nothing if a
     /// plugin can't tell bounds. The tree must be fresh, and so must the notes of the class.
-    pub(in crate::search::finder) fn best(&mut self, question: Question<'_>, notes: &mut Notes) -> Option<Found> {
-        let mut search = Search { question, notes, best: None, effort: 0 };
+    pub(in crate::search::finder) fn best(
+        &mut self,
+        question: Question<'_>,
+        class_memos: &mut ClassMemo,
+    ) -> Option<Found> {
+        let mut search = Search { question, class_memos, best: None, effort: 0 };
         let mut open = std::mem::take(&mut self.open);
         open.clear();
         let told = self.run(&mut search, &mut open);
@@ -106,7 +110,7 @@ impl Search<'_, '_> {
         let Question { tables, policy, class } = self.question;
         let best = self.best;
         let may_win = |node: &NodeId| best.is_none_or(|best| (bound, Reverse(*node)) > best);
-        let candidates = members.iter().copied().filter(|node| may_win(node) && !self.notes.has_refused(*node));
+        let candidates = members.iter().copied().filter(|node| may_win(node) && !self.class_memos.has_refused(*node));
         let mut nodes: SmallVec<[NodeId; LEAF]> =
             candidates.filter(|node| tables.nodes.fits(*node, &class.demand)).collect();
         self.effort += members.len() as u64;
@@ -122,7 +126,8 @@ impl Search<'_, '_> {
             if self.best.is_some_and(|best| best >= rank) {
                 return;
             }
-            if self.notes.allows(tables, policy, class, nodes[at]) && policy.use_allows(tables, class, nodes[at]) {
+            if self.class_memos.allows(tables, policy, class, nodes[at]) && policy.use_allows(tables, class, nodes[at])
+            {
                 self.best = Some(rank);
                 return;
             }

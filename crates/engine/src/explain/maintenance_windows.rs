@@ -16,7 +16,7 @@ const TOLD_MAX: usize = 3;
 pub(crate) fn closed(tables: &Tables, policy: &Policy, group: GroupId, now: TimeMs) -> Vec<Reason> {
     let row = tables.groups.row(group);
     let first = row.tasks.iter().copied().find(|task| tables.task(*task).state == TaskState::Pending);
-    let Some(first) = first.filter(|_| !tables.windows.all.is_empty()) else { return Vec::new() };
+    let Some(first) = first.filter(|_| !tables.maintenance_windows.all.is_empty()) else { return Vec::new() };
     let class = tables.classes.row(tables.task(first).class);
     let barring = tables.barring(first);
     let fits = |node: NodeId| {
@@ -29,8 +29,9 @@ pub(crate) fn closed(tables: &Tables, policy: &Policy, group: GroupId, now: Time
             && policy.check_use(tables, class, node).is_none()
     };
     let mut reasons = Vec::new();
-    for window in barring.iter().map(|place| &tables.windows.all[usize::from(*place)]) {
-        let is_first = |node: &NodeId| tables.windows.on(*node, &barring).is_some_and(|on| on.name == window.name);
+    for window in barring.iter().map(|place| &tables.maintenance_windows.all[usize::from(*place)]) {
+        let is_first =
+            |node: &NodeId| tables.maintenance_windows.on(*node, &barring).is_some_and(|on| on.name == window.name);
         let nodes = window.nodes.ones().map(NodeId::from).filter(is_first).filter(|node| fits(*node)).count();
         if nodes > 0 && reasons.len() < TOLD_MAX {
             reasons.push(Reason::Closed {
@@ -47,7 +48,7 @@ pub(crate) fn closed(tables: &Tables, policy: &Policy, group: GroupId, now: Time
 
 /// What the windows of a node say of it.
 pub(super) fn of_node(tables: &Tables, node: NodeId, now: TimeMs) -> impl Iterator<Item = String> {
-    let on_node = tables.windows.all.iter().filter(move |window| window.nodes.contains(node.index()));
+    let on_node = tables.maintenance_windows.all.iter().filter(move |window| window.nodes.contains(node.index()));
     on_node.map(move |window| text(window, now))
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use pumice_engine::{
-    LabelSelector, Operator, PodCouplings, PodSelector, PodTerm, PreferredPodTerm, Requirement, SpreadConstraint,
+    InterPodConstraints, LabelSelector, Operator, PodSelector, PodTerm, PreferredPodTerm, Requirement, SpreadConstraint,
 };
 
 /// The pod that speaks.
@@ -17,11 +17,11 @@ struct Speaker<'a> {
     labels: &'a BTreeMap<String, String>,
 }
 
-pub(super) fn couplings(
+pub(super) fn inter_pod_constraints(
     namespace: &str,
     labels: Option<&BTreeMap<String, String>>,
     spec: &core::PodSpec,
-) -> PodCouplings {
+) -> InterPodConstraints {
     let none = BTreeMap::new();
     let speaker = Speaker { namespace, labels: labels.unwrap_or(&none) };
     let affinity = spec.affinity.as_ref();
@@ -39,7 +39,7 @@ pub(super) fn couplings(
     };
     let soft_near = near.and_then(|near| near.preferred_during_scheduling_ignored_during_execution.as_ref());
     let soft_apart = apart.and_then(|apart| apart.preferred_during_scheduling_ignored_during_execution.as_ref());
-    PodCouplings {
+    InterPodConstraints {
         affinity: required(near.and_then(|near| near.required_during_scheduling_ignored_during_execution.as_ref())),
         anti_affinity: required(
             apart.and_then(|apart| apart.required_during_scheduling_ignored_during_execution.as_ref()),
@@ -150,7 +150,7 @@ mod tests {
         }))
         .unwrap();
         let labels = BTreeMap::from([("rev".to_owned(), "7".to_owned()), ("tenant".to_owned(), "t".to_owned())]);
-        let found = couplings("ns", Some(&labels), &spec);
+        let found = inter_pod_constraints("ns", Some(&labels), &spec);
         let first = &found.affinity[0].pods;
         assert_eq!(first.namespaces, ["ns"]);
         assert_eq!(first.namespace_selector, None);

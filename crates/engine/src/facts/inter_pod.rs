@@ -82,7 +82,7 @@ pub struct SpreadConstraint {
 /// All that couples a pod to others.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct PodCouplings {
+pub struct InterPodConstraints {
     /// Required affinity.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub affinity: Vec<PodTerm>,
@@ -97,7 +97,7 @@ pub struct PodCouplings {
     pub spread: Vec<SpreadConstraint>,
 }
 
-impl PodCouplings {
+impl InterPodConstraints {
     /// Nothing said of other pods.
     pub fn is_empty(&self) -> bool {
         self.affinity.is_empty() && self.anti_affinity.is_empty() && self.preferred.is_empty() && self.spread.is_empty()

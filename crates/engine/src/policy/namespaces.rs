@@ -21,7 +21,7 @@ impl Policy {
 
     /// Which of two namespaces of a queue goes first: the one whose first group outranks the other's, then the one that
     /// holds less, then the one whose first group goes first.
-    pub(crate) fn tenant_order(
+    pub(crate) fn namespace_order(
         &self,
         tables: &Tables,
         queue: QueueId,
