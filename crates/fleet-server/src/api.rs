@@ -39,7 +39,7 @@ mod submit_calls;
 mod tests;
 
 pub(crate) use cluster_calls::{LOG_BYTES_MAX, cordon_labels, home};
-pub(crate) use convert::shape_of;
+pub use convert::shape_of;
 pub use convert::{Refusal, Request, submission};
 pub use error::Error;
 pub use events::{Context, MessageId, Needs, messages};
@@ -47,7 +47,7 @@ pub use identity::{EVERYONE, Permission, Who};
 pub use job_states::{job_details, job_state, run_details};
 pub use limits::{ID_BYTES_MAX, IDS_MAX, ITEMS_MAX, QUERY_IDS_MAX, QUEUES_MAX, REASON_BYTES_MAX, TEXT_BYTES_MAX};
 pub use queues::{from_wire as queue_from_wire, to_wire as queue_to_wire};
-pub(crate) use spec::canonical;
+pub use spec::canonical;
 pub use spec::{JobSpec, JobTold};
 
 /// Where time and chance come from.

@@ -19,8 +19,4 @@ pub mod leader;
 pub mod metrics;
 pub mod reports;
 pub mod sessions;
-pub mod simulate;
-#[cfg(test)]
-mod simulation;
-pub mod testsuite;
 mod trust;

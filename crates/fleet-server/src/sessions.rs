@@ -17,7 +17,7 @@ mod nodes;
 mod reports;
 
 pub use executor_commands::Unreached;
-pub(crate) use nodes::{DEFAULT_POOL, facts as node_facts};
+pub use nodes::{DEFAULT_POOL, facts as node_facts};
 use nodes::{Nodes, Openness};
 use reports::cut;
 

@@ -46,7 +46,7 @@ const HOMES: &[(&str, &[&str])] = &[
         ],
     ),
     ("redb", &["store"]),
-    ("tonic", &["fleet-executor", "fleet-server", "wire", "jobs", "testkit"]),
+    ("tonic", &["fleet-executor", "fleet-server", "wire", "jobs", "lab", "testkit"]),
     ("tonic-prost", &["wire", "jobs"]),
     ("tonic-prost-build", &["xtask"]),
     ("sqlx", &["fleet-server", "history"]),

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use pumice_fleet_server::simulate::{
+use pumice_lab::fleet_simulate::{
     Clusters, Delays, EVENTS_HEADER, Outcome, SPEC_BYTES_MAX, Scheduling, Simulation, Workload, event_rows,
 };
 
@@ -124,7 +124,7 @@ fn simulate(simulation: &Simulation, events: Option<&Path>) -> Result<Outcome> {
     let writing = || format!("write {}", path.display());
     let mut file = BufWriter::new(File::create(path).with_context(writing)?);
     let mut written = writeln!(file, "{EVENTS_HEADER}");
-    let mut log = |entry: &pumice_fleet_server::simulate::LogEntry| {
+    let mut log = |entry: &pumice_lab::fleet_simulate::LogEntry| {
         if written.is_ok() {
             written = file.write_all(event_rows(entry).as_bytes());
         }

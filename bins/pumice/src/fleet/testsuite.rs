@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt as _, stream};
-use pumice_fleet_server::testsuite::{self, Case, Report, Server, Settings, Spec, junit};
+use pumice_lab::fleet_testsuite::{self as testsuite, Case, Report, Server, Settings, Spec, junit};
 use pumice_wire::client::Credentials;
 use tokio_util::sync::CancellationToken;
 

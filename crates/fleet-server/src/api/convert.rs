@@ -297,7 +297,7 @@ fn shape(job: &Completed, placing: Placing<'_>) -> Result<Shape, serde_json::Err
 ///
 /// # Errors
 /// Where it has no JSON.
-pub(crate) fn shape_of(
+pub fn shape_of(
     class: &str,
     requests: &BTreeMap<String, Quantity>,
     metadata: &ObjectMeta,

@@ -132,7 +132,7 @@ impl JobSpec {
 }
 
 /// JSON with its fields in order, and its digest.
-pub(crate) fn canonical(value: &Value) -> Result<(Digest, Vec<u8>), serde_json::Error> {
+pub fn canonical(value: &Value) -> Result<(Digest, Vec<u8>), serde_json::Error> {
     serde_json::to_vec(&InOrder(value)).map(digested)
 }
 

@@ -124,7 +124,7 @@ fn node_upsert(cluster: &str, mut facts: NodeFacts, openness: Openness) -> Delta
 }
 
 /// A node as the engine knows it, but for the name of its cluster.
-pub(crate) fn facts(node: wire::NodeState) -> NodeFacts {
+pub fn facts(node: wire::NodeState) -> NodeFacts {
     let taints = node.taints.into_iter().filter_map(|taint| {
         let effect = match taint.effect.as_str() {
             "NoSchedule" => TaintEffect::NoSchedule,

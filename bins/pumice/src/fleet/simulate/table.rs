@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use pumice_fleet_server::simulate::{Part, QueueReport, Report};
+use pumice_lab::fleet_simulate::{Part, QueueReport, Report};
 use pumice_lab::simulate::{align, time};
 
 use crate::output::count;
@@ -168,7 +168,7 @@ fn why(text: &mut String, report: &Report) {
 mod tests {
     use std::time::Duration;
 
-    use pumice_fleet_server::simulate::{Clusters, Delays, Scheduling, Simulation, Workload};
+    use pumice_lab::fleet_simulate::{Clusters, Delays, Scheduling, Simulation, Workload};
 
     use super::*;
 

@@ -12,8 +12,8 @@ use super::text::{with_texts, without_nulls};
 use super::{
     Action, Assertion, PlannedAction, QueueCase, SPEC_BYTES_MAX, Spec, SpecError, Submission, TIMEOUT_DEFAULT,
 };
-use crate::testsuite::events::Kind;
-use crate::testsuite::expected::{Expected, no_value};
+use crate::fleet_testsuite::events::Kind;
+use crate::fleet_testsuite::expected::{Expected, no_value};
 
 const EXPECTED_EVENTS: &str = "expectedEvents";
 

@@ -24,9 +24,9 @@ use tonic::codegen::Service as _;
 use tonic::transport::Endpoint;
 
 use super::{Case, Report, Server, Settings, Spec, run};
-use crate::api::{Api, Permission, Sources, Who};
-use crate::database::{Database, Location};
-use crate::leader::{Input, Leader, Options};
+use pumice_fleet_server::api::{Api, Permission, Sources, Who};
+use pumice_fleet_server::database::{Database, Location};
+use pumice_fleet_server::leader::{Input, Leader, Options};
 
 /// A fleet without clusters.
 struct Fleet {

@@ -2,7 +2,7 @@
 //!
 //! Clusters and workloads are specifications of Armada's simulator. What decides is what the server has: its ledger, its
 //! rounds and their engine; clusters and people are made up. Pure: the same specifications, configuration and seed give the
-//! same history; the one thing that is measured, the time of rounds, comes from the caller's stopwatch. (`simulation` is
+//! same history; the one thing that is measured, the time of rounds, comes from the caller's stopwatch. (`fleet_faults` is
 //! something else: it tests the server under faults.)
 
 mod clusters;

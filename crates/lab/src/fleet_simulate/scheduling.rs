@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::config::{Class, Config, ConfigError, MarketConfig, PoolConfig};
+use pumice_fleet_server::config::{Class, Config, ConfigError, MarketConfig, PoolConfig};
 
 /// Largest text of a configuration.
 pub const CONFIG_BYTES_MAX: usize = 4 << 20;
@@ -179,13 +179,15 @@ fn armadas(mut fields: Map<String, Value>) -> Result<Scheduling, SchedulingError
         });
         ignored.extend(left_out.into_iter().flatten().map(|key| format!("pools.{name}.{key}")));
     }
-    ignored.extend(leave_out::<crate::config::Scheduling>(&mut fields, alone));
+    ignored.extend(leave_out::<pumice_fleet_server::config::Scheduling>(&mut fields, alone));
     for (key, value) in &fields {
-        if let Err(error) = serde_json::from_value::<crate::config::Scheduling>(Value::Object(alone(key, value))) {
+        if let Err(error) =
+            serde_json::from_value::<pumice_fleet_server::config::Scheduling>(Value::Object(alone(key, value)))
+        {
             return Err(SchedulingError::Key { key: key.clone(), problem: error.to_string() });
         }
     }
-    let read: crate::config::Scheduling =
+    let read: pumice_fleet_server::config::Scheduling =
         serde_json::from_value(Value::Object(fields)).map_err(|error| SchedulingError::Syntax(error.to_string()))?;
     let config = Config { scheduling: read, ..Config::default() };
     let default_class = default_class.unwrap_or_else(|| config.submission.default_priority_class_name.clone());

@@ -7,6 +7,7 @@
 
 mod action;
 mod case_run;
+mod event_stream;
 mod events;
 mod expected;
 mod failure;
@@ -17,7 +18,6 @@ mod server;
 mod spec;
 #[cfg(test)]
 mod tests;
-mod watch;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -10,7 +10,7 @@ use pumice_translate::armada::{self, ClusterSpec, NodeTemplateFields, SpecError,
 use pumice_wire::executor as wire;
 
 use super::draw::Distribution;
-use crate::sessions::{DEFAULT_POOL, node_facts};
+use pumice_fleet_server::sessions::{DEFAULT_POOL, node_facts};
 
 /// Nodes of one specification.
 pub const NODES_MAX: usize = 100_000;

@@ -24,7 +24,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::json;
 
-use crate::sessions::{FORMAT, Order, Sessions, cut_off_ms};
+use pumice_fleet_server::sessions::{FORMAT, Order, Sessions, cut_off_ms};
 
 mod clusters;
 mod gangs;

@@ -13,12 +13,12 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::action::{Target, act, needs_places};
+use super::event_stream::watch;
 use super::failure::Failure;
 use super::matcher::Matcher;
 use super::queues;
 use super::server::{Server, answer};
 use super::spec::{PlannedAction, Spec, Submission};
-use super::watch::watch;
 use super::{Case, Report, Settings};
 
 /// How long it may take to clear away.

@@ -49,7 +49,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testsuite::Failure;
+    use crate::fleet_testsuite::Failure;
 
     #[test]
     fn results_are_written_with_what_went_wrong() {

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::clusters::CLUSTER_LABEL;
 use super::draw::Distribution;
-use crate::api::{canonical, shape_of};
+use pumice_fleet_server::api::{canonical, shape_of};
 
 /// Queues of one workload.
 pub const QUEUES_MAX: usize = 1_000;
