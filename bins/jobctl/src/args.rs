@@ -1,14 +1,11 @@
 //! The command line of `jobctl`.
 
-use std::ffi::OsStr;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-
-use crate::completion;
+use clap::{Args, Parser, Subcommand};
 
 mod change;
+pub mod completion;
 mod debug;
 mod history;
 mod job;
@@ -19,11 +16,13 @@ mod notebook;
 mod platform;
 mod progress;
 mod results;
+mod session;
 mod shard;
 mod shell;
 mod wait;
 mod watch;
 
+pub use crate::output::Form;
 pub use change::{ActArgs, Careful, DeleteArgs, RetryArgs};
 pub use debug::DebugArgs;
 pub use history::{HistoryArgs, HistoryForm};
@@ -33,11 +32,12 @@ pub use list::{ListArgs, ListForm};
 pub use logs::LogsArgs;
 pub use notebook::NotebookArgs;
 pub use platform::{
-    CheckArgs, ContextAddArgs, ContextCommand, NodeCommand, QueueCommand, Shown, TopArgs, UsageArgs, UsageBy,
+    CheckArgs, ContextAddArgs, ContextCommand, ListOutput, NodeCommand, QueueCommand, TopArgs, UsageArgs, UsageBy,
     VersionArgs,
 };
 pub use progress::{ProgressArgs, ProgressForm};
 pub use results::{ResultsArgs, ResultsForm};
+pub use session::{Global, Session, runtime};
 pub use shard::{ShardArgs, ShardCommand};
 pub use shell::{ShellArgs, WhichPod};
 pub use wait::WaitArgs;
@@ -57,40 +57,6 @@ pub struct Cli {
 const EXIT_CODES: &str = "Exit codes: 0 success, 1 job failed, 2 wrong use, 3 not found, 4 denied, 5 server unreachable \
 (try again), 6 conflict, 7 job cancelled, 8 timed out waiting, 9 partly succeeded, 130 interrupted; \
 `run`: the job's own code, 128+signal when killed, 127 without its program";
-
-/// Which platform, which namespace.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Where")]
-pub struct Global {
-    /// Namespace of the job
-    #[arg(short, long, global = true, value_name = "NAME", add = completion::namespaces())]
-    pub namespace: Option<String>,
-    /// Name of a context, of jobctl or in the kubeconfig, or the path of a kubeconfig [default: $PUMICE_CONTEXT, else the running pumice up]
-    #[arg(long, global = true, value_name = "PATH|NAME", add = completion::contexts())]
-    pub context: Option<String>,
-    /// Kubeconfig to use
-    #[arg(long, global = true, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// Data directory of the pumice up to talk to [default: $PUMICE_DATA_DIR, else the user's]
-    #[arg(long, global = true, value_name = "DIR")]
-    pub data_dir: Option<PathBuf>,
-    /// No progress on standard error
-    #[arg(long, global = true)]
-    pub no_progress: bool,
-}
-
-impl Global {
-    /// The flags that name the platform, for another command that is to talk to it.
-    pub fn platform_flags(&self) -> Vec<&OsStr> {
-        let flags = [
-            ("--kubeconfig", self.kubeconfig.as_ref().map(|path| path.as_os_str())),
-            ("--context", self.context.as_ref().map(OsStr::new)),
-            ("--data-dir", self.data_dir.as_ref().map(|path| path.as_os_str())),
-        ];
-        let given = flags.into_iter().filter_map(|(flag, value)| Some([OsStr::new(flag), value?]));
-        given.flatten().collect()
-    }
-}
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -192,21 +158,6 @@ pub struct SubmitArgs {
     /// Form of what is printed
     #[arg(short, long, value_enum, default_value_t = Form::Name)]
     pub output: Form,
-}
-
-/// How data is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Form {
-    /// For people
-    Table,
-    /// For people with wide screens
-    Wide,
-    /// JSON
-    Json,
-    /// YAML
-    Yaml,
-    /// job/NAME
-    Name,
 }
 
 /// A duration as Go writes it; a bare number is seconds.

@@ -8,7 +8,6 @@
 
 mod args;
 mod commands;
-mod completion;
 mod environment;
 mod failure;
 mod files;
@@ -22,7 +21,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    if completion::answer() {
+    if args::completion::answer() {
         return ExitCode::SUCCESS;
     }
     let args = args::Cli::parse();

@@ -2,10 +2,25 @@
 
 use std::io::Write;
 
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::args::Form;
 use crate::failure::Failure;
+
+/// How data is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// For people
+    Table,
+    /// For people with wide screens
+    Wide,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+    /// job/NAME
+    Name,
+}
 
 /// Prints text as it is.
 pub fn text(text: &str) -> Result<(), Failure> {

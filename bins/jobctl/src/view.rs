@@ -81,7 +81,7 @@ pub struct View {
     detail: Option<(JobRef, Detail)>,
     log: Option<(JobRef, Vec<String>)>,
     /// A job that is cancelled when the next key says so.
-    asked: Option<JobRef>,
+    to_cancel: Option<JobRef>,
     /// What happened last.
     pub note: String,
     /// Whether the server does not answer.
@@ -145,13 +145,13 @@ impl View {
 
     /// Does what a key means.
     pub fn press(&mut self, key: Key) -> Option<Request> {
-        let asked = self.asked.take();
+        let to_cancel = self.to_cancel.take();
         self.note.clear();
-        if let (Key::Yes, Some(job)) = (key, asked.clone()) {
+        if let (Key::Yes, Some(job)) = (key, to_cancel.clone()) {
             self.note = format!("{} is being cancelled", job.name);
             return Some(Request::Cancel(job));
         }
-        if asked.is_some() {
+        if to_cancel.is_some() {
             self.note = "nothing was cancelled".to_owned();
             return (key == Key::Interrupt).then_some(Request::Quit);
         }
@@ -168,7 +168,7 @@ impl View {
             Key::Cancel => {
                 if let Some(job) = self.chosen().map(JobRow::reference) {
                     self.note = format!("cancel {}? y", job.name);
-                    self.asked = Some(job);
+                    self.to_cancel = Some(job);
                 }
                 None
             }

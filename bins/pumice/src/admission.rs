@@ -8,15 +8,15 @@ use pumice_admission::server::Options;
 use pumice_cluster::Pages;
 use tokio::net::TcpListener;
 
-use crate::alone;
 use crate::args::admission::AdmissionArgs;
+use crate::standalone;
 
 /// `pumice admission run`: answers until a signal.
 pub fn run(args: &AdmissionArgs) -> Result<()> {
     args.warn();
     let routes = args.routes().map_err(anyhow::Error::msg)?;
     let certificate = args.certificate().map_err(anyhow::Error::msg)?;
-    alone::run(&args.cluster, async |client, stop| {
+    standalone::run(&args.cluster, async |client, stop| {
         let options = Options {
             client,
             admission: VolcanoAdmission::new(args.rules.rules(&args.webhook_namespace)),
@@ -31,7 +31,7 @@ pub fn run(args: &AdmissionArgs) -> Result<()> {
         let listener = TcpListener::bind(address).await;
         let listener = listener.with_context(|| format!("{address} can't be listened on: choose another --port"))?;
         let pages = Pages { metrics: true, health: true };
-        let watched = alone::answered(args.health.address(), pages, server.handle()).await?;
+        let watched = standalone::answered(args.health.address(), pages, server.handle()).await?;
         tokio::select! {
             result = Box::pin(server.run(listener, stop)) => result.context("run admission"),
             () = watched => Ok(()),

@@ -12,6 +12,7 @@ use pumice_admission::server::GroupsFile;
 use pumice_admission::{Rules, VolcanoAdmission};
 use pumice_apiserver::{ApiServer, AuditLog, Builder, ConnectionLimits};
 use pumice_auth::{Ca, Policy, TokenKey};
+use pumice_clock::now;
 use pumice_jobs::platform::target::RunFile;
 use pumice_store::Store;
 use tokio::net::TcpListener;
@@ -22,7 +23,6 @@ use crate::data_dir::DataDir;
 use crate::descriptors;
 use crate::output::announce;
 use crate::room;
-use crate::up::now;
 
 /// User of the kubeconfig, a member of `system:masters`.
 pub const ADMINISTRATOR: &str = "pumice:administrator";

@@ -11,13 +11,14 @@ use anyhow::{Context, Result};
 use pumice_api::names;
 use pumice_apiserver::RemoteNodes;
 use pumice_auth::{Identity, write_private};
+use pumice_clock::now;
 use pumice_cluster::{client_over, install_definitions};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, ADMINISTRATOR, Api};
 use crate::args::api::ApiServerArgs;
 use crate::data_dir::DataDir;
-use crate::up::{go_last_for_memory, host_name, now, stop_on_signal};
+use crate::process::{go_last_for_memory, host_name, stop_on_signal};
 use crate::{logging, room};
 
 /// Components besides nodes, and who they are.
@@ -35,7 +36,7 @@ pub fn run(args: &ApiServerArgs) -> Result<()> {
     room::check_for_start(data.path())?;
     logging::start(&args.log, None)?;
     go_last_for_memory();
-    let runtime = crate::up::runtime()?;
+    let runtime = crate::process::runtime()?;
     runtime.block_on(serve(args, &data))
 }
 

@@ -155,16 +155,16 @@ pub enum NodeCommand {
     #[command(alias = "uncordon")]
     Undrain {
         #[command(flatten)]
-        place: vcctl::Where,
+        api: vcctl::ApiFlags,
         #[command(flatten)]
-        told: vcctl::Told,
+        named: vcctl::NameAndOutput,
     },
     /// Tell why a node takes no more, and when it will
     Why {
         #[command(flatten)]
-        place: vcctl::Where,
+        api: vcctl::ApiFlags,
         #[command(flatten)]
-        told: vcctl::Told,
+        named: vcctl::NameAndOutput,
     },
 }
 

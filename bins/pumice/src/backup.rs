@@ -104,7 +104,7 @@ fn at_rest(of: &Platform<'_>, file: &mut Fresh) -> Result<BackupHeader> {
     let header = BackupHeader {
         uid: snapshot.uid.to_string(),
         revision: snapshot.revision,
-        created_seconds: crate::up::now().as_second(),
+        created_seconds: pumice_clock::now().as_second(),
         made_by: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let mut keeper = Keeper::new(of, file);

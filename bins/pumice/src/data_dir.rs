@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use nix::unistd::Uid;
 use pumice_auth::write_private;
 use pumice_jobs::platform::target::{Environment, KUBECONFIGS, RUN_FILE, RunFile, default_data_dir};
+use pumice_store::DirectoryLock;
 
 use crate::output;
 
@@ -35,6 +36,14 @@ impl DataDir {
             .context("there is no home directory to keep data in: say where with --data-dir")?;
         let path = std::path::absolute(&path).with_context(|| format!("make {} absolute", path.display()))?;
         Ok(DataDir { path })
+    }
+
+    /// Keeps a second node agent away: two would fight over the pods.
+    pub fn lock_node(&self) -> Result<DirectoryLock> {
+        let folder = self.path.join("node");
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.with_context(|| format!("make {}", folder.display()))?;
+        DirectoryLock::acquire(&folder).context("be the only node agent here")
     }
 
     /// Makes the directory, readable by its owner only. One that is there and open to others is closed to them, and said: if it

@@ -51,10 +51,10 @@ pub fn down(args: &DownArgs) -> Result<()> {
 
 /// Removes what pods left, however much that is, and says what can't be removed.
 fn finish_removals(data: &Path) -> Result<()> {
-    let (since, mut shown) = (clock(), false);
+    let (since, mut printed) = (clock(), false);
     let on_wait = |trees| {
-        if !shown && clock().duration_since(since) >= SHOW_AFTER {
-            shown = true;
+        if !printed && clock().duration_since(since) >= SHOW_AFTER {
+            printed = true;
             let trees = output::count(trees, "folder");
             output::note(format_args!("removing {trees} that pods left; Ctrl-C leaves the rest to the next pumice up"));
         }
@@ -69,24 +69,24 @@ fn finish_removals(data: &Path) -> Result<()> {
 struct Progress {
     since: Instant,
     now: bool,
-    shown: Option<(usize, Instant)>,
+    printed: Option<(usize, Instant)>,
 }
 
 impl Progress {
     fn begin(now: bool) -> Progress {
-        Progress { since: clock(), now, shown: None }
+        Progress { since: clock(), now, printed: None }
     }
 
     fn show(&mut self, pods: usize, longest: Duration) {
         let now = clock();
-        let due = match self.shown {
+        let due = match self.printed {
             None => now.duration_since(self.since) >= SHOW_AFTER,
             Some((before, at)) => pods < before && now.duration_since(at) >= SHOW_AFTER,
         };
         if !due {
             return;
         }
-        self.shown = Some((pods, now));
+        self.printed = Some((pods, now));
         let seconds = longest.as_secs() + u64::from(longest.subsec_nanos() > 0);
         let faster = if self.now { "" } else { "; pumice down --now ends them at once" };
         match seconds {

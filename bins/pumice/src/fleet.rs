@@ -15,6 +15,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use pumice_auth::{Ca, identity_of};
+use pumice_clock::now;
 use pumice_fleet_executor as executor;
 use pumice_fleet_server::config::unknown_keys;
 use pumice_fleet_server::gateway::{EXECUTORS, hash_password, hash_token};
@@ -26,7 +27,7 @@ use crate::args::fleet::{
     FleetCommand, FleetDir, FleetExecutorArgs, FleetHashArgs, FleetIdentityArgs, FleetServerArgs, FleetUpArgs,
 };
 use crate::data_dir::DataDir;
-use crate::up::{now, runtime, stop_on_signal};
+use crate::process::{runtime, stop_on_signal};
 use crate::{logging, output};
 use server::Server;
 
@@ -83,8 +84,9 @@ fn up(args: &FleetUpArgs) -> Result<()> {
 /// `pumice fleet executor`: until a signal. Pods go on without it.
 fn execute(args: &FleetExecutorArgs) -> Result<()> {
     let path = &args.identity;
-    let shown = shown(path)?;
-    let identity = identity_of(&shown.certificate).with_context(|| format!("{} is no identity", path.display()))?;
+    let credentials = credentials(path)?;
+    let identity =
+        identity_of(&credentials.certificate).with_context(|| format!("{} is no identity", path.display()))?;
     ensure!(
         identity.is_in(EXECUTORS),
         "{} is the identity of {:?}, who is no executor: make one with `pumice fleet identity --executor NAME`",
@@ -92,16 +94,16 @@ fn execute(args: &FleetExecutorArgs) -> Result<()> {
         identity.user
     );
     let settings = settings(args.config.as_deref())?;
-    crate::alone::run(&args.cluster, async |client, stop| {
+    crate::standalone::run(&args.cluster, async |client, stop| {
         let executor = executor::build(executor::Options {
             name: identity.user,
             servers: args.server.clone(),
-            tls: Some(shown.tls),
+            tls: Some(credentials.tls),
             authorization: None,
             client,
             settings,
         })?;
-        let watched = crate::alone::watched(&args.serving, METRICS_PORT, executor.handle()).await?;
+        let watched = crate::standalone::watched(&args.serving, METRICS_PORT, executor.handle()).await?;
         tokio::select! {
             () = executor.run(stop) => {}
             () = watched => {}
@@ -154,7 +156,7 @@ fn fleet_dir(args: &FleetDir) -> Result<DataDir> {
 }
 
 /// Who an identity file says one is.
-fn shown(path: &Path) -> Result<Credentials> {
+fn credentials(path: &Path) -> Result<Credentials> {
     let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
     Credentials::read(&text).with_context(|| format!("{} is no identity", path.display()))
 }

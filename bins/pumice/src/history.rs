@@ -18,10 +18,10 @@ use pumice_history::{Handle, Location, Options};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::alone;
 use crate::args::history::{AnswerArgs, HistoryRunArgs};
 use crate::data_dir::keep_private;
 use crate::descriptors;
+use crate::standalone;
 
 /// Port of the metrics, if they are asked for.
 const METRICS_PORT: u16 = 8082;
@@ -30,16 +30,16 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 /// Writes, and answers, until a signal or until the Lease is lost.
 pub fn run(args: &HistoryRunArgs) -> Result<()> {
-    let place = args.place()?;
-    let lease = args.lease.lease(names::HISTORY_LEASE, alone::identity()).map_err(anyhow::Error::msg)?;
-    alone::run(&args.cluster, async |client, stop| {
-        if let Location::File(path) = &place {
+    let location = args.database()?;
+    let lease = args.lease.lease(names::HISTORY_LEASE, standalone::identity()).map_err(anyhow::Error::msg)?;
+    standalone::run(&args.cluster, async |client, stop| {
+        if let Location::File(path) = &location {
             keep_private(path);
         }
-        let history = Options { client: client.clone(), location: place, days: args.keep.history_days }.build();
+        let history = Options { client: client.clone(), location, days: args.keep.history_days }.build();
         let handle = history.handle();
         // Who stands by is watched, too.
-        let watched = alone::watched(&args.serving, METRICS_PORT, handle.clone()).await?;
+        let watched = standalone::watched(&args.serving, METRICS_PORT, handle.clone()).await?;
         let closing = CancellationToken::new();
         let answering = answering(&args.answer, handle, closing.clone()).await?;
         let work = async {
@@ -48,7 +48,7 @@ pub fn run(args: &HistoryRunArgs) -> Result<()> {
         };
         let running = async {
             let result = tokio::select! {
-                result = Box::pin(alone::while_leading(client, lease, &stop, work)) => result,
+                result = Box::pin(standalone::while_leading(client, lease, &stop, work)) => result,
                 () = watched => Ok(()),
             };
             closing.cancel();

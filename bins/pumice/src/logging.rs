@@ -16,9 +16,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use nix::fcntl::OFlag;
 use nix::unistd::{dup2_stderr, dup2_stdout};
+use pumice_clock::now;
 use pumice_metrics::{LOG_LINES_LOST, LossyLines};
-
-use crate::up::now;
 
 /// The log of a platform in the background is moved aside at this size; one older file is kept.
 const LOG_BYTES_MAX: u64 = 64 << 20;

@@ -6,7 +6,6 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod admission;
-mod alone;
 mod api;
 mod apiserver;
 mod args;
@@ -21,10 +20,12 @@ mod logging;
 mod node;
 mod output;
 mod parts;
+mod process;
 mod restore;
 mod room;
 mod scheduler;
 mod set_aside;
+mod standalone;
 mod status;
 mod up;
 mod vcctl;
@@ -67,7 +68,7 @@ fn main() -> ExitCode {
         Command::Restore(args) => restore::restore(&args),
         Command::ApiServer(args) => apiserver::run(&args),
         Command::Scheduler(command) => return scheduler::run(&command),
-        Command::Controllers(ControllersCommand::Run(args)) => alone::controllers(&args),
+        Command::Controllers(ControllersCommand::Run(args)) => standalone::controllers(&args),
         Command::Fleet(command) => fleet::run(&command),
         Command::History(HistoryCommand::Run(args)) => history::run(&args),
         Command::Admission(AdmissionCommand::Run(args)) => admission::run(&args),
@@ -75,10 +76,10 @@ fn main() -> ExitCode {
         Command::Node(NodeCommand::Run(args)) => node::run(&args),
         Command::Node(NodeCommand::List(args)) => set_aside::list(&args),
         Command::Node(NodeCommand::RemoveSetAside(args)) => set_aside::remove(&args),
-        Command::Node(NodeCommand::Simulated(args)) => alone::simulated_nodes(args),
-        Command::Node(NodeCommand::Why { place, told }) => return vcctl::node_why(&place, &told),
+        Command::Node(NodeCommand::Simulated(args)) => standalone::simulated_nodes(args),
+        Command::Node(NodeCommand::Why { api, named }) => return vcctl::node_why(&api, &named),
         Command::Node(NodeCommand::Drain(args)) => return vcctl::drain(&args),
-        Command::Node(NodeCommand::Undrain { place, told }) => return vcctl::undrain(&place, &told),
+        Command::Node(NodeCommand::Undrain { api, named }) => return vcctl::undrain(&api, &named),
         Command::Reserve(args) => return vcctl::reserve(&args),
         Command::Crds => install::definitions(),
         Command::Roles(args) => install::roles(&args),

@@ -5,7 +5,6 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,17 +17,17 @@ use http_body_util::{BodyExt as _, Full};
 use pumice_api::names;
 use pumice_apiserver::{Body, ConnectionLimits, Handler, serve_connections};
 use pumice_node::{Handle, NodeBody};
-use pumice_store::DirectoryLock;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::alone;
 use crate::args::node::NodeRunArgs;
 use crate::data_dir::DataDir;
 use crate::descriptors;
 use crate::output::announce;
-use crate::up::{go_last_for_memory, host_name, node_options};
+use crate::process::{go_last_for_memory, host_name};
+use crate::standalone;
+use crate::up::node_options;
 
 /// How long requests under way may take at the end.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -37,13 +36,13 @@ const DRAIN: Duration = Duration::from_secs(5);
 pub fn run(args: &NodeRunArgs) -> Result<()> {
     let data = DataDir::choose(args.data_dir.data_dir.as_deref())?;
     data.create()?;
-    let _lock = lock(&data)?;
+    let _lock = data.lock_node()?;
     let kubeconfig =
         args.cluster.kubeconfig.as_deref().context("say with --kubeconfig which API server and as whom")?;
     let credentials = Credentials::read(kubeconfig)?;
     let tls = pumice_auth::agent_server_config(&credentials.authority, &credentials.certificate, &credentials.key)
         .with_context(|| format!("use the certificate in {}", kubeconfig.display()))?;
-    alone::run(&args.cluster, async |client, stop| {
+    standalone::run(&args.cluster, async |client, stop| {
         go_last_for_memory();
         // Where its Node object says that it is.
         let address = SocketAddr::from((pumice_node::host_ip(), args.port));
@@ -74,14 +73,6 @@ pub fn run(args: &NodeRunArgs) -> Result<()> {
         };
         tokio::join!(running, answering).0
     })
-}
-
-/// Keeps a second agent away: two would fight over the pods.
-pub fn lock(data: &DataDir) -> Result<DirectoryLock> {
-    let folder = data.path().join("node");
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-    made.with_context(|| format!("make {}", folder.display()))?;
-    DirectoryLock::acquire(&folder).context("be the only node agent here")
 }
 
 fn answer<B>(handle: &Handle, trusted: bool, request: Request<B>) -> Response<NodeBody> {

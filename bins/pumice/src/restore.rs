@@ -66,7 +66,7 @@ fn make_room(data: &DataDir, force: bool) -> Result<Option<PathBuf>> {
             data.path().display()
         );
     }
-    let now = crate::up::now().strftime("%Y%m%dT%H%M%SZ");
+    let now = pumice_clock::now().strftime("%Y%m%dT%H%M%SZ");
     let aside = data.path().join(format!("before-restore-{now}"));
     DirBuilder::new().mode(0o700).create(&aside).with_context(|| format!("make {}", aside.display()))?;
     for path in replaced.iter().filter(|path| path.exists()) {

@@ -9,12 +9,12 @@ use pumice_lab::check::{Counts, Outcome, check, check_recorded};
 use pumice_recording::is_case;
 use pumice_scheduler::{Options, plugins};
 
-use crate::alone;
 use crate::args::SchedulerCommand;
 use crate::args::record::RecordCommand;
 use crate::args::scheduler::RunArgs;
 use crate::args::simulate::{Form, SimulateArgs};
 use crate::output;
+use crate::standalone;
 
 mod record;
 
@@ -63,15 +63,15 @@ pub fn run(command: &SchedulerCommand) -> ExitCode {
 
 /// Schedules until a signal, or until the Lease is lost: whoever runs us starts us again then.
 fn run_alone(args: &RunArgs) -> anyhow::Result<()> {
-    alone::run(&args.cluster, async |client, stop| {
+    standalone::run(&args.cluster, async |client, stop| {
         let mut options = Options::new(client);
         options.scheduler_names = args.own.schedulers();
         options.nodes_meet_claims = args.own.own_cluster;
         args.policy.apply(&mut options);
         options.record = args.record.clone().map(|folder| args.keep.options(folder));
-        options.lease = args.lease(alone::identity()).map_err(anyhow::Error::msg)?;
+        options.lease = args.lease(standalone::identity()).map_err(anyhow::Error::msg)?;
         let scheduler = options.build().context("start the scheduler")?;
-        let watched = alone::watched(&args.serving, METRICS_PORT, scheduler.handle()).await?;
+        let watched = standalone::watched(&args.serving, METRICS_PORT, scheduler.handle()).await?;
         tokio::select! {
             result = scheduler.run(stop) => result.context("run the scheduler"),
             () = watched => Ok(()),

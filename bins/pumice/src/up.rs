@@ -13,17 +13,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use pumice_auth::Identity;
+use pumice_clock::now;
 use pumice_cluster::{client_over, connect, install_definitions};
 use pumice_history::Location;
-use pumice_node::huge_pages;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, ADMINISTRATOR, Api};
 use crate::args::UpArgs;
 use crate::data_dir::{DataDir, keep_private};
 use crate::output::note;
+use crate::process::{go_last_for_memory, host_name, runtime, stop_on_signal};
 use crate::{logging, room};
 use components::Components;
 pub use components::{node_options, shim_command};
@@ -46,23 +46,16 @@ pub fn up(args: UpArgs) -> Result<()> {
     runtime.block_on(run(&args, &data))
 }
 
-/// When the machine's memory runs out, programs of pods go before the process that keeps them.
-pub fn go_last_for_memory() {
-    if let Err(error) = pumice_node::spare_this_process() {
-        tracing::info!(%error, "the kernel may end this process as early as any other when memory runs out");
-    }
-}
-
 /// Opens what the platform stands on, serves, and closes it again in the opposite order.
 async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
     // Signals are caught before anything starts, so that none can cut a start-up short half way.
     let stop = stop_on_signal()?;
     // What is wrong in the flags is said before anything is touched; a database that is away is no reason not to start.
-    let history = args.history.history.then(|| args.history.keep.place(data.path())).transpose()?;
+    let history = args.history.history.then(|| args.history.keep.database(data.path())).transpose()?;
     if let Some(Location::File(path)) = &history {
         keep_private(path);
     }
-    let late = Late::new(components::node_name());
+    let late = Late::new(host_name());
     let schedulers = &args.scheduling.scheduler_name;
     let (mut api, listener) = Api::open(data, &args.api, Ipv4Addr::LOCALHOST.into(), schedulers, |builder, _, _| {
         let builder = builder.node_proxy(Arc::new(late.node_proxy())).aggregate(late.why());
@@ -78,7 +71,7 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
     if let (true, Err(said)) = (args.without_pods, without_pods()) {
         note(format_args!("pumice: {said}"));
     }
-    let node_lock = args.runs_pods().then(|| crate::node::lock(data)).transpose()?;
+    let node_lock = args.runs_pods().then(|| data.lock_node()).transpose()?;
     let following = std::mem::replace(&mut api.following, Box::pin(std::future::pending()));
     let result = tokio::select! {
         result = Box::pin(serve(args, data, &api, (&late, history), listener, stop)) => result,
@@ -156,11 +149,6 @@ fn without_pods() -> Result<(), String> {
     Err("off by --without-pods: pods that run go on, and none is started, ended or told of".to_owned())
 }
 
-/// The name of this machine.
-pub fn host_name() -> String {
-    components::node_name()
-}
-
 /// The same port where pods find this machine. The platform is of use without it, too.
 async fn listen_for_pods(gateway: Ipv4Addr, port: u16) -> Option<TcpListener> {
     let listener = TcpListener::bind((gateway, port)).await;
@@ -169,57 +157,4 @@ async fn listen_for_pods(gateway: Ipv4Addr, port: u16) -> Option<TcpListener> {
             tracing::warn!(%gateway, port, %error, "pods with a network of their own do not reach the API");
         })
         .ok()
-}
-
-/// What all asynchronous work of a command runs on. Whoever needs one is a server, or may be: it may open as many files as
-/// the system allows, and takes huge pages when it is large.
-pub fn runtime() -> Result<tokio::runtime::Runtime> {
-    crate::descriptors::raise_limit();
-    huge_pages::refrain();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
-    runtime.spawn(huge_pages::take_when_large());
-    Ok(runtime)
-}
-
-/// A token that is cancelled by the first SIGINT or SIGTERM; a second one ends the process at once. SIGHUP opens the log
-/// anew and ends nothing, also where it comes from a terminal that was closed: work doesn't hang on a window. A command
-/// without a log is ended by it, as any other.
-pub fn stop_on_signal() -> Result<CancellationToken> {
-    let mut interrupt = signal(SignalKind::interrupt()).context("catch SIGINT")?;
-    let mut terminate = signal(SignalKind::terminate()).context("catch SIGTERM")?;
-    let hangup = logging::is_started().then(|| signal(SignalKind::hangup()));
-    let mut hangup = hangup.transpose().context("catch SIGHUP")?;
-    let stop = CancellationToken::new();
-    let token = stop.clone();
-    #[allow(clippy::disallowed_methods)] // the process's own signals: nothing outlives this task
-    tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-                () = hung_up(hangup.as_mut()) => {
-                    logging::reopen();
-                    continue;
-                }
-            }
-            if token.is_cancelled() {
-                std::process::exit(130);
-            }
-            token.cancel();
-        }
-    });
-    Ok(stop)
-}
-
-/// The next SIGHUP; never, where none is caught.
-async fn hung_up(hangup: Option<&mut Signal>) {
-    match hangup {
-        Some(hangup) => drop(hangup.recv().await),
-        None => std::future::pending().await,
-    }
-}
-
-#[allow(clippy::disallowed_methods)] // the binary reads the clock for certificates and its note
-pub fn now() -> jiff::Timestamp {
-    jiff::Timestamp::now()
 }

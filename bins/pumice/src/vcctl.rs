@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use jiff::Timestamp;
 use pumice_api::bus::Action;
+use pumice_clock::now;
 use pumice_jobs::Connection;
 use pumice_jobs::platform::target::{Target, TargetError, read_run_file};
 use pumice_vcctl::documents::{self, Deed};
@@ -25,31 +25,27 @@ use crate::args::vcctl::job::Verb as JobVerb;
 use crate::args::vcctl::queue::{self as queue_args, Verb as QueueVerb};
 use crate::args::vcctl::slurm::{JobsArgs, OneArgs, Program, QueuesArgs, SubArgs};
 use crate::args::vcctl::work::{CronVerb, PodVerb};
-use crate::args::vcctl::{FromFile, Group, Listed, Named, Shown, Told, Where};
+use crate::args::vcctl::{ApiFlags, FromFile, Group, Listed, NameAndOutput, Named, NamedAndOutput};
 use crate::data_dir::DataDir;
 use crate::output;
 
 /// Does what a group's verb says.
 pub fn run(group: Group) -> ExitCode {
     match group {
-        Group::Job { place, verb } => talk(&place, job_words(&verb), async |session| on_jobs(session, verb).await),
-        Group::Queue { place, verb } => {
-            talk(&place, queue_words(&verb), async |session| on_queues(session, verb).await)
-        }
-        Group::Pod { place, verb } => talk(&place, pod_words(&verb), async |session| on_pods(session, verb).await),
-        Group::JobFlow { place, verb } => {
+        Group::Job { api, verb } => talk(&api, job_words(&verb), async |session| on_jobs(session, verb).await),
+        Group::Queue { api, verb } => talk(&api, queue_words(&verb), async |session| on_queues(session, verb).await),
+        Group::Pod { api, verb } => talk(&api, pod_words(&verb), async |session| on_pods(session, verb).await),
+        Group::JobFlow { api, verb } => {
             let words = format!("{} jobflow", flow_word(&verb));
-            talk(&place, &words, async |session| on_flows(session, JOB_FLOW, pumice_vcctl::flow::FLOWS, verb).await)
+            talk(&api, &words, async |session| on_flows(session, JOB_FLOW, pumice_vcctl::flow::FLOWS, verb).await)
         }
-        Group::JobTemplate { place, verb } => {
+        Group::JobTemplate { api, verb } => {
             let words = format!("{} jobtemplate", flow_word(&verb));
-            talk(&place, &words, async |session| {
+            talk(&api, &words, async |session| {
                 on_flows(session, JOB_TEMPLATE, pumice_vcctl::flow::TEMPLATES, verb).await
             })
         }
-        Group::CronJob { place, verb } => {
-            talk(&place, cron_words(&verb), async |session| on_crons(session, verb).await)
-        }
+        Group::CronJob { api, verb } => talk(&api, cron_words(&verb), async |session| on_crons(session, verb).await),
         Group::Version { output } => {
             let printed = version::text(env!("CARGO_PKG_VERSION"), output.or_table())
                 .and_then(|text| std::io::stdout().write_all(text.as_bytes()).map_err(Error::Output));
@@ -90,42 +86,40 @@ pub fn links(directory: Option<&Path>) -> anyhow::Result<()> {
 }
 
 /// `pumice node why`.
-pub fn node_why(place: &Where, args: &Told) -> ExitCode {
-    talk(place, "tell of node", async |session| why::tell(session, NODE_WHY, &args.name, args.output.or_table()).await)
+pub fn node_why(api: &ApiFlags, args: &NameAndOutput) -> ExitCode {
+    talk(api, "tell of node", async |session| why::tell(session, NODE_WHY, &args.name, args.output.or_table()).await)
 }
 
 /// `pumice reserve`, and its verbs.
 pub fn reserve(args: &ReserveArgs) -> ExitCode {
     match &args.verb {
-        None => talk(&args.place, "reserve nodes", async |session| {
+        None => talk(&args.api, "reserve nodes", async |session| {
             reservation::make(session, &args.make.wanted(), args.make.output.form()).await
         }),
         Some(ReserveVerb::List { output }) => {
-            talk(&args.place, "list reservations", async |session| reservation::list(session, output.or_table()).await)
+            talk(&args.api, "list reservations", async |session| reservation::list(session, output.or_table()).await)
         }
-        Some(ReserveVerb::Show(told)) => talk(&args.place, "show reservation", async |session| {
-            reservation::show(session, &told.name, told.output.or_table()).await
+        Some(ReserveVerb::Show(named)) => talk(&args.api, "show reservation", async |session| {
+            reservation::show(session, &named.name, named.output.or_table()).await
         }),
-        Some(ReserveVerb::Delete(told)) => talk(&args.place, "delete reservation", async |session| {
-            reservation::delete(session, &told.name, told.output.form()).await
+        Some(ReserveVerb::Delete(named)) => talk(&args.api, "delete reservation", async |session| {
+            reservation::delete(session, &named.name, named.output.form()).await
         }),
     }
 }
 
 /// `pumice node drain`.
 pub fn drain(args: &DrainArgs) -> ExitCode {
-    talk(&args.place, "drain node", async |session| {
-        reservation::make(session, &args.wanted(), args.output.form()).await
-    })
+    talk(&args.api, "drain node", async |session| reservation::make(session, &args.wanted(), args.output.form()).await)
 }
 
 /// `pumice node undrain`.
-pub fn undrain(place: &Where, args: &Told) -> ExitCode {
-    talk(place, "undrain node", async |session| reservation::undrain(session, &args.name, args.output.form()).await)
+pub fn undrain(api: &ApiFlags, args: &NameAndOutput) -> ExitCode {
+    talk(api, "undrain node", async |session| reservation::undrain(session, &args.name, args.output.form()).await)
 }
 
 fn vsub(args: SubArgs) -> ExitCode {
-    let SubArgs { place, name, namespace, image, scheduler, size, output } = args;
+    let SubArgs { api, name, namespace, image, scheduler, size, output } = args;
     let said = |given: Option<String>, variable: &str, otherwise: &str| {
         let variable = || std::env::var_os(variable)?.into_string().ok().filter(|value| !value.is_empty());
         given.filter(|given| !given.is_empty()).or_else(variable).unwrap_or_else(|| otherwise.to_owned())
@@ -134,24 +128,24 @@ fn vsub(args: SubArgs) -> ExitCode {
     let scheduler = said(scheduler, "VOLCANO_SCHEDULER_NAME", "volcano");
     let namespace = said(namespace, "VOLCANO_DEFAULT_JOB_NAMESPACE", "default");
     let job = size.job(name, image, scheduler);
-    talk(&place, "run job", async |session| job::run_new(session, &job, &namespace, output.form()).await)
+    talk(&api, "run job", async |session| job::run_new(session, &job, &namespace, output.form()).await)
 }
 
 fn vjobs(args: JobsArgs) -> ExitCode {
-    let JobsArgs { place, job, all_namespaces, filter, output } = args;
+    let JobsArgs { api, job, all_namespaces, filter, output } = args;
     if !job.name.is_empty() {
-        return talk(&place, "view job", async |session| {
+        return talk(&api, "view job", async |session| {
             job::view(session, (&job.namespace, &job.name), output.form()).await
         });
     }
     let scope = if all_namespaces { Scope::All } else { Scope::Namespace(job.namespace) };
     let filter = filter.filter(String::new());
-    talk(&place, "list job", async |session| job::list(session, &scope, &filter, output.or_table()).await)
+    talk(&api, "list job", async |session| job::list(session, &scope, &filter, output.or_table()).await)
 }
 
 fn vqueues(args: &QueuesArgs) -> ExitCode {
     let form = args.output.or_table();
-    talk(&args.place, "get queue", async |session| match args.name.as_str() {
+    talk(&args.api, "get queue", async |session| match args.name.as_str() {
         "" => queue::list(session, queue::SHORT, form).await,
         name => queue::get(session, name, queue::SHORT, form).await,
     })
@@ -162,7 +156,7 @@ fn one(
     words: &str,
     act: impl AsyncFnOnce(&mut Session<'_>, (&str, &str), Option<Form>) -> Result<(), Error>,
 ) -> ExitCode {
-    talk(&args.place, words, async |session| {
+    talk(&args.api, words, async |session| {
         let name = named(&args.job.name, "job name", words)?;
         act(session, (&args.job.namespace, name), args.output.form()).await
     })
@@ -198,13 +192,13 @@ async fn on_jobs(session: &mut Session<'_>, verb: JobVerb) -> Result<(), Error> 
             job::list(session, &args.namespaces.scope(), &filter, args.output.or_table()).await
         }
         JobVerb::View(args) => job::view(session, place_of(&args.named, "job name", words)?, args.output.form()).await,
-        JobVerb::Suspend(Shown { named, output }) => {
+        JobVerb::Suspend(NamedAndOutput { named, output }) => {
             job::ask(session, place_of(&named, "job name", words)?, Action::AbortJob, output.form()).await
         }
-        JobVerb::Resume(Shown { named, output }) => {
+        JobVerb::Resume(NamedAndOutput { named, output }) => {
             job::ask(session, place_of(&named, "job name", words)?, Action::ResumeJob, output.form()).await
         }
-        JobVerb::Delete(Shown { named, output }) => {
+        JobVerb::Delete(NamedAndOutput { named, output }) => {
             job::delete(session, place_of(&named, "job name", words)?, "delete", output.form()).await
         }
     }
@@ -272,7 +266,7 @@ async fn on_pods(session: &mut Session<'_>, verb: PodVerb) -> Result<(), Error> 
         PodVerb::Get(args) => {
             pod::get(session, place_of(&args.named, "pod name", words)?, args.output.or_table()).await
         }
-        PodVerb::Delete(Shown { named, output }) => {
+        PodVerb::Delete(NamedAndOutput { named, output }) => {
             pod::delete(session, place_of(&named, "pod name", words)?, output.form()).await
         }
     }
@@ -293,7 +287,7 @@ async fn on_flows(session: &mut Session<'_>, kind: Kind, columns: &[Column], ver
         FlowVerb::Create(args) => create(session, kind, &args).await,
         FlowVerb::List(args) => list(session, kind, columns, &args).await,
         FlowVerb::Get(args) => get(session, kind, columns, &args).await,
-        FlowVerb::Describe(Shown { named, output }) => {
+        FlowVerb::Describe(NamedAndOutput { named, output }) => {
             let name = Some(named.name.as_str()).filter(|name| !name.is_empty());
             let form = output.form().unwrap_or(Form::Yaml);
             objects::describe(session, kind, columns, (&named.namespace.namespace, name), form).await
@@ -319,10 +313,10 @@ async fn on_crons(session: &mut Session<'_>, verb: CronVerb) -> Result<(), Error
         CronVerb::Create(args) => create(session, CRON_JOB, &args).await,
         CronVerb::List(args) => list(session, CRON_JOB, cron::COLUMNS, &args).await,
         CronVerb::Get(args) => get(session, CRON_JOB, cron::COLUMNS, &args).await,
-        CronVerb::Suspend(Shown { named, output }) => {
+        CronVerb::Suspend(NamedAndOutput { named, output }) => {
             cron::suspend(session, place_of(&named, "cronjob name", words)?, true, output.form()).await
         }
-        CronVerb::Resume(Shown { named, output }) => {
+        CronVerb::Resume(NamedAndOutput { named, output }) => {
             cron::suspend(session, place_of(&named, "cronjob name", words)?, false, output.form()).await
         }
         CronVerb::Delete(args) => delete(session, CRON_JOB, &args).await,
@@ -339,7 +333,7 @@ async fn list(session: &mut Session<'_>, kind: Kind, columns: &[Column], args: &
     objects::list(session, Listing { kind, columns, scope: &scope, keep: &|_| true }, args.output.or_table()).await
 }
 
-async fn get(session: &mut Session<'_>, kind: Kind, columns: &[Column], args: &Shown) -> Result<(), Error> {
+async fn get(session: &mut Session<'_>, kind: Kind, columns: &[Column], args: &NamedAndOutput) -> Result<(), Error> {
     let it = place_of(&args.named, "name", &format!("get {}", kind.word))?;
     objects::get(session, kind, columns, it, args.output.or_table()).await
 }
@@ -374,7 +368,7 @@ fn named<'n>(name: &'n str, what: &str, words: &str) -> Result<&'n str, Error> {
 }
 
 /// Connects, does `verb`, and says how it ended. Nothing is sent before the verb begins.
-fn talk(place: &Where, words: &str, verb: impl AsyncFnOnce(&mut Session<'_>) -> Result<(), Error>) -> ExitCode {
+fn talk(api: &ApiFlags, words: &str, verb: impl AsyncFnOnce(&mut Session<'_>) -> Result<(), Error>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -384,8 +378,8 @@ fn talk(place: &Where, words: &str, verb: impl AsyncFnOnce(&mut Session<'_>) -> 
     };
     let mut out = BufWriter::new(std::io::stdout().lock());
     let result = runtime.block_on(async {
-        let target = target(place.kubeconfig.as_deref())?;
-        let connection = Connection::open_like_kubernetes(target, place.master.as_deref()).await?.of_program("vcctl");
+        let target = target(api.kubeconfig.as_deref())?;
+        let connection = Connection::open_like_kubernetes(target, api.master.as_deref()).await?.of_program("vcctl");
         let mut notes = std::io::stderr();
         let mut session = Session { connection, now: now(), out: &mut out, notes: &mut notes };
         verb(&mut session).await
@@ -419,9 +413,4 @@ fn target(kubeconfig: Option<&Path>) -> Result<Option<Target>, TargetError> {
     let data_dir: PathBuf = data.path().to_owned();
     let running = read_run_file(&data_dir)?;
     Ok(running.map(|_| Target::Local { data_dir, context: None, by_default: true }))
-}
-
-#[allow(clippy::disallowed_methods)] // the binary reads the clock for ages
-fn now() -> Timestamp {
-    Timestamp::now()
 }

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::kinds::CRON_JOB;
-use crate::session::{Form, Session};
+use crate::list::Form;
+use crate::session::Session;
 use crate::table::{Column, Width, age, text};
 
 const WIDTH: Width = Width::Longest(3);

@@ -12,8 +12,9 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::kinds::Kind;
+use crate::list::Form;
 use crate::list::ListWriter;
-use crate::session::{Form, Session};
+use crate::session::Session;
 
 /// What is done with each document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

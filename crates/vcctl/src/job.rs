@@ -19,8 +19,9 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::kinds::{COMMAND, JOB};
+use crate::list::Form;
 use crate::objects::{self, Listing};
-use crate::session::{Form, Scope, Session};
+use crate::session::{Scope, Session};
 use crate::table::{Column, Width, age, number, text};
 
 /// Columns of Jobs.

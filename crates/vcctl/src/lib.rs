@@ -27,4 +27,5 @@ mod words;
 
 pub use error::Error;
 pub use kinds::Kind;
-pub use session::{Form, Scope, Session};
+pub use list::Form;
+pub use session::{Scope, Session};

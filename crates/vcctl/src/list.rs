@@ -10,7 +10,21 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::kinds::Kind;
-use crate::session::Form;
+
+/// The form data is printed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Volcano's columns.
+    Table,
+    /// More columns.
+    Wide,
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+    /// `kind.group/name`, a line each.
+    Name,
+}
 
 /// A `List` that is being written.
 #[derive(Debug)]

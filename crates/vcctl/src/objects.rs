@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::kinds::Kind;
+use crate::list::Form;
 use crate::list::{ListWriter, print_one};
-use crate::session::{Form, Scope, Session};
+use crate::session::{Scope, Session};
 use crate::table::{Column, Table, Visibility};
 
 /// What Volcano prints in place of an empty table.

@@ -10,9 +10,10 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::kinds::{JOB, POD};
+use crate::list::Form;
 use crate::list::{ListWriter, print_one};
 use crate::objects;
-use crate::session::{Form, Scope, Session};
+use crate::session::{Scope, Session};
 use crate::table::{Table, Width};
 
 /// Volcano's headings and the server's, and whether they are of the wide form only.

@@ -15,10 +15,11 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::job;
 use crate::kinds::{POD_GROUP, QUEUE};
+use crate::list::Form;
 use crate::list::print_one;
 use crate::objects::{self, columns_of, print_table};
 use crate::pod::places;
-use crate::session::{Form, Scope, Session};
+use crate::session::{Scope, Session};
 use crate::table::{Column, Table, Width, number, text};
 
 /// Namespace of Commands for queues, which have none themselves.

@@ -11,8 +11,9 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 use crate::kinds::{NODE, RESERVATION};
+use crate::list::Form;
 use crate::objects;
-use crate::session::{Form, Scope, Session};
+use crate::session::{Scope, Session};
 use crate::table::{Column, Width, text};
 
 /// Nodes that a cell names.

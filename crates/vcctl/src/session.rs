@@ -12,22 +12,7 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::kinds::Kind;
-use crate::list;
-
-/// The form data is printed in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// Volcano's columns.
-    Table,
-    /// More columns.
-    Wide,
-    /// JSON.
-    Json,
-    /// YAML.
-    Yaml,
-    /// `kind.group/name`, a line each.
-    Name,
-}
+use crate::list::{self, Form};
 
 /// Where objects are looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]

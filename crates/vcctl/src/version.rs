@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::error::Error;
-use crate::session::Form;
+use crate::list::Form;
 
 /// The text of `version`: lines, or an object.
 pub fn text(version: &str, form: Form) -> Result<String, Error> {

@@ -6,8 +6,9 @@ use pumice_jobs::json::text_at;
 
 use crate::error::Error;
 use crate::kinds::Kind;
+use crate::list::Form;
 use crate::list::print_one;
-use crate::session::{Form, Session};
+use crate::session::Session;
 
 /// Prints what the scheduler says of a queue or a node: its text, or the whole as data.
 pub async fn tell(session: &mut Session<'_>, kind: Kind, name: &str, form: Form) -> Result<(), Error> {

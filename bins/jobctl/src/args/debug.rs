@@ -4,7 +4,7 @@ use clap::Args;
 use pumice_jobs::job::Selector;
 
 use super::Form;
-use crate::completion;
+use super::completion;
 
 /// Flags of `debug`.
 #[derive(Debug, Args)]

@@ -8,7 +8,7 @@ use pumice_jobs::history::when::{NoMoment, moment};
 use pumice_jobs::history::{GroupBy, LIMIT};
 use pumice_jobs::job::Selector;
 
-use crate::completion;
+use super::completion;
 use crate::terminal;
 
 /// Flags of `history`.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, ValueHint};
 
-use crate::completion;
+use super::completion;
 
 /// A job, by manifest, by flags and a command, or by a script.
 #[derive(Debug, Args)]

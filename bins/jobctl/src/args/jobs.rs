@@ -6,7 +6,7 @@ use pumice_jobs::job::state::State;
 use pumice_jobs::lookup::JobFilter;
 
 use super::Form;
-use crate::completion;
+use super::completion;
 
 /// Several jobs.
 #[derive(Debug, Args)]

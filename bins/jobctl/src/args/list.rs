@@ -9,8 +9,8 @@ use pumice_jobs::job::state::State;
 use pumice_jobs::job::table::{Column, Order};
 use pumice_jobs::lookup::JobFilter;
 
+use super::completion;
 use super::duration;
-use crate::completion;
 
 /// Flags of `list`.
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use pumice_jobs::job::Selector;
 use pumice_jobs::logs::{Attempt, LogStream};
 
-use crate::completion;
+use super::completion;
 
 /// Flags of `logs`.
 #[derive(Debug, Args)]

@@ -3,8 +3,8 @@
 use clap::Args;
 use pumice_jobs::job::Selector;
 
+use super::completion;
 use super::{JobArgs, WhichPod};
-use crate::completion;
 
 /// Flags of `notebook`.
 #[derive(Debug, Args)]

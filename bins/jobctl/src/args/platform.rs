@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use pumice_units::Quantity;
 
 use super::Form;
-use crate::completion;
+use super::completion;
 
 /// Flags of `top`.
 #[derive(Debug, Args)]
@@ -48,16 +48,16 @@ pub enum UsageBy {
 #[derive(Debug, Subcommand)]
 pub enum QueueCommand {
     /// List queues
-    List(Shown),
+    List(ListOutput),
     /// Show one queue
-    Get(ShownOne),
+    Get(ShowOutput),
     /// Say whether a queue would take a job of this size
     Check(CheckArgs),
 }
 
 /// A form.
 #[derive(Debug, Args)]
-pub struct Shown {
+pub struct ListOutput {
     /// Form of what is printed
     #[arg(short, long, value_enum, default_value_t = Form::Table)]
     pub output: Form,
@@ -65,7 +65,7 @@ pub struct Shown {
 
 /// A name and a form.
 #[derive(Debug, Args)]
-pub struct ShownOne {
+pub struct ShowOutput {
     /// Name
     #[arg(add = completion::of_verb())]
     pub name: String,
@@ -102,9 +102,9 @@ pub struct CheckArgs {
 #[derive(Debug, Subcommand)]
 pub enum NodeCommand {
     /// List nodes
-    List(Shown),
+    List(ListOutput),
     /// Show one node
-    Get(ShownOne),
+    Get(ShowOutput),
     /// Let no more pods onto a node; those there stay
     Cordon {
         /// Name
@@ -142,7 +142,7 @@ pub struct ContextAddArgs {
 #[derive(Debug, Subcommand)]
 pub enum ContextCommand {
     /// List the platforms that have a name
-    List(Shown),
+    List(ListOutput),
     /// Use a context from now on; without a name, none: the pumice up of this machine
     Use {
         /// Its name

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use pumice_jobs::bundle::Status;
 use pumice_jobs::job::Selector;
 
-use crate::completion;
+use super::completion;
 
 /// Flags of `results`.
 #[derive(Debug, Args)]

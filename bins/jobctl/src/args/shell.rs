@@ -4,7 +4,7 @@ use clap::{Args, ValueHint};
 use pumice_jobs::job::Selector;
 
 use super::JobArgs;
-use crate::completion;
+use super::completion;
 
 /// Flags of `shell`.
 #[derive(Debug, Args)]

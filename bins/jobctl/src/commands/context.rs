@@ -9,7 +9,7 @@ use pumice_jobs::{Exit, fleet};
 use serde_json::json;
 
 use super::Session;
-use crate::args::{ContextAddArgs, ContextCommand, Form, Shown};
+use crate::args::{ContextAddArgs, ContextCommand, Form, ListOutput};
 use crate::failure::Failure;
 use crate::output;
 use crate::terminal;
@@ -102,7 +102,7 @@ fn is_open_to_others(_: &Path) -> bool {
     false
 }
 
-fn list(contexts: &Contexts, shown: &Shown) -> Result<Exit, Failure> {
+fn list(contexts: &Contexts, shown: &ListOutput) -> Result<Exit, Failure> {
     match shown.output {
         Form::Json | Form::Yaml => output::object(&json!(contexts), shown.output)?,
         Form::Name => output::text(&contexts.contexts.keys().map(|name| format!("{name}\n")).collect::<String>())?,

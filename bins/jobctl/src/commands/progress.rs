@@ -63,7 +63,7 @@ async fn follow(
                 next_line = Instant::now() + LINE_EVERY;
                 if let Some(state) = unprinted.take() {
                     print(session, args, &state, &progress)?;
-                    printed = Some(standing(&state));
+                    printed = Some(counts_and_state(&state));
                 }
                 continue;
             }
@@ -76,7 +76,7 @@ async fn follow(
             }
             Some(RunEvent::Ended(ending)) => {
                 // On a terminal the last line stays. Elsewhere it is there already if nothing has changed since.
-                if printed.as_ref() != Some(&standing(&ending.job)) {
+                if printed.as_ref() != Some(&counts_and_state(&ending.job)) {
                     print(session, args, &ending.job, &progress)?;
                 }
                 return Ok(Exit::Success);
@@ -88,7 +88,7 @@ async fn follow(
 }
 
 /// What a line tells of a job, apart from its pace.
-fn standing(job: &Job) -> (Counts, String) {
+fn counts_and_state(job: &Job) -> (Counts, String) {
     (Counts::of(job), state::word(job.status.state.phase.as_ref()).to_owned())
 }
 

@@ -30,7 +30,7 @@ pub fn run(session: &Session, args: &ResultsArgs) -> Result<Exit, Failure> {
             while let Some(row) = rows.next().await {
                 saved.save(&row?, args.failed)?;
             }
-            terminal::say(&saved.told());
+            terminal::say(&saved.summary());
             return Ok(Exit::Success);
         }
         let mut sheet = Sheet::new(args.output, terminal::colours(&session.surroundings));

@@ -7,8 +7,8 @@ use pumice_jobs::platform::call;
 use serde_json::json;
 
 use super::Session;
+use crate::args::completion;
 use crate::args::{Form, VersionArgs};
-use crate::completion;
 use crate::failure::Failure;
 use crate::output;
 use crate::terminal;

@@ -180,7 +180,7 @@ pub struct FleetTestsuiteArgs {
 
 /// How the answer of `pumice fleet simulate` is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Told {
+pub enum SimulateForm {
     /// For people
     Table,
     /// For programs
@@ -212,8 +212,8 @@ pub struct FleetSimulateArgs {
     #[arg(long, value_name = "FILE")]
     pub events: Option<PathBuf>,
     /// How the answer is printed
-    #[arg(short, long, value_enum, default_value_t = Told::Table)]
-    pub output: Told,
+    #[arg(short, long, value_enum, default_value_t = SimulateForm::Table)]
+    pub output: SimulateForm,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {

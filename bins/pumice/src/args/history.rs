@@ -40,7 +40,7 @@ pub struct HistoryKeepArgs {
 
 impl HistoryKeepArgs {
     /// The database that is named, else the file in `folder`.
-    pub fn place(&self, folder: &Path) -> Result<Location> {
+    pub fn database(&self, folder: &Path) -> Result<Location> {
         match &self.history_database_url {
             Some(url) => Location::postgres(url).context("--history-database-url can't be used"),
             None => Ok(Location::File(folder.join(FILE))),
@@ -73,10 +73,10 @@ pub struct HistoryRunArgs {
 
 impl HistoryRunArgs {
     /// The file, or the database.
-    pub fn place(&self) -> Result<Location> {
+    pub fn database(&self) -> Result<Location> {
         match &self.history_file {
             Some(file) => Ok(Location::File(file.clone())),
-            None => self.keep.place(Path::new("")),
+            None => self.keep.database(Path::new("")),
         }
     }
 }
@@ -128,18 +128,18 @@ mod tests {
 
     #[test]
     fn it_is_kept_in_a_file_unless_said_otherwise() {
-        let place = |line: &str| parsed(line).keep.place(Path::new("/d")).map_err(|error| format!("{error:#}"));
-        assert_eq!(place(""), Ok(Location::File("/d/history.db".into())));
+        let database = |line: &str| parsed(line).keep.database(Path::new("/d")).map_err(|error| format!("{error:#}"));
+        assert_eq!(database(""), Ok(Location::File("/d/history.db".into())));
         assert!(parsed("").history && !parsed("--history=false").history);
         assert_eq!((parsed("").keep.history_days, parsed("--history-days 7").keep.history_days), (DAYS, 7));
         let url = "postgres://me@host/db";
-        assert_eq!(place(&format!("--history-database-url {url}")), Ok(Location::Postgres(url.to_owned())));
+        assert_eq!(database(&format!("--history-database-url {url}")), Ok(Location::Postgres(url.to_owned())));
     }
 
     #[test]
     fn passwords_and_nonsense_are_refused_without_being_repeated() {
         for url in ["postgres://me:secret@host/db", "postgres://host/db?password=secret", "secret"] {
-            let refused = parsed(&format!("--history-database-url {url}")).keep.place(Path::new("/d")).unwrap_err();
+            let refused = parsed(&format!("--history-database-url {url}")).keep.database(Path::new("/d")).unwrap_err();
             let text = format!("{refused:#}");
             assert!(text.starts_with("--history-database-url") && !text.contains("secret"), "{text}");
         }

@@ -3,14 +3,14 @@
 use clap::{Args, Subcommand};
 use pumice_vcctl::reservation::Wanted;
 
-use super::vcctl::{Output, Told, Where};
+use super::vcctl::{ApiFlags, NameAndOutput, Output};
 
 /// Flags of `pumice reserve`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct ReserveArgs {
     #[command(flatten)]
-    pub place: Where,
+    pub api: ApiFlags,
     #[command(subcommand)]
     pub verb: Option<Verb>,
     #[command(flatten)]
@@ -26,9 +26,9 @@ pub enum Verb {
         output: Output,
     },
     /// Show one, and which of its nodes are not there
-    Show(Told),
+    Show(NameAndOutput),
     /// End one: its nodes are everybody's again
-    Delete(Told),
+    Delete(NameAndOutput),
 }
 
 /// A reservation to be made.
@@ -86,7 +86,7 @@ impl MakeArgs {
 #[derive(Debug, Args)]
 pub struct DrainArgs {
     #[command(flatten)]
-    pub place: Where,
+    pub api: ApiFlags,
     /// The node
     #[arg(value_name = "NODE")]
     node: String,

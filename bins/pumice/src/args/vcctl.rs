@@ -20,21 +20,21 @@ pub enum Group {
     /// Volcano's Jobs: run, list, view, suspend, resume, delete
     Job {
         #[command(flatten)]
-        place: Where,
+        api: ApiFlags,
         #[command(subcommand)]
         verb: job::Verb,
     },
     /// Queues: create, list, get, operate, delete
     Queue {
         #[command(flatten)]
-        place: Where,
+        api: ApiFlags,
         #[command(subcommand)]
         verb: queue::Verb,
     },
     /// Pods of Jobs: list, get, delete
     Pod {
         #[command(flatten)]
-        place: Where,
+        api: ApiFlags,
         #[command(subcommand)]
         verb: work::PodVerb,
     },
@@ -42,7 +42,7 @@ pub enum Group {
     #[command(name = "jobflow")]
     JobFlow {
         #[command(flatten)]
-        place: Where,
+        api: ApiFlags,
         #[command(subcommand)]
         verb: flow::Verb,
     },
@@ -50,7 +50,7 @@ pub enum Group {
     #[command(name = "jobtemplate")]
     JobTemplate {
         #[command(flatten)]
-        place: Where,
+        api: ApiFlags,
         #[command(subcommand)]
         verb: flow::Verb,
     },
@@ -58,7 +58,7 @@ pub enum Group {
     #[command(name = "cronjob")]
     CronJob {
         #[command(flatten)]
-        place: Where,
+        api: ApiFlags,
         #[command(subcommand)]
         verb: work::CronVerb,
     },
@@ -71,7 +71,7 @@ pub enum Group {
 
 /// Which API server.
 #[derive(Debug, Default, Args)]
-pub struct Where {
+pub struct ApiFlags {
     /// Address of the API server, instead of the kubeconfig's
     #[arg(short = 's', long, global = true, value_name = "URL")]
     pub master: Option<String>,
@@ -166,7 +166,7 @@ pub struct Named {
 
 /// An object by namespace and name, and a form.
 #[derive(Debug, Args)]
-pub struct Shown {
+pub struct NamedAndOutput {
     #[command(flatten)]
     pub named: Named,
     #[command(flatten)]
@@ -175,7 +175,7 @@ pub struct Shown {
 
 /// A queue or a node, and a form.
 #[derive(Debug, Args)]
-pub struct Told {
+pub struct NameAndOutput {
     /// Its name
     #[arg(value_name = "NAME")]
     pub name: String,

@@ -81,11 +81,11 @@ impl Clusters {
         tokio::time::timeout(READY_WITHIN, registered.registered())
             .await
             .context("its nodes were not there in time")?;
-        let shown = server.executor(name)?;
+        let credentials = server.executor(name)?;
         let executor = executor::build(executor::Options {
             name: name.to_owned(),
             servers: vec![server.url().to_owned()],
-            tls: Some(shown.tls),
+            tls: Some(credentials.tls),
             authorization: None,
             client: client(names::USER_EXECUTOR),
             settings: executor::Settings::default(),

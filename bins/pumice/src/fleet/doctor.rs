@@ -11,6 +11,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{Api, PostParams};
 use pumice_api::names::USER_EXECUTOR;
 use pumice_auth::{Identity, Subject, built_in, identity_of, valid_until};
+use pumice_clock::now;
 use pumice_cluster::Client;
 use pumice_cluster::connect::client_from;
 use pumice_fleet_server::doctor::{self, Check, Diagnosis};
@@ -20,7 +21,6 @@ use rustls::ClientConfig;
 use super::runtime;
 use crate::args::fleet::FleetDoctorArgs;
 use crate::output;
-use crate::up::now;
 
 const FAILED: i32 = 1;
 const UNREACHABLE: i32 = 3;
@@ -29,11 +29,11 @@ const RENEW: &str = "make another with `pumice fleet identity` on the server";
 
 /// Looks, prints, and ends the process where something does not work.
 pub fn run(args: &FleetDoctorArgs) -> Result<()> {
-    let shown = super::shown(&args.identity)?;
+    let credentials = super::credentials(&args.identity)?;
     let unread = || format!("{} is no identity", args.identity.display());
-    let identity = identity_of(&shown.certificate).with_context(unread)?;
-    let left = valid_until(&shown.certificate).with_context(unread)? - now().as_second();
-    let (diagnosis, reached) = runtime()?.block_on(look(args, &identity, left, shown.tls));
+    let identity = identity_of(&credentials.certificate).with_context(unread)?;
+    let left = valid_until(&credentials.certificate).with_context(unread)? - now().as_second();
+    let (diagnosis, reached) = runtime()?.block_on(look(args, &identity, left, credentials.tls));
     let text = match args.json {
         true => serde_json::to_string_pretty(&diagnosis).context("write JSON")? + "\n",
         false => diagnosis.to_string(),
@@ -66,7 +66,7 @@ async fn look(args: &FleetDoctorArgs, who: &Identity, left: i64, tls: Arc<Client
         }
         Err(error) => {
             let remedy = "look whether it runs there, at its --name and --bind-address, and at walls between";
-            checks.push(Check::failed("server", format!("{}: {}", args.server, said(error)), remedy));
+            checks.push(Check::failed("server", format!("{}: {}", args.server, sentence(error)), remedy));
         }
     }
     if is_executor {
@@ -84,7 +84,7 @@ async fn cluster(args: &FleetDoctorArgs, classes: &BTreeSet<String>, checks: &mu
     };
     match client.apiserver_version().await {
         Ok(version) => checks.push(Check::ok("cluster", format!("its API server answers, {}", version.git_version))),
-        Err(error) => return checks.push(Check::failed("cluster", said(error), remedy)),
+        Err(error) => return checks.push(Check::failed("cluster", sentence(error), remedy)),
     }
     rights(&client, checks).await;
     priority_classes(&client, classes, checks).await;
@@ -113,7 +113,7 @@ async fn rights(client: &Client, checks: &mut Vec<Check>) {
             Ok(_) => drop(missing.insert(format!("{verb} {resource}"))),
             Err(error) => {
                 let remedy = "look at the API server: everybody may ask for their own rights";
-                return checks.push(Check::failed("rights", said(error), remedy));
+                return checks.push(Check::failed("rights", sentence(error), remedy));
             }
         }
         asked += 1;
@@ -154,7 +154,7 @@ async fn priority_classes(client: &Client, classes: &BTreeSet<String>, checks: &
                 return checks.push(Check::warning("priority classes", "the executor may not read them", remedy));
             }
             Err(error) => {
-                return checks.push(Check::failed("priority classes", said(error), "look at the API server"));
+                return checks.push(Check::failed("priority classes", sentence(error), "look at the API server"));
             }
         }
     }
@@ -168,6 +168,6 @@ async fn priority_classes(client: &Client, classes: &BTreeSet<String>, checks: &
 }
 
 /// An error and its causes.
-fn said(error: impl std::error::Error + Send + Sync + 'static) -> String {
+fn sentence(error: impl std::error::Error + Send + Sync + 'static) -> String {
     format!("{:#}", anyhow::Error::new(error))
 }

@@ -13,13 +13,13 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use pumice_auth::{Ca, ServingCertificate};
+use pumice_clock::now;
 use pumice_fleet_server::config::Config;
 use pumice_fleet_server::gateway::Gate;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::parse;
-use crate::up::now;
 
 /// After a change of files: what is written in pieces is whole by then.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -37,14 +37,16 @@ pub struct Certificate {
     /// The names and addresses in it.
     pub names: Vec<String>,
     /// Where it is shown.
-    pub shown: Arc<ServingCertificate>,
+    pub served_certificate: Arc<ServingCertificate>,
 }
 
 impl Certificate {
     /// Shows a new one; when it ends, seconds since 1970. Connections that are there go on.
     pub fn renew(&self) -> Result<i64> {
         let issued = self.ca.issue_server(&self.names, now()).context("issue the server's certificate")?;
-        self.shown.show(&issued.certificate_pem, &issued.key_pem).context("show the server's certificate")?;
+        self.served_certificate
+            .show(&issued.certificate_pem, &issued.key_pem)
+            .context("show the server's certificate")?;
         Ok(issued.not_after.as_second())
     }
 }

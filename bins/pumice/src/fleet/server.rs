@@ -14,6 +14,7 @@ use pumice_apiserver::{
     Body, ConnectionError, ConnectionLimits, Handler, serve_connections, serve_plaintext_connections,
 };
 use pumice_auth::{Ca, ServingCertificate, write_private};
+use pumice_clock::now;
 use pumice_fleet_model::submission::VolcanoJobs;
 use pumice_fleet_server::api::{Api, Sources};
 use pumice_fleet_server::bidding::Bidding;
@@ -35,8 +36,8 @@ use crate::args::fleet::ServingFleetArgs;
 use crate::data_dir::{DataDir, keep_private};
 use crate::descriptors;
 use crate::output::announce;
+use crate::process::host_name;
 use crate::room;
-use crate::up::{host_name, now};
 
 /// The administrator of a fleet.
 const ADMINISTRATOR: &str = "administrator";
@@ -98,8 +99,8 @@ impl Server {
         let database = Arc::new(Database::open(&place).await.context("open the fleet's database")?);
         let ca = Ca::open_or_create(&data.pki(), now()).context("open the fleet's certificate authority")?;
         let names = names(args, address);
-        let shown = Arc::new(ServingCertificate::default());
-        let tls = pumice_auth::peer_server_config(&ca, Arc::clone(&shown)).context("set up TLS")?;
+        let served_certificate = Arc::new(ServingCertificate::default());
+        let tls = pumice_auth::peer_server_config(&ca, Arc::clone(&served_certificate)).context("set up TLS")?;
         let holder = format!("{}_{}", host_name(), std::process::id());
         let limits = config.limits();
         let policies = Arc::clone(&retries.policies);
@@ -118,7 +119,7 @@ impl Server {
         let front = Gateway::new(served, inputs, Arc::clone(&gate)).counting(Arc::clone(&metrics)).allowing(origins);
         let reached = if address.ip().is_unspecified() { pumice_node::host_ip().into() } else { address.ip() };
         let url = format!("https://{}", SocketAddr::from((reached, address.port())));
-        let certificate = Certificate { ca, names, shown };
+        let certificate = Certificate { ca, names, served_certificate };
         let ends = certificate.renew()?;
         meet_issuer(&gate).await;
         let config = args.config.clone();
@@ -192,8 +193,8 @@ impl Server {
         let reload = Reload::new(config.as_deref(), gate, certificate, ends)?;
         let closing = CancellationToken::new();
         let limits = Arc::new(ConnectionLimits::for_descriptors(descriptors::limit()));
-        let shown = Arc::clone(&limits);
-        let front = front.showing_listener(Arc::new(move |page| shown.show(page)));
+        let served_certificate = Arc::clone(&limits);
+        let front = front.showing_listener(Arc::new(move |page| served_certificate.show(page)));
         let plainly = front.clone();
         let plain = async {
             if let Some(listener) = plaintext {

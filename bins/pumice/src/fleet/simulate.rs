@@ -15,7 +15,7 @@ use pumice_lab::fleet_simulate::{
 };
 
 use super::specifications;
-use crate::args::fleet::{FleetSimulateArgs, Told};
+use crate::args::fleet::{FleetSimulateArgs, SimulateForm};
 use crate::output;
 
 /// A file can't be read, or is not what it should be.
@@ -37,14 +37,14 @@ pub fn run(args: &FleetSimulateArgs) -> Result<()> {
     for (index, simulation) in simulations.iter().enumerate() {
         let report = simulate(simulation, args.events.as_deref())?.report;
         match args.output {
-            Told::Table => {
+            SimulateForm::Table => {
                 let gap = if index > 0 { "\n" } else { "" };
                 output::print(&format!("{gap}{}", table::render(&report)))?;
             }
-            Told::Json => reports.push(report),
+            SimulateForm::Json => reports.push(report),
         }
     }
-    if args.output == Told::Json {
+    if args.output == SimulateForm::Json {
         let text = serde_json::to_string_pretty(&reports).context("print the answer")?;
         output::line(text)?;
     }

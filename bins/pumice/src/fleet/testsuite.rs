@@ -16,14 +16,14 @@ use tokio_util::sync::CancellationToken;
 use super::specifications;
 use crate::args::fleet::FleetTestsuiteArgs;
 use crate::output;
-use crate::up::{runtime, stop_on_signal};
+use crate::process::{runtime, stop_on_signal};
 
 /// A file can't be read, or is not what it should be.
 const UNREADABLE: i32 = 2;
 
 /// Runs them; those that fail are an error.
 pub fn run(args: &FleetTestsuiteArgs) -> Result<()> {
-    let (cases, shown) = match read(args) {
+    let (cases, credentials) = match read(args) {
         Ok(read) => read,
         Err(error) => {
             output::note(format_args!("pumice: {error:#}"));
@@ -34,7 +34,7 @@ pub fn run(args: &FleetTestsuiteArgs) -> Result<()> {
     let started = now();
     let reports = runtime()?.block_on(async {
         let stop = stop_on_signal()?;
-        let server = Server::connect(&args.server, &shown.tls).await?;
+        let server = Server::connect(&args.server, &credentials.tls).await?;
         anyhow::Ok(run_all(&server, &cases, args, &stop).await)
     })?;
     let took = started.elapsed();
@@ -50,7 +50,7 @@ pub fn run(args: &FleetTestsuiteArgs) -> Result<()> {
 
 /// All cases, and who runs them.
 fn read(args: &FleetTestsuiteArgs) -> Result<(Vec<Case>, Credentials)> {
-    let shown = super::shown(&args.identity)?;
+    let credentials = super::credentials(&args.identity)?;
     let mut files = Vec::new();
     for path in &args.files {
         specifications::find(path, &mut files)?;
@@ -70,7 +70,7 @@ fn read(args: &FleetTestsuiteArgs) -> Result<(Vec<Case>, Credentials)> {
         cases.retain(|case| case.name.contains(only.as_str()));
         ensure!(!cases.is_empty(), "no case has {only:?} in its name");
     }
-    Ok((cases, shown))
+    Ok((cases, credentials))
 }
 
 fn case(name: String, path: &Path) -> Result<Case> {

@@ -18,7 +18,7 @@ pub struct Accelerators {
     /// By node: only nodes that have some.
     there: BTreeMap<String, Amounts>,
     /// By node.
-    held: BTreeMap<String, Amounts>,
+    allocated: BTreeMap<String, Amounts>,
 }
 
 /// Free accelerators that a pod which asks for all of a node can't have.
@@ -49,7 +49,7 @@ impl Accelerators {
     /// A container on a node, with what it asks for.
     pub fn container(&mut self, node: &str, requests: &BTreeMap<String, Value>) {
         for (name, amount) in amounts(requests) {
-            *self.held.entry(node.to_owned()).or_default().entry(name).or_default() += amount;
+            *self.allocated.entry(node.to_owned()).or_default().entry(name).or_default() += amount;
         }
     }
 
@@ -59,11 +59,12 @@ impl Accelerators {
     }
 
     fn of(&self, name: &str) -> Option<Scattered> {
-        let held = |node: &String| self.held.get(node).and_then(|held| held.get(name)).copied().unwrap_or(0);
-        let nodes = self.there.iter().filter_map(|(node, there)| Some((*there.get(name)?, held(node))));
+        let allocated =
+            |node: &String| self.allocated.get(node).and_then(|allocated| allocated.get(name)).copied().unwrap_or(0);
+        let nodes = self.there.iter().filter_map(|(node, there)| Some((*there.get(name)?, allocated(node))));
         let mut found = Scattered { resource: name.to_owned(), free: 0, nodes: 0, most: 0, whole: 0 };
-        for (there, held) in nodes {
-            let free = there.saturating_sub(held);
+        for (there, allocated) in nodes {
+            let free = there.saturating_sub(allocated);
             found.free += free;
             found.nodes += u64::from(free > 0);
             found.most = found.most.max(free);
@@ -108,7 +109,7 @@ mod tests {
     #[test]
     fn free_accelerators_are_scattered_where_no_whole_node_is_free() {
         // What each node of eight has in use, and how many are free, on how many nodes, and at most on one.
-        for (held, wanted) in [
+        for (allocated, wanted) in [
             (vec![2, 2, 2, 2], Some((24, 4, 6))),
             (vec![8, 0], None),
             (vec![4, 4], Some((8, 2, 4))),
@@ -118,15 +119,15 @@ mod tests {
             (vec![], None),
         ] {
             let mut accelerators = Accelerators::default();
-            for (number, held) in held.iter().enumerate() {
+            for (number, allocated) in allocated.iter().enumerate() {
                 let node = format!("n{number}");
                 accelerators.node(&node, &of(8));
-                accelerators.container(&node, &of(*held));
+                accelerators.container(&node, &of(*allocated));
             }
             accelerators.node("plain", &[("cpu".to_owned(), json!("4"))].into());
             let found = accelerators.scattered();
             let found = found.first().map(|found| (found.free, found.nodes, found.most));
-            assert_eq!(found, wanted, "{held:?}");
+            assert_eq!(found, wanted, "{allocated:?}");
         }
     }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use pumice_api::names::NAMESPACE_SYSTEM;
+use pumice_clock::now;
 use pumice_cluster::Client;
 use pumice_store::Room;
 use serde::Deserialize;
@@ -18,7 +19,6 @@ use super::accelerators::Accelerators;
 use super::report::{Component, Disk, Nodes, Queue, Report};
 use crate::args::StatusArgs;
 use crate::data_dir::DataDir;
-use crate::up::now;
 
 /// Objects read at a time.
 const PAGE: usize = 1000;

@@ -37,7 +37,7 @@ const LEARNED_PAUSE: Duration = Duration::from_millis(100);
 /// The running components. Dropping it ends them without their leave; see [`Components::end`].
 pub struct Components {
     running: Parts,
-    told: [Part; 4],
+    parts: [Part; 4],
     simulated: Option<SimulatedHandle>,
 }
 
@@ -51,7 +51,7 @@ impl Components {
         port: u16,
     ) -> Result<Components> {
         let node = late.node_name.as_str();
-        let mut components = Components { running: Parts::default(), told: late.parts.clone(), simulated: None };
+        let mut components = Components { running: Parts::default(), parts: late.parts.clone(), simulated: None };
         let client = |user: &str| client_over(api.client_service(Identity::new(user, [] as [&str; 0])));
 
         // First of all: what goes before it looks has an unknown end.
@@ -119,7 +119,7 @@ impl Components {
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: std::error::Error + Send + Sync + 'static,
     {
-        let part = self.told.iter().find(|part| part.name == name).cloned();
+        let part = self.parts.iter().find(|part| part.name == name).cloned();
         self.running.spawn(name, |stop| {
             let task = run(stop);
             async move {
@@ -162,8 +162,8 @@ fn ask_for_runs(history: pumice_history::Handle) -> AskRuns {
                 tracing::warn!("the scheduler begins without knowing how long pods ran before");
                 return Vec::new();
             };
-            let told = |LastRuns { namespace, profile, runs_ms }| PastRuns { namespace, profile, runs_ms };
-            runs.into_iter().map(told).collect()
+            let parts = |LastRuns { namespace, profile, runs_ms }| PastRuns { namespace, profile, runs_ms };
+            runs.into_iter().map(parts).collect()
         }
         .boxed()
     })
@@ -233,17 +233,4 @@ fn amount(flag: &str, text: Option<&str>) -> Result<Option<Quantity>> {
         Ok(parsed)
     };
     text.map(parse).transpose()
-}
-
-/// The name of this machine's node: its host name.
-pub fn node_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name: String = name
-        .trim()
-        .to_lowercase()
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || c == '-' || c == '.' { c } else { '-' })
-        .collect();
-    let name = name.trim_matches(|c: char| !c.is_ascii_alphanumeric());
-    if name.is_empty() { "this-machine".to_owned() } else { name.to_owned() }
 }

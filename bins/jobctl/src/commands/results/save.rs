@@ -45,7 +45,7 @@ impl Folder {
     }
 
     /// What came of it.
-    pub fn told(&self) -> String {
+    pub fn summary(&self) -> String {
         let without = if self.without > 0 { format!("; {} records have none", self.without) } else { String::new() };
         format!("{} results saved in {}{without}", self.saved, self.path.display())
     }

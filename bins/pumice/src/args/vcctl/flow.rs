@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{FromFile, Listed, Named, Output, Shown};
+use super::{FromFile, Listed, Named, NamedAndOutput, Output};
 
 /// The verbs of both groups.
 #[derive(Debug, Subcommand)]
@@ -14,9 +14,9 @@ pub enum Verb {
     /// List them
     List(Listed),
     /// Show one
-    Get(Shown),
+    Get(NamedAndOutput),
     /// Print one, or all of a namespace, whole
-    Describe(Shown),
+    Describe(NamedAndOutput),
     /// Delete one, or those of a file
     Delete(DeleteArgs),
 }

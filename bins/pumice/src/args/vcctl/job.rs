@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use pumice_vcctl::job::Filter;
 use pumice_vcctl::job::new::NewJob;
 
-use super::{Namespaces, Output, Shown};
+use super::{NamedAndOutput, Namespaces, Output};
 
 /// The verbs of `job`.
 #[derive(Debug, Subcommand)]
@@ -17,13 +17,13 @@ pub enum Verb {
     List(ListArgs),
     /// Show everything about a Job
     #[command(visible_alias = "get")]
-    View(Shown),
+    View(NamedAndOutput),
     /// End a Job's pods; it can be resumed
-    Suspend(Shown),
+    Suspend(NamedAndOutput),
     /// Let a suspended Job go on
-    Resume(Shown),
+    Resume(NamedAndOutput),
     /// Delete a Job and its pods
-    Delete(Shown),
+    Delete(NamedAndOutput),
 }
 
 /// Flags of `job run`.

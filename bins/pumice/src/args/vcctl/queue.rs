@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{Output, Told};
+use super::{NameAndOutput, Output};
 
 /// The verbs of `queue`.
 #[derive(Debug, Subcommand)]
@@ -19,7 +19,7 @@ pub enum Verb {
     /// Open or close a queue, or change its weight
     Operate(OperateArgs),
     /// Tell why its work waits, and who is next
-    Why(Told),
+    Why(NameAndOutput),
     /// Delete a queue
     Delete(QueueShown),
 }

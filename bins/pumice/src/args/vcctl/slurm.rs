@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand};
 use pumice_vcctl::links::NAMES;
 
 use super::job::{FilterArgs, Size};
-use super::{Group, Output, Where};
+use super::{ApiFlags, Group, Output};
 
 /// What a link to this program does, by its name.
 #[derive(Debug, Parser)]
@@ -52,7 +52,7 @@ pub enum Program {
 #[derive(Debug, Args)]
 pub struct SubArgs {
     #[command(flatten)]
-    pub place: Where,
+    pub api: ApiFlags,
     /// Name of the Job
     #[arg(short = 'n', long, default_value = "", hide_default_value = true)]
     pub name: String,
@@ -86,7 +86,7 @@ pub struct JobName {
 #[derive(Debug, Args)]
 pub struct OneArgs {
     #[command(flatten)]
-    pub place: Where,
+    pub api: ApiFlags,
     #[command(flatten)]
     pub job: JobName,
     #[command(flatten)]
@@ -97,7 +97,7 @@ pub struct OneArgs {
 #[derive(Debug, Args)]
 pub struct JobsArgs {
     #[command(flatten)]
-    pub place: Where,
+    pub api: ApiFlags,
     #[command(flatten)]
     pub job: JobName,
     /// All namespaces
@@ -113,7 +113,7 @@ pub struct JobsArgs {
 #[derive(Debug, Args)]
 pub struct QueuesArgs {
     #[command(flatten)]
-    pub place: Where,
+    pub api: ApiFlags,
     /// Name of the queue [default: all of them]
     #[arg(short = 'n', long, default_value = "", hide_default_value = true)]
     pub name: String,

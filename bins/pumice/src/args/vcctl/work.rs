@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::flow::DeleteArgs;
-use super::{FromFile, Listed, Namespaces, Output, Shown};
+use super::{FromFile, Listed, NamedAndOutput, Namespaces, Output};
 
 /// The verbs of `pod`.
 #[derive(Debug, Subcommand)]
@@ -11,9 +11,9 @@ pub enum PodVerb {
     /// List pods of Jobs
     List(PodListArgs),
     /// Show one pod
-    Get(Shown),
+    Get(NamedAndOutput),
     /// Delete a pod; a Job that goes on makes it again
-    Delete(Shown),
+    Delete(NamedAndOutput),
 }
 
 /// Flags of `pod list`.
@@ -39,11 +39,11 @@ pub enum CronVerb {
     /// List CronJobs
     List(Listed),
     /// Show one CronJob
-    Get(Shown),
+    Get(NamedAndOutput),
     /// Make no more Jobs; those that exist go on
-    Suspend(Shown),
+    Suspend(NamedAndOutput),
     /// Make Jobs again
-    Resume(Shown),
+    Resume(NamedAndOutput),
     /// Delete a CronJob and its Jobs, or those of a file
     Delete(DeleteArgs),
 }

@@ -19,8 +19,7 @@ use pumice_jobs::job::state::State;
 use pumice_jobs::lookup::completions::{self, Kind};
 use pumice_jobs::platform::contexts;
 
-use crate::args::{Cli, Global};
-use crate::commands::Session;
+use super::{Cli, Global, Session};
 use crate::environment;
 use crate::failure::Failure;
 

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use jiff::Timestamp;
+use pumice_clock::now;
 use pumice_cluster::connect::client_from;
 use pumice_cluster::{Client, Elector, LeaseOptions, Pages, Vitals, serve};
 use pumice_node::SimulatedOptions;
@@ -26,9 +26,9 @@ const CONTROLLERS_METRICS_PORT: u16 = 8081;
 /// Connects to the cluster and does `work` until it ends; the token is cancelled by a signal.
 pub fn run(args: &ClusterArgs, work: impl AsyncFnOnce(Client, CancellationToken) -> Result<()>) -> Result<()> {
     crate::logging::start(&args.log, None)?;
-    let runtime = crate::up::runtime()?;
+    let runtime = crate::process::runtime()?;
     runtime.block_on(async {
-        let stop = crate::up::stop_on_signal()?;
+        let stop = crate::process::stop_on_signal()?;
         let client = client_from(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
         work(client, stop).await
     })
@@ -36,7 +36,7 @@ pub fn run(args: &ClusterArgs, work: impl AsyncFnOnce(Client, CancellationToken)
 
 /// Who this instance is: a pod's host name is its own; a process of a host is told from others by its number.
 pub fn identity() -> String {
-    format!("{}_{}", crate::up::host_name(), std::process::id())
+    format!("{}_{}", crate::process::host_name(), std::process::id())
 }
 
 /// Listens where the flags say. What comes back answers what a component says of itself, and never ends.
@@ -150,9 +150,4 @@ pub fn simulated_nodes(args: NodeArgs) -> Result<()> {
             () = told => Ok(()),
         }
     })
-}
-
-#[allow(clippy::disallowed_methods)] // the binary reads the clock for the Lease
-fn now() -> Timestamp {
-    Timestamp::now()
 }
