@@ -133,7 +133,7 @@ impl Entry {
     /// The answer is there; its body may go on.
     pub(crate) fn answered(&mut self, response: &Response<Body>) {
         self.event.response_status = Some(ResponseStatus { metadata: Empty {}, code: response.status().as_u16() });
-        let made = (self.makes && response.status().is_success()).then(|| response.body().whole()).flatten();
+        let made = if self.makes && response.status().is_success() { response.body().whole() } else { None };
         let made = made.and_then(|body| serde_json::from_slice::<Made>(body).ok());
         if let (Some(made), Some(object)) = (made, &mut self.event.object_ref) {
             object.name = made.metadata.name;

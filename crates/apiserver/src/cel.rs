@@ -1,8 +1,8 @@
 //! The expression language of rules and policies: CEL, compiled once, evaluated within bounds.
 //!
 //! Invariant: an expression that was compiled names only variables, fields and functions that exist; an evaluation ends when
-//! its [`Budget`] is spent, whatever the expression and the object, and never panics. Called by `rules`, `policies` and
-//! `webhooks`. The language itself is `kube-cel`'s; what is here is scope, types, values and bounds.
+//! its [`Budget`] is spent, whatever the expression and the object, and never panics. Called by rules of CRDs and by
+//! dynamic admission. The language itself is `kube-cel`'s; what is here is scope, types, values and bounds.
 
 pub(crate) mod authorizer;
 mod budget;
@@ -87,7 +87,6 @@ impl Expression {
         self.reads.iter().map(String::as_str)
     }
 
-    /// Its value.
     pub(crate) fn evaluate(&self, bindings: &Bindings<'_>, budget: &mut Budget) -> Result<CelValue, EvaluateError> {
         if budget.is_spent() {
             return Err(EvaluateError::Spent);

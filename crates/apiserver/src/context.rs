@@ -66,12 +66,10 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// The store.
     pub(crate) fn store(&self) -> &Store {
         &self.state.storage.store
     }
 
-    /// The present moment.
     pub(crate) fn now(&self) -> Timestamp {
         self.state.storage.clock.now()
     }

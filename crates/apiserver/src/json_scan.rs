@@ -1,6 +1,6 @@
-//! A stored text taken apart at its top level: some fields as values, the others as the text they are.
+//! Scans JSON texts: some fields of the top level as values, the others as the text they are.
 //!
-//! Invariant: what was cut and what is left make the stored object again. A status is written for each step of each pod,
+//! Invariant: what was parsed and what is left make the stored object again. A status is written for each step of each pod,
 //! and what its spec says is neither looked at nor changed by that. Called by `update` for writes of a status, by
 //! `binding`, and by whoever needs the metadata alone.
 

@@ -50,7 +50,6 @@ pub(crate) struct Hook<'a> {
     pub(crate) identity: &'a Identity,
     /// What everybody may do now.
     pub(crate) rights: LazyRights<'a>,
-    /// The present moment.
     pub(crate) now: Timestamp,
     /// Goes to the client as `Warning` headers.
     pub(crate) warnings: &'a mut Vec<String>,

@@ -13,6 +13,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use x509_parser::prelude::{ASN1Time, X509Certificate, parse_x509_certificate};
 
+use crate::tls::TLS_VERSIONS;
 use crate::tls::{TlsError, provider};
 
 /// A client without a certificate of its own that trusts what `bundle_pem` lists, as Go's clients do.
@@ -31,7 +32,7 @@ pub fn bundle_client_config(bundle_pem: &str) -> Result<ClientConfig, TlsError> 
         .map_err(TlsError::ServerVerifier)?;
     let verifier = Arc::new(Verifier { listed, library });
     let builder = ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(TLS_VERSIONS)
         .map_err(TlsError::Configure)?;
     // Not less strict than the library, but for servers that are listed themselves.
     Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
@@ -120,7 +121,7 @@ mod tests {
         let certificate = params.self_signed(&key).unwrap();
         let secret = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap();
         let config = ServerConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(TLS_VERSIONS)
             .unwrap()
             .with_no_client_auth()
             .with_single_cert(vec![certificate.der().clone()], secret)

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+/// The mode of keys, tokens and kubeconfigs: only their owner may read them.
+const PRIVATE_MODE: u32 = 0o600;
+
 /// Largest file that is read back: keys and certificates are far smaller.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -38,7 +41,7 @@ pub fn write_private(path: &Path, contents: &[u8]) -> Result<(), FileError> {
         _ => {}
     }
     let write = || -> io::Result<()> {
-        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&fresh)?;
+        let mut file = File::options().write(true).create_new(true).mode(PRIVATE_MODE).open(&fresh)?;
         file.write_all(contents)?;
         file.sync_all()?;
         fs::rename(&fresh, path)?;

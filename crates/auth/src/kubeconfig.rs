@@ -1,7 +1,8 @@
 //! The kubeconfig that lets kubectl in.
 //!
 //! Invariant: self-contained (certificates are embedded) and valid for any server URL, which is
-//! quoted. It holds a private key: write it with [`crate::write_private`].
+//! quoted. It holds a private key: write it with [`crate::write_private`],
+//! which says the mode of the file.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -16,6 +16,10 @@ use thiserror::Error;
 
 use crate::ca::{Ca, Issued};
 
+/// What servers and clients speak: TLS 1.3 and 1.2. The last of them is the minimum.
+pub(crate) const TLS_VERSIONS: &[&rustls::SupportedProtocolVersion] =
+    &[&rustls::version::TLS13, &rustls::version::TLS12];
+
 /// Why a configuration could not be made.
 #[derive(Debug, Error)]
 pub enum TlsError {
@@ -37,7 +41,7 @@ pub enum TlsError {
 /// Offers HTTP/2 and HTTP/1.1.
 pub fn server_config(ca: &Ca, issued: &Issued) -> Result<Arc<ServerConfig>, TlsError> {
     let mut config = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(TLS_VERSIONS)
         .map_err(TlsError::Configure)?
         .with_client_cert_verifier(optional(ca)?)
         .with_single_cert(vec![issued.certificate.clone()], issued.key().map_err(TlsError::ReadPem)?)
@@ -81,7 +85,7 @@ impl ResolvesServerCert for ServingCertificate {
 /// A server that shows `shown`, for clients with a certificate of `ca` or with none. Offers HTTP/2 and HTTP/1.1.
 pub fn peer_server_config(ca: &Ca, shown: Arc<ServingCertificate>) -> Result<Arc<ServerConfig>, TlsError> {
     let mut config = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(TLS_VERSIONS)
         .map_err(TlsError::Configure)?
         .with_client_cert_verifier(optional(ca)?)
         .with_cert_resolver(shown);
@@ -99,7 +103,7 @@ fn optional(ca: &Ca) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
 /// A server that shows `shown`, for clients without a certificate. Offers HTTP/2 and HTTP/1.1.
 pub fn changing_server_config(shown: Arc<ServingCertificate>) -> Result<Arc<ServerConfig>, TlsError> {
     let mut config = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(TLS_VERSIONS)
         .map_err(TlsError::Configure)?
         .with_no_client_auth()
         .with_cert_resolver(shown);
@@ -117,7 +121,7 @@ pub fn agent_server_config(ca_pem: &str, certificate_pem: &str, key_pem: &str) -
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate_pem.as_bytes()).collect();
     let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).map_err(TlsError::ReadPem)?;
     let mut config = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(TLS_VERSIONS)
         .map_err(TlsError::Configure)?
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain.map_err(TlsError::ReadPem)?, key)
@@ -141,7 +145,7 @@ pub fn client_config(ca_pem: &str, issued: Option<&Issued>) -> Result<ClientConf
         return Err(TlsError::ReadPem(rustls::pki_types::pem::Error::NoItemsFound));
     }
     let builder = ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(TLS_VERSIONS)
         .map_err(TlsError::Configure)?
         .with_root_certificates(trusted);
     match issued {

@@ -259,7 +259,7 @@ impl Follower {
         let pause = self.backoff.next(Instant::now());
         // What was missed may soon be gone. Who is told so again and again pauses.
         let is_at_once = self.backoff.failures == 1 && matches!(error, kube::Error::Api(status) if status.code == GONE);
-        self.pause = Some(pause).filter(|_| !is_at_once);
+        self.pause = if is_at_once { None } else { Some(pause) };
     }
 }
 

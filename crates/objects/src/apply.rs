@@ -227,7 +227,10 @@ fn was_applied_by_client(
     at: Option<Cursor<'_>>,
     by: &By<'_>,
 ) -> bool {
-    let last = live["metadata"]["annotations"][LAST_APPLIED].as_str().filter(|_| by.manager == "kubectl");
+    if by.manager != "kubectl" {
+        return false;
+    }
+    let last = live["metadata"]["annotations"][LAST_APPLIED].as_str();
     let Some(last) = last.and_then(|last| serde_json::from_str::<Value>(last).ok()) else { return false };
     if last["apiVersion"] != by.api_version {
         return false;

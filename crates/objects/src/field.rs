@@ -146,7 +146,9 @@ impl FieldError {
     /// The message without the path.
     pub fn body(&self) -> String {
         let mut body = self.kind.title().to_owned();
-        if let Some(value) = self.bad_value.as_ref().filter(|_| self.kind.shows_value()) {
+        if self.kind.shows_value()
+            && let Some(value) = self.bad_value.as_ref()
+        {
             body.push_str(": ");
             body.push_str(&match value {
                 Value::Null => "\"null\"".to_owned(),

@@ -4,13 +4,13 @@
 //! never an error. Called by the API server's content negotiation, for lists, gets and watches.
 
 mod age;
-mod declared;
+mod crd_columns;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 pub use age::{age, human_duration};
-pub use declared::ColumnError;
+pub use crd_columns::ColumnError;
 
 use crate::meta;
 use crate::path::JsonPath;
@@ -172,7 +172,7 @@ impl Table {
     /// A table with the columns of one version of a CustomResourceDefinition: the name, then its
     /// `additionalPrinterColumns`, or the age where it declares none.
     pub fn from_crd_version(version: &Value) -> Result<Self, ColumnError> {
-        declared::columns(&version["additionalPrinterColumns"]).map(Self::new)
+        crd_columns::columns(&version["additionalPrinterColumns"]).map(Self::new)
     }
 
     /// The columns.

@@ -9,9 +9,9 @@ pub struct Options {
     pub volatile: Vec<String>,
     /// Longest time that a volatile change stays in memory only.
     pub volatile_delay: Duration,
-    /// Watch events kept per resource.
+    /// The watch window: events kept per resource, for watches that begin in the past.
     pub window_events_max: usize,
-    /// As `window_events_max`, of a volatile resource: much is written there, and its watches come back to what is now.
+    /// The watch window of a volatile resource, which is shorter: much is written there, and its watches come back to what is now.
     pub volatile_window_events_max: usize,
     /// Body bytes of the watch events kept per resource.
     pub window_bytes_max: usize,

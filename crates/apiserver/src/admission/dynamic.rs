@@ -1,4 +1,4 @@
-//! What people configure to judge and change writes: admission webhooks and validating policies.
+//! Dynamic admission: webhooks and validating policies that people configure, which change and judge writes.
 //!
 //! Invariant: without any configuration a write pays one atomic load. What is in force is made anew before the write of a
 //! configuration is answered. Nothing is locked while somebody is asked. Configurations themselves are never judged, so a

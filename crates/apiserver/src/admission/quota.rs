@@ -1,8 +1,9 @@
-//! ResourceQuotas: nothing goes over them, and their status says what is used.
+//! ResourceQuotas: nothing goes over them.
 //!
 //! Invariant: room is set aside before an object goes to the store and given back when the store has answered, under one
 //! lock per namespace, so that creates at the same time never go over together. Where no namespace has a quota, a write
-//! costs one look at a number. Called by the write verbs; its task is run by the server.
+//! costs one look at a number. Called by the write verbs; the status of quotas is written by
+//! `workers::quota_status`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Service accounts: whose token it is, and what every namespace has for them.
+//! Service accounts: whose token one is, and what every namespace has for them.
 //!
 //! Invariant: a token counts only while its account, and the pod or secret that it is bound to, are stored with the same
 //! uid; that is looked up with every request. Asked by the pipeline and by token reviews.

@@ -94,7 +94,6 @@ fn with(value: &Value, change: impl FnOnce(&mut Question)) -> ResolveResult {
     Ok(Value::Opaque(Arc::new(question)))
 }
 
-/// Adds the methods.
 pub(crate) fn register(context: &mut Context<'_>) {
     context.add_function("path", |This(this): This<Value>, path: Arc<String>| -> ResolveResult {
         with(&this, |question| question.about.path = Some(path.to_string()))

@@ -16,7 +16,6 @@ use super::{CompileError, DEPTH_MAX, functions};
 
 /// A variable that expressions may look at.
 pub(crate) struct Variable<'s> {
-    /// Its name.
     pub(crate) name: &'s str,
     /// Its schema, where it is JSON that has one.
     pub(crate) cursor: Option<Cursor<'s>>,
@@ -297,7 +296,7 @@ impl<'s> Checker<'_, 's> {
         }
         let is_namespace = name.contains('.') && !is_operator(&name);
         let mut kinds = Vec::with_capacity(call.args.len() + 1);
-        if let Some(target) = call.target.as_mut().filter(|_| !is_namespace) {
+        if !is_namespace && let Some(target) = call.target.as_mut() {
             kinds.push(self.visit(target, depth + 1)?.kind);
         }
         let mut paths = Vec::with_capacity(call.args.len());
@@ -542,7 +541,7 @@ fn guard(name: &str, call: &mut CallExpr) {
     let Some(guard) = functions::guard(name) else { return };
     let is_method =
         call.target.as_ref().is_some_and(|target| !matches!(target.expr, Expr::Ident(_)) || !name.contains('.'));
-    if let Some(target) = call.target.as_mut().filter(|_| is_method) {
+    if is_method && let Some(target) = call.target.as_mut() {
         let inner = std::mem::take(target.as_mut());
         **target = of_function(guard, vec![inner]);
     }

@@ -68,7 +68,6 @@ pub(crate) enum Binding<'a> {
 pub(crate) struct Bindings<'a>(Vec<(&'a str, Binding<'a>)>);
 
 impl<'a> Bindings<'a> {
-    /// Adds a variable.
     pub(crate) fn with(mut self, name: &'a str, binding: Binding<'a>) -> Self {
         self.0.push((name, binding));
         self

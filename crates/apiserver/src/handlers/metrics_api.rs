@@ -202,7 +202,10 @@ impl Source {
         let metrics = pods.filter_map(|stats| {
             let PodRef { name, namespace, uid } = &stats.pod_ref;
             let pod = parse(&*self.store.find("pods", namespace, name)?);
-            let first = stats.containers.first().filter(|_| pod["metadata"]["uid"] == **uid && wanted.matches(&pod))?;
+            if pod["metadata"]["uid"] != **uid || !wanted.matches(&pod) {
+                return None;
+            }
+            let first = stats.containers.first()?;
             let mut metrics = self.metrics("PodMetrics", name, &pod, &first.cpu);
             metrics["metadata"]["namespace"] = json!(namespace);
             let containers = stats.containers.iter();

@@ -12,7 +12,6 @@ use crate::kinds::GIT_VERSION;
 
 const FORMAT: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-/// The page.
 pub(crate) fn answer(state: &State) -> Response<Body> {
     let mut page = Page::default();
     page.head("kubernetes_build_info", "gauge", "The version that is served; always 1");

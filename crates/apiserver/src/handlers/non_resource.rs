@@ -1,4 +1,4 @@
-//! Paths that are no resource: discovery, OpenAPI, version, health, metrics, backups.
+//! Non-resource paths: discovery, OpenAPI, version, health, metrics, backups.
 
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use pumice_auth::Identity;

@@ -91,7 +91,7 @@ pub(crate) fn page(call: &Call, options: &ReadOptions, matcher: &Matcher) -> Res
         return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
     }
     // As upstream: who takes any state gets all of it.
-    let limit = options.limit.filter(|_| options.revision != RevisionWish::Any || token.is_some());
+    let limit = if options.revision == RevisionWish::Any && token.is_none() { None } else { options.limit };
     let revision = match (&token, options.revision) {
         (Some(token), _) => token.revision,
         (None, RevisionWish::At(wanted)) if is_exact(options) => Some(wanted),
@@ -183,8 +183,8 @@ impl Part {
 
     /// `left` is how many objects this and later pages were to have.
     fn page(self, counts: bool, left: Option<usize>) -> Page {
-        let next = self.last().filter(|_| self.more);
-        let remaining = left.or(self.total).filter(|_| counts && next.is_some());
+        let next = if self.more { self.last() } else { None };
+        let remaining = if counts && next.is_some() { left.or(self.total) } else { None };
         let remaining = remaining.map(|left| left.saturating_sub(self.items.len()));
         let next = next.map(|last| Token::text(Some(self.revision), last, remaining));
         Page { revision: self.revision, items: self.items, next, remaining }

@@ -1,4 +1,4 @@
-//! One request as it is seen from outside: counted, and told to the audit log.
+//! The request log: each request is counted in metrics, and written to the audit log.
 //!
 //! Invariant: whatever becomes of a request, it is counted once, and no longer under way when it was answered; what goes on
 //! after its answer (a watch, a log that is followed) ends with its body, or with what [`LongRunning`] was given to. Used by the pipeline alone.

@@ -94,7 +94,6 @@ where
     if arrived > BODY_BYTES_MAX { Err(DecodeError::TooLarge) } else { Ok(whole.freeze()) }
 }
 
-/// A decoded body.
 #[derive(Debug)]
 pub(crate) struct Decoded {
     pub(crate) value: Value,
@@ -110,7 +109,6 @@ pub(crate) enum Format {
     Protobuf,
 }
 
-/// Decodes a body.
 pub(crate) fn decode(bytes: &[u8], format: Format) -> Result<Decoded, DecodeError> {
     if format == Format::Protobuf {
         return Ok(Decoded { value: protobuf::builtin().decode(bytes)?, duplicates: Vec::new() });

@@ -43,7 +43,6 @@ const LABELS: [&str; 3] = ["flow_schema", "priority_level", "reason"];
 const USERS: &str = "users";
 const SYSTEM: &str = "system";
 
-/// See the module.
 pub(crate) struct Flow {
     writes: Arc<FairQueue>,
     lists: Arc<FairQueue>,

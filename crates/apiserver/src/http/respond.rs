@@ -16,7 +16,6 @@ const WARNING_BYTES_MAX: usize = 256;
 /// What a verb answers with.
 pub(crate) type Answer = Result<Response<Body>, Status>;
 
-/// A JSON answer.
 pub(crate) fn json(code: StatusCode, body: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(body.into());
     *response.status_mut() = code;

@@ -1,6 +1,6 @@
 //! One value out of a JSON text, by its path: everything else is passed over without being kept.
 //!
-//! Invariant: gives what parsing the whole text and walking down would give. Called by `selecting` for each change that a
+//! Invariant: gives what parsing the whole text and walking down would give. Called by `handlers::selectors` for each change that a
 //! watch with a field selector sees.
 
 use std::fmt;

@@ -4,79 +4,22 @@
 
 use std::sync::{Arc, LazyLock};
 
-use pumice_objects::table::Table;
-
 use super::descriptor::{Descriptor, Subresource};
 use crate::kinds::Review;
-use crate::kinds::conversion::Conversion;
 use crate::kinds::crd::strategy;
 use crate::kinds::tables::{
     admission as admission_tables, core, events, limits, nodes, pods, rights as rights_tables, storage, workloads,
 };
-use crate::schemas;
-use crate::schemas::zero_values::ZeroValues;
 use crate::strategies::{
-    Node, Plain, Strategy, admission, batch_cron_job, batch_job, claim, config, deployment, disruption_budget,
-    endpoint_slice, event, lease, limit_range, namespace, network_policy, pod, priority, replica_set, resource_quota,
-    rights, service, service_account, stateful_set, storage_class, volume,
+    Node, admission, batch_cron_job, batch_job, claim, config, deployment, disruption_budget, endpoint_slice, event,
+    lease, limit_range, namespace, network_policy, pod, priority, replica_set, resource_quota, rights, service,
+    service_account, stateful_set, storage_class, volume,
 };
 
 mod elsewhere;
+mod kind;
 
-struct Kind {
-    group: &'static str,
-    version: &'static str,
-    plural: &'static str,
-    kind: &'static str,
-    short_names: &'static [&'static str],
-    categories: &'static [&'static str],
-    namespaced: bool,
-    component: &'static str,
-    table: fn() -> Table,
-    subresources: &'static [Subresource],
-    /// Whether `spec.replicas` can be set by itself.
-    scales: bool,
-    selectable: &'static [&'static str],
-    strategy: &'static dyn Strategy,
-    review: Option<Review>,
-}
-
-/// Kinds whose `metadata.generation` counts changes of the specification.
-const COUNTED: [&str; 13] = [
-    "cronjobs",
-    "customresourcedefinitions",
-    "deployments",
-    "deviceclasses",
-    "endpointslices",
-    "jobs",
-    "networkpolicies",
-    "poddisruptionbudgets",
-    "pods",
-    "replicasets",
-    "replicationcontrollers",
-    "resourceslices",
-    "statefulsets",
-];
-
-/// The group with the newer form of events.
-const EVENTS_GROUP: &str = "events.k8s.io";
-
-const CORE: Kind = Kind {
-    group: "",
-    version: "v1",
-    plural: "",
-    kind: "",
-    short_names: &[],
-    categories: &[],
-    namespaced: true,
-    component: "",
-    table: || Table::new(Vec::new()),
-    subresources: &[],
-    scales: false,
-    selectable: &[],
-    strategy: &Plain,
-    review: None,
-};
+use kind::{CORE, EVENTS_GROUP, Kind};
 
 static KINDS: &[Kind] = &[
     Kind {
@@ -547,59 +490,6 @@ pub(crate) fn descriptors() -> Vec<Arc<Descriptor>> {
     static DESCRIPTORS: LazyLock<Vec<Arc<Descriptor>>> =
         LazyLock::new(|| KINDS.iter().chain(elsewhere::KINDS).map(|kind| Arc::new(kind.descriptor())).collect());
     DESCRIPTORS.clone()
-}
-
-impl Kind {
-    fn descriptor(&self) -> Descriptor {
-        let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-        // Events of both groups are the same ones.
-        let storage = if self.group.is_empty() || self.group == EVENTS_GROUP {
-            self.plural.to_owned()
-        } else {
-            format!("{}/{}", self.group, self.plural)
-        };
-        Descriptor {
-            group: self.group.to_owned(),
-            version: self.version.to_owned(),
-            plural: self.plural.to_owned(),
-            singular: self.kind.to_lowercase(),
-            kind: self.kind.to_owned(),
-            list_kind: format!("{}List", self.kind),
-            short_names: owned(self.short_names),
-            categories: owned(self.categories),
-            namespaced: self.namespaced,
-            storage: Arc::from(storage),
-            storage_version: self.version.to_owned(),
-            conversion: if self.plural == "events" && self.group == EVENTS_GROUP {
-                Conversion::Events
-            } else {
-                Conversion::Same
-            },
-            schema: schemas::builtin(self.component),
-            zero_values: ZeroValues::of_builtin(self.component),
-            rules: None,
-            component: self.component.to_owned(),
-            openapi: None,
-            table: (self.table)(),
-            subresources: self.subresources.iter().cloned().chain(self.scales.then(scale)).collect(),
-            counts_generation: COUNTED.contains(&self.plural) || self.group == admission::GROUP,
-            drops_nulls: true,
-            selectable: owned(self.selectable),
-            strategy: self.strategy,
-            terminating: false,
-            review: self.review,
-            version_rank: 0,
-        }
-    }
-}
-
-/// The scale of a kind with `spec.replicas`.
-fn scale() -> Subresource {
-    Subresource::Scale {
-        spec: "spec.replicas".to_owned(),
-        status: "status.replicas".to_owned(),
-        selector: Some("spec.selector".to_owned()),
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Which resources are served: descriptors of the built-in kinds and of those that CRDs add.
+//! The registry of resources that are served: descriptors of the built-in kinds and of those that CRDs add.
 //!
 //! Invariant: a [`Registry`] never changes; the whole of it is replaced when the stored definitions have changed, which
 //! every request checks first, so whoever has seen a definition is served what it says. Read by every request.

@@ -20,7 +20,6 @@ pub(crate) struct ZeroValues {
     parts: Vec<Part>,
 }
 
-/// One part.
 pub(crate) struct Part {
     name: &'static str,
     /// What stands in it, however little was given.
@@ -39,7 +38,6 @@ impl ZeroValues {
         Self { parts: parts.collect() }
     }
 
-    /// All parts.
     pub(crate) fn all(&self) -> &[Part] {
         &self.parts
     }

@@ -1,4 +1,4 @@
-//! PersistentVolumeClaims: what may stand in one. They are bound by `volumes`.
+//! PersistentVolumeClaims: what may stand in one. They are bound by `workers::volumes`.
 
 use pumice_objects::field::FieldError;
 use pumice_objects::meta;

@@ -234,9 +234,11 @@ fn check_pool(pool: &Value, problems: &mut Problems) {
     } else if name.len() > POOL_BYTES_MAX {
         problems.too_long("spec.pool.name", POOL_BYTES_MAX);
     }
-    for part in name.split('/').filter(|_| !name.is_empty()) {
-        if let Err(error) = names::check_dns1123_subdomain(part) {
-            problems.invalid("spec.pool.name", &json!(part), &error.to_string());
+    if !name.is_empty() {
+        for part in name.split('/') {
+            if let Err(error) = names::check_dns1123_subdomain(part) {
+                problems.invalid("spec.pool.name", &json!(part), &error.to_string());
+            }
         }
     }
     if pool["resourceSliceCount"].as_i64().unwrap_or_default() <= 0 {

@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: what may stand in one. They are kept by `disruption`.
+//! PodDisruptionBudgets: what may stand in one. Their status is written by `workers::disruption`.
 
 use pumice_objects::field::FieldError;
 use pumice_objects::selector::LabelSelector;

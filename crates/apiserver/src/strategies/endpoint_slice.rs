@@ -1,4 +1,4 @@
-//! EndpointSlices: what may stand in one. Those of headless services are made by `endpoints`.
+//! EndpointSlices: what may stand in one. Those of headless services are made by `workers::endpoints`.
 
 use pumice_objects::field::FieldError;
 use serde_json::Value;

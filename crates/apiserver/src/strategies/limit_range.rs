@@ -1,4 +1,4 @@
-//! LimitRanges: their defaults, and what may stand in one. They are enforced by `limit_ranges`.
+//! LimitRanges: their defaults, and what may stand in one. They are enforced by `admission::limit_ranges`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! ResourceQuotas: what may stand in one. They are enforced by `quota`.
+//! ResourceQuotas: what may stand in one. They are enforced by `admission::quota`.
 
 pub(crate) mod resource_names;
 

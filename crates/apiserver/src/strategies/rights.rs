@@ -91,7 +91,7 @@ impl Strategy for Binding {
         }
         for subject in object.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
             let of_group = matches!(subject["kind"].as_str(), Some("User" | "Group"));
-            if let Some(subject) = subject.as_object_mut().filter(|_| of_group) {
+            if of_group && let Some(subject) = subject.as_object_mut() {
                 subject.entry("apiGroup").or_insert_with(|| json!(GROUP));
             }
         }

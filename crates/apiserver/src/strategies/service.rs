@@ -37,7 +37,7 @@ impl Strategy for Service {
             port.entry("protocol").or_insert_with(|| json!("TCP"));
             // Typed clients write 0, or no text, for "not given".
             let is_given = port.get("targetPort").is_some_and(|target| *target != 0 && *target != "");
-            if let Some(number) = port.get("port").filter(|_| !is_given).cloned() {
+            if !is_given && let Some(number) = port.get("port").cloned() {
                 port.insert("targetPort".to_owned(), number);
             }
         }

@@ -111,7 +111,10 @@ fn with_claims(spec: &Value) -> Value {
     let mut template = spec["template"].clone();
     let claims = spec["volumeClaimTemplates"].as_array().into_iter().flatten();
     let names: Vec<&Value> = claims.map(|claim| &claim["metadata"]["name"]).collect();
-    let Some(pod) = template.get_mut("spec").and_then(Value::as_object_mut).filter(|_| !names.is_empty()) else {
+    if names.is_empty() {
+        return template;
+    }
+    let Some(pod) = template.get_mut("spec").and_then(Value::as_object_mut) else {
         return template;
     };
     let mut volumes = pod.get("volumes").and_then(Value::as_array).cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! PersistentVolumes: what may stand in one. They are bound by `volumes`.
+//! PersistentVolumes: what may stand in one. They are bound by `workers::volumes`.
 
 use pumice_clock::wire_time;
 use pumice_objects::field::FieldError;

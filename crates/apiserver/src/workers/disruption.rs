@@ -2,7 +2,7 @@
 //!
 //! Invariant: an eviction is granted by a write of the budget's status that nothing came between, made of the pods as they
 //! are stored at that moment, so that evictions at the same time never go below a budget. Where there is no budget,
-//! nothing is followed. The task is run by the server; evictions ask from `subresources::eviction`.
+//! nothing is followed. The task is run by the server; evictions ask from `handlers::subresources::eviction`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

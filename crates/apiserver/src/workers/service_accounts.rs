@@ -1,4 +1,4 @@
-//! What every namespace has: the account `default`, and the ConfigMap with the authority's certificate.
+//! The service-account controller: every namespace has the account `default` and the ConfigMap with the authority's certificate.
 //!
 //! Invariant: made in one change with the namespace, and made again when deleted while the namespace stays. Run by the
 //! server beside the collector.

@@ -1,4 +1,4 @@
-//! Waits for changes of some resources, for tasks that look at everything again when something has happened.
+//! A trigger from watches: waits for changes of some resources, for workers that look at everything again when something has happened.
 //!
 //! Invariant: a change after [`WatchTrigger::follow`] is told by the next [`WatchTrigger::changed`], together with those that came
 //! with it; nothing is copied. Used by the tasks behind quotas, disruption budgets and volumes.

@@ -191,7 +191,9 @@ impl<'s> Walker<'s> {
             match (node.object.property(name), &node.object.additional) {
                 (Some(property), _) => {
                     self.visit(property.node, property.is_nullable, member, &path, depth + 1);
-                    if let Some(range) = property.range.as_ref().filter(|_| self.steps.ranges) {
+                    if self.steps.ranges
+                        && let Some(range) = property.range.as_ref()
+                    {
                         number::check_range(self, range, member, &path);
                     }
                 }

@@ -1,7 +1,7 @@
 //! Validating policies and their bindings, and the conditions of webhooks: expressions about requests.
 //!
 //! Invariant: a policy judges only what one of its bindings binds it to, with each of the binding's parameters; what can't be
-//! judged counts as its `failurePolicy` says. What all expressions cost for one request is bounded. Called by `gates`.
+//! judged counts as its `failurePolicy` says. What all expressions cost for one request is bounded. Called by [`super::DynamicAdmission`].
 
 mod params;
 
@@ -23,7 +23,6 @@ const MESSAGE_BYTES_MAX: usize = 5120;
 #[derive(Debug)]
 pub(super) struct Conditions(Vec<(String, Result<Expression, CompileError>)>);
 
-/// One policy.
 #[derive(Debug)]
 pub(super) struct Policy {
     matching: Matching,

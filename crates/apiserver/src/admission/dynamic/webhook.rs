@@ -1,7 +1,7 @@
 //! One webhook: whether it is asked, how, and what its answer or its silence means.
 //!
 //! Invariant: a webhook that does not answer in its time counts as its `failurePolicy` says; one with side effects is not
-//! asked on a dry run. Called by `gates`.
+//! asked on a dry run. Called by [`super::DynamicAdmission`].
 
 use std::time::Duration;
 
@@ -33,7 +33,6 @@ pub(super) struct Webhook {
     has_side_effects: bool,
 }
 
-/// A yes.
 #[derive(Debug, Default)]
 pub(super) struct Answered {
     pub(super) patch: Option<Value>,

@@ -87,10 +87,8 @@ fn upgrade(call: &Call) -> Result<OnUpgrade, Status> {
     // A WebSocket begins with a GET, but what it does is no reading: upstream asks for the right to create as well.
     authorize_also(call, Verb::Create)?;
     let asked = is_asked(&call.headers) || has(&call.headers, &UPGRADE, |entry| entry == SPDY);
-    call.upgrade
-        .clone()
-        .filter(|_| asked)
-        .ok_or_else(|| Status::bad_request("Upgrade request required: a WebSocket or SPDY/3.1, over HTTP/1.1"))
+    let upgrade = if asked { call.upgrade.clone() } else { None };
+    upgrade.ok_or_else(|| Status::bad_request("Upgrade request required: a WebSocket or SPDY/3.1, over HTTP/1.1"))
 }
 
 /// Whether SPDY is asked for, on its own or within a WebSocket. Who offers channels as well gets these.

@@ -1,11 +1,13 @@
-//! create.
+//! create: [`create_named`] has its stages.
+
+use std::sync::Arc;
 
 use http::StatusCode;
 use pumice_clock::wire_time;
 use pumice_objects::meta;
 use pumice_objects::names;
 use pumice_objects::status::{GroupResource, Status, StatusCause};
-use pumice_store::{ApplyError, Change, Expect};
+use pumice_store::{ApplyError, Change, Expect, Object};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -25,7 +27,6 @@ use crate::stored::draft;
 /// How often a taken generated name is replaced by another one.
 const NAME_ATTEMPTS_MAX: usize = 8;
 
-/// Answers a create.
 pub(crate) async fn create(call: &Call, body: Body) -> Answer {
     let decoded = write::read_object(call, body).await?;
     let mut object = decoded.value;
@@ -53,7 +54,7 @@ pub(crate) async fn make(call: &Call, mut object: Value, duplicates: &[String]) 
     let mut warnings = Vec::new();
     zero_values::fill(call.descriptor.zero_values.all(), &mut object);
     write::clean(&call.descriptor, &mut object, duplicates, options.field_validation, &mut warnings)?;
-    let generated = meta::name(&object).is_empty().then(|| meta::generate_name(&object).map(str::to_owned)).flatten();
+    let generated = if meta::name(&object).is_empty() { meta::generate_name(&object).map(str::to_owned) } else { None };
     for attempt in 1..=NAME_ATTEMPTS_MAX {
         // Only a generated name is tried more than once.
         let mut object = if generated.is_some() { object.clone() } else { std::mem::take(&mut object) };
@@ -61,29 +62,14 @@ pub(crate) async fn make(call: &Call, mut object: Value, duplicates: &[String]) 
             meta::set_name(&mut object, &names::generate_name(base, &names::suffix(random())));
         }
         let mut warnings = warnings.clone();
-        prepare(call, &mut object, options.dry_run, &mut warnings).await?;
-        let room =
-            call.state.quotas.admit(&write::attributes(call, Operation::Create), None, &object, options.dry_run)?;
-        let key = write::key(call, meta::name(&object));
-        let outcome = if options.dry_run {
-            call.store().get(&key).map_or(Ok(None), |taken| Err(ApplyError::AlreadyExists(taken)))
-        } else {
-            conversion::stored(&call.state.storage.webhooks, &call.descriptor, &mut object).await?;
-            call.state
-                .storage
-                .commit(Change::Put { key, draft: draft(&object), expect: Expect::Absent })
-                .await
-                .map(Some)
-        };
-        room.settle(call.store());
-        let mut response = match outcome {
+        let mut response = match create_named(call, object, options.dry_run, &mut warnings).await? {
             Err(ApplyError::AlreadyExists(_)) if generated.is_some() && attempt < NAME_ATTEMPTS_MAX => continue,
             Err(ApplyError::AlreadyExists(taken)) if generated.is_some() => {
                 return Err(Status::generate_name_conflict(call.resource(), &taken.key.name));
             }
             Err(error) => return Err(apply_status(call.resource(), &error)),
-            Ok(None) => view.unstored(StatusCode::CREATED, object),
-            Ok(Some(stored)) => {
+            Ok(Made::DryRun(object)) => view.unstored(StatusCode::CREATED, object),
+            Ok(Made::Stored(stored)) => {
                 let made = conversion::served_one(&call.state.storage.webhooks, &call.descriptor, stored).await?;
                 view.one(StatusCode::CREATED, &made)
             }
@@ -99,19 +85,47 @@ fn random() -> u64 {
     Uuid::now_v7().as_u64_pair().1
 }
 
-/// Everything between reading the body and storing the object.
-async fn prepare(call: &Call, object: &mut Value, dry_run: bool, warnings: &mut Vec<String>) -> Result<(), Status> {
+/// What a create made.
+enum Made {
+    Stored(Arc<Object>),
+    /// What would have been stored.
+    DryRun(Value),
+}
+
+/// The stages of a create, once the object is decoded, cleaned and named. What the store says against it is the inner error.
+async fn create_named(
+    call: &Call,
+    mut object: Value,
+    dry_run: bool,
+    warnings: &mut Vec<String>,
+) -> Result<Result<Made, ApplyError>, Status> {
     let now = call.now();
     let write = Write { call, operation: Operation::Create, old: None, dry_run, now };
-    let status = write.admit(object, warnings)?;
-    let status = write.mutate_dynamic(object, warnings).await?.or(status);
-    // Admission must not move the object.
-    write::check_place(call, object)?;
-    stamp(call, object, status, &wire_time(now));
-    call.descriptor.strategy.prepare_create(object, &mut write.hook(warnings))?;
-    zero_values::fill(call.descriptor.zero_values.all(), object);
-    write.validate(object, true, warnings)?;
-    write.validate_dynamic(meta::name(object), Some(object), warnings).await
+    // 1. Admission of this process, then mutating webhooks. Neither may move the object.
+    let status = write.admit(&mut object, warnings)?;
+    let status = write.mutate_dynamic(&mut object, warnings).await?.or(status);
+    write::check_place(call, &mut object)?;
+    // 2. What the server owns: metadata, status, and what the kind sets.
+    stamp(call, &mut object, status, &wire_time(now));
+    call.descriptor.strategy.prepare_create(&mut object, &mut write.hook(warnings))?;
+    zero_values::fill(call.descriptor.zero_values.all(), &mut object);
+    // 3. The rules: schema, kind, LimitRanges, Pod Security, admission of this process.
+    write.validate(&mut object, true, warnings)?;
+    // 4. Policies and validating webhooks.
+    write.validate_dynamic(meta::name(&object), Some(&object), warnings).await?;
+    // 5. Room in quotas, set aside until the store has answered.
+    let room = call.state.quotas.admit(&write.attributes(), None, &object, dry_run)?;
+    // 6. The store.
+    let key = write::key(call, meta::name(&object));
+    let outcome = if dry_run {
+        call.store().get(&key).map_or(Ok(None), |taken| Err(ApplyError::AlreadyExists(taken)))
+    } else {
+        conversion::stored(&call.state.storage.webhooks, &call.descriptor, &mut object).await?;
+        let change = Change::Put { key, draft: draft(&object), expect: Expect::Absent };
+        call.state.storage.commit(change).await.map(Some)
+    };
+    room.settle(call.store());
+    Ok(outcome.map(|stored| stored.map_or(Made::DryRun(object), Made::Stored)))
 }
 
 /// Sets what the server owns in the metadata, and puts admission's status in place of one that has its own path.

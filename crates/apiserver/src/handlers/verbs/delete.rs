@@ -36,7 +36,6 @@ const DELETES_MAX: usize = 32;
 static OPTIONS: LazyLock<Schema> =
     LazyLock::new(|| schemas::builtin("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"));
 
-/// Answers a delete.
 pub(crate) async fn delete(call: &Call, body: Body) -> Answer {
     let view = View::of(call)?;
     let deletion = delete_options(call, body).await?;
@@ -128,7 +127,9 @@ pub(crate) fn parse_delete_options(options: &Value, query: &Query) -> Result<Del
         return Err(Status::bad_request("the body of a delete must be DeleteOptions, or empty"));
     }
     // What is of another type would be read as if it were not there.
-    if let Some(error) = OPTIONS.validate(&mut options.clone()).first().filter(|_| options.is_object()) {
+    if options.is_object()
+        && let Some(error) = OPTIONS.validate(&mut options.clone()).first()
+    {
         return Err(Status::bad_request(format!("the body of a delete is no DeleteOptions: {error}")));
     }
     let text = |field: &str| options[field].as_str().or_else(|| query.filled(field)).map(str::to_owned);

@@ -27,7 +27,6 @@ pub(crate) async fn served(call: &Call) -> Result<Arc<Object>, Status> {
     conversion::served_one(&call.state.storage.webhooks, &call.descriptor, fetch(call)?).await
 }
 
-/// Answers a get.
 pub(crate) async fn get(call: &Call) -> Answer {
     let view = View::of(call)?;
     let options = ReadOptions::parse(&call.query)?;
@@ -37,7 +36,6 @@ pub(crate) async fn get(call: &Call) -> Answer {
     Ok(view.one(StatusCode::OK, &*served(call).await?))
 }
 
-/// Answers a list.
 pub(crate) async fn list(call: &Call) -> Answer {
     let view = View::of(call)?;
     let options = ReadOptions::parse(&call.query)?;

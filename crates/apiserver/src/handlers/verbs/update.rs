@@ -39,7 +39,6 @@ const OWNERS: &str = "managedFields";
 /// All that a write of a status looks at.
 const STATUS_FIELDS: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
 
-/// Answers an update.
 pub(crate) async fn update(call: &Call, subresource: Option<&Subresource>, body: Body) -> Answer {
     let decoded = write::read_object(call, body).await?;
     let stated = decoded.value["metadata"]["resourceVersion"].as_str().is_some_and(|text| !text.is_empty());
@@ -56,7 +55,6 @@ pub(crate) async fn update(call: &Call, subresource: Option<&Subresource>, body:
     run(call, subresource, &change).await
 }
 
-/// Answers a patch.
 pub(crate) async fn patch(call: &Call, subresource: Option<&Subresource>, body: Body) -> Answer {
     let kind = negotiate::body_kind(&call.headers);
     if kind == BodyKind::Apply {
@@ -89,7 +87,6 @@ pub(crate) fn unsupported(patches: &[&str], kind: BodyKind) -> Status {
 
 /// What turns the stored object into the wanted one.
 pub(crate) trait Edit: Sync {
-    /// The wanted object.
     fn edit(&self, old: &Value) -> Result<Value, Status>;
 
     /// Whether it looks at or leaves fields other than those of [`STATUS_FIELDS`].
@@ -277,7 +274,7 @@ fn look<'d>(descriptor: &'d Descriptor, stored: &Object, only_status: bool) -> L
         && descriptor.schema.fields_are_independent()
         && descriptor.rules.is_none()
         && descriptor.kind != "Namespace";
-    let part = (only_status && separable).then(|| parse_fields(&stored.body, &STATUS_FIELDS)).flatten();
+    let part = if only_status && separable { parse_fields(&stored.body, &STATUS_FIELDS) } else { None };
     let mut looked = match part {
         Some(PartlyParsed { object, rest }) => Looked { object, rest, parts: descriptor.zero_values.status() },
         None => Looked { object: parse(stored), rest: Vec::new(), parts: descriptor.zero_values.all() },

@@ -39,7 +39,6 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 const FRAME_BYTES: usize = 64 * 1024;
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Answers a watch.
 pub(crate) fn watch(call: &Call) -> Answer {
     let view = View::of(call)?;
     let mut options = ReadOptions::parse(&call.query)?;

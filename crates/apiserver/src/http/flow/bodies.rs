@@ -30,7 +30,6 @@ pub(super) enum NotRead {
     Decode(DecodeError),
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Bodies {
     /// Longest wait for other bodies of the same user.

@@ -30,7 +30,6 @@ pub(super) enum NoTurn {
     TimeOut,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct FairQueue {
     limits: Limits,

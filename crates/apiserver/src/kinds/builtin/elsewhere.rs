@@ -1,6 +1,6 @@
 //! Kinds that nothing here makes or reads: programs that people bring write them, and list them before they begin.
 
-use super::{CORE, Kind};
+use super::kind::{CORE, Kind};
 use crate::kinds::descriptor::Subresource;
 use crate::kinds::tables::{devices as device_tables, storage, workloads};
 use crate::strategies::{csi, devices, replication_controller};

@@ -37,7 +37,6 @@ struct Node {
     items: Option<Box<Node>>,
 }
 
-/// One rule.
 #[derive(Debug)]
 struct Rule {
     source: String,

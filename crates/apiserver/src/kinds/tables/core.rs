@@ -9,7 +9,6 @@ fn count(value: &Value) -> usize {
     value.as_object().map_or(0, Map::len)
 }
 
-/// Columns of namespaces.
 pub(crate) fn namespace() -> Table {
     Table::new(vec![Column::name(), text("Status", |object, _| or_empty(&object["status"]["phase"])), Column::age()])
 }
@@ -23,7 +22,6 @@ pub(crate) fn config_map() -> Table {
     ])
 }
 
-/// Columns of secrets.
 pub(crate) fn secret() -> Table {
     Table::new(vec![
         Column::name(),
@@ -38,7 +36,6 @@ pub(crate) fn service_account() -> Table {
     Table::new(vec![Column::name(), Column::age()])
 }
 
-/// Columns of services.
 pub(crate) fn service() -> Table {
     Table::new(vec![
         Column::name(),
@@ -71,7 +68,6 @@ fn selector(service: &Value) -> String {
     if terms.is_empty() { "<none>".to_owned() } else { terms.join(",") }
 }
 
-/// Columns of leases.
 pub(crate) fn lease() -> Table {
     Table::new(vec![
         Column::name(),
@@ -91,7 +87,6 @@ pub(crate) fn priority_class() -> Table {
     ])
 }
 
-/// Columns of definitions.
 pub(crate) fn definition() -> Table {
     Table::new(vec![Column::name(), created_at()])
 }

@@ -16,7 +16,6 @@ pub(crate) fn claim() -> Table {
     Table::new(vec![Column::name(), text("State", |object, _| json!(state(object))), Column::age()])
 }
 
-/// Columns of slices.
 pub(crate) fn slice() -> Table {
     Table::new(vec![
         Column::name(),

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::{age_of, or_empty, text};
 
-/// Columns of events.
 pub(crate) fn table() -> Table {
     Table::new(vec![
         text("Last Seen", |event, now| json!(age_of(last_seen(event), now))),

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::{created_at, or_empty, text};
 
-/// Columns of quotas.
 pub(crate) fn resource_quota() -> Table {
     Table::new(vec![
         Column::name(),

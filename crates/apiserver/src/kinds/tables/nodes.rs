@@ -7,7 +7,6 @@ use super::{or_empty, or_none, text};
 
 const ROLE_PREFIX: &str = "node-role.kubernetes.io/";
 
-/// Columns of nodes.
 pub(crate) fn table() -> Table {
     Table::new(vec![
         Column::name(),

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::{age_of, or_none, text};
 use crate::strategies::pod::GATED;
 
-/// Columns of pods.
 pub(crate) fn table() -> Table {
     Table::new(vec![
         Column::name(),

@@ -10,12 +10,10 @@ pub(crate) fn review() -> Table {
     Table::new(vec![Column::name()])
 }
 
-/// Columns of roles.
 pub(crate) fn role() -> Table {
     Table::new(vec![Column::name(), created_at()])
 }
 
-/// Columns of bindings.
 pub(crate) fn binding() -> Table {
     Table::new(vec![
         Column::name(),

@@ -8,7 +8,6 @@ use super::{created_at, flag, or_empty, or_none, text};
 use crate::strategies::claim::class_of;
 use crate::strategies::storage_class::DEFAULT;
 
-/// Columns of volumes.
 pub(crate) fn volume() -> Table {
     Table::new(vec![
         Column::name(),
@@ -25,7 +24,6 @@ pub(crate) fn volume() -> Table {
     ])
 }
 
-/// Columns of claims.
 pub(crate) fn claim() -> Table {
     Table::new(vec![
         Column::name(),
@@ -65,7 +63,6 @@ pub(crate) fn class() -> Table {
     ])
 }
 
-/// Columns of drivers.
 pub(crate) fn csi_driver() -> Table {
     Table::new(vec![
         Column::name(),
@@ -90,12 +87,10 @@ pub(crate) fn csi_node() -> Table {
     ])
 }
 
-/// Columns of capacities.
 pub(crate) fn csi_storage_capacity() -> Table {
     Table::new(vec![Column::name(), created_at()])
 }
 
-/// Columns of attachments.
 pub(crate) fn volume_attachment() -> Table {
     let mut attacher = text("Attacher", |object, _| or_empty(&object["spec"]["attacher"]));
     attacher.format = "name".to_owned();

@@ -42,7 +42,6 @@ fn ready(object: &Value) -> String {
     format!("{}/{}", number(&object["status"]["readyReplicas"]), number(&object["spec"]["replicas"]))
 }
 
-/// Columns of Deployments.
 pub(crate) fn deployment() -> Table {
     let mut columns = vec![
         Column::name(),
@@ -55,7 +54,6 @@ pub(crate) fn deployment() -> Table {
     Table::new(columns)
 }
 
-/// Columns of ReplicaSets.
 pub(crate) fn replica_set() -> Table {
     let mut columns = vec![
         Column::name(),
@@ -90,13 +88,11 @@ fn labels(labels: &Value) -> String {
     if pairs.is_empty() { "<none>".to_owned() } else { pairs.join(",") }
 }
 
-/// Columns of StatefulSets.
 pub(crate) fn stateful_set() -> Table {
     let [containers, images, _] = wide();
     Table::new(vec![Column::name(), text("Ready", |object, _| json!(ready(object))), Column::age(), containers, images])
 }
 
-/// Columns of ControllerRevisions.
 pub(crate) fn controller_revision() -> Table {
     Table::new(vec![
         Column::name(),
@@ -113,7 +109,6 @@ fn controller(object: &Value) -> String {
     format!("{}.{group}/{}", owner.kind.to_lowercase(), owner.name)
 }
 
-/// Columns of Jobs.
 pub(crate) fn job() -> Table {
     let mut columns = vec![
         Column::name(),
@@ -159,7 +154,6 @@ fn duration(job: &Value, now: Timestamp) -> String {
     }
 }
 
-/// Columns of CronJobs.
 pub(crate) fn cron_job() -> Table {
     Table::new(vec![
         Column::name(),

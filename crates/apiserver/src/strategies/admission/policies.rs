@@ -81,9 +81,11 @@ fn problems_of_expression(source: &Value, scope: &Scope<'_>, wanted: Wanted, pat
 pub(crate) fn check(policy: &Value, problems: &mut Problems) {
     let spec = &policy["spec"];
     let has_params = spec["paramKind"].is_object();
-    for field in ["apiVersion", "kind"].into_iter().filter(|_| has_params) {
-        if spec["paramKind"][field].as_str().is_none_or(str::is_empty) {
-            problems.required(&format!("spec.paramKind.{field}"), "");
+    if has_params {
+        for field in ["apiVersion", "kind"] {
+            if spec["paramKind"][field].as_str().is_none_or(str::is_empty) {
+                problems.required(&format!("spec.paramKind.{field}"), "");
+            }
         }
     }
     if listed(&spec["matchConstraints"], "resourceRules").next().is_none() {

@@ -59,7 +59,7 @@ fn each(list: Option<&mut Value>, change: fn(&mut Map<String, Value>)) {
 fn ports_of_host(container: &mut Map<String, Value>) {
     each(container.get_mut("ports"), |port| {
         let is_given = port.get("hostPort").is_some_and(|given| *given != 0);
-        if let Some(number) = port.get("containerPort").filter(|_| !is_given).cloned() {
+        if !is_given && let Some(number) = port.get("containerPort").cloned() {
             port.insert("hostPort".to_owned(), number);
         }
     });

@@ -1,4 +1,4 @@
-//! Rules about a pod's numbers that span fields. What a number may be by itself stands in `registry::ranges`.
+//! Rules about a pod's numbers that span fields. What a number may be by itself stands in `schemas::ranges`.
 
 use serde_json::{Map, Value};
 

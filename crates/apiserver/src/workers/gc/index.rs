@@ -72,7 +72,6 @@ impl Facts {
     }
 }
 
-/// The graph.
 #[derive(Default)]
 pub(super) struct Index {
     owners: HashMap<Key, Vec<String>>,

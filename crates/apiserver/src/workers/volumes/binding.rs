@@ -1,7 +1,7 @@
 //! Claims and volumes: which belong together, and what becomes of each.
 //!
 //! Invariant: pure, and as upstream's controller decides: a pair is bound by both sides naming each other, a volume is given
-//! to one claim only, by its uid, and what was bound is never bound to another. Used by the task in `volumes`.
+//! to one claim only, by its uid, and what was bound is never bound to another. Used by the worker above.
 
 use std::collections::{BTreeMap, BTreeSet};
 

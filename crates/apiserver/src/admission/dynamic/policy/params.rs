@@ -37,7 +37,7 @@ pub(super) fn find(kind: &(String, String), wanted: &Value, subject: &Subject<'_
         Some(name) => store.find(&descriptor.storage, namespace, name).iter().map(|object| parse(object)).collect(),
         None => {
             let selector = LabelSelector::from_json(&wanted["selector"]).map_err(|error| error.to_string())?;
-            let listed = store.list(&descriptor.storage, Some(namespace).filter(|_| descriptor.namespaced));
+            let listed = store.list(&descriptor.storage, descriptor.namespaced.then_some(namespace));
             let all = listed.items.iter().map(|object| parse(object));
             all.filter(|object| selector.matches(|key| meta::label(object, key))).take(PARAMS_MAX).collect()
         }

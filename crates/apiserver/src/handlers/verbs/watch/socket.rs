@@ -33,7 +33,7 @@ const LINGER: Duration = Duration::from_secs(5);
 
 /// The connection, if the client asks for a WebSocket and has one that can become it.
 pub(super) fn requested_upgrade(call: &Call) -> Option<OnUpgrade> {
-    call.upgrade.clone().filter(|_| websocket::is_asked(&call.headers))
+    if websocket::is_asked(&call.headers) { call.upgrade.clone() } else { None }
 }
 
 /// Agrees, and sends `frames`, whose lines are the events, once the client has that answer. Ends at `deadline`.

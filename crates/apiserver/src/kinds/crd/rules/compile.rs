@@ -11,7 +11,6 @@ use super::{Node, Rule, Rules};
 use crate::cel::{CompileError, Expression, Scope, Variable, Wanted};
 use crate::problems::Problems;
 
-/// The keyword.
 const RULES: &str = "x-kubernetes-validations";
 /// Most rules of one version of a definition.
 const RULES_MAX: usize = 500;

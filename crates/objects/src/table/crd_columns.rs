@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{CellSource, Column, ColumnType};
 use crate::path::{JsonPath, PathError};
 
-/// Most columns one version may declare.
+/// Most columns that one version of a CustomResourceDefinition may have.
 const COLUMNS_MAX: usize = 100;
 
 /// Why declared columns cannot be shown.
@@ -35,7 +35,7 @@ pub enum ColumnError {
         source: PathError,
     },
     /// There are too many columns.
-    #[error("additionalPrinterColumns has {count} entries, at most 100 are allowed")]
+    #[error("additionalPrinterColumns has {count} entries, at most {COLUMNS_MAX} are allowed")]
     TooMany {
         /// How many there are.
         count: usize,
