@@ -238,7 +238,7 @@ impl Config {
         u32::try_from(self.action_int("allocate", "maxBindingPerNode", 0)).unwrap_or(0)
     }
 
-    /// How long a gang may stay half placed before it is taken back.
+    /// How long a gang may stay partly placed before it is taken back.
     pub(crate) fn gang_commit_window_ms(&self) -> i64 {
         self.action_int("allocate", "gangCommitWindowSeconds", 30).clamp(0, SECONDS_MAX) * 1_000
     }

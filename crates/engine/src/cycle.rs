@@ -4,10 +4,10 @@ use crate::config::Action;
 use crate::eviction::gang_eviction::Kind;
 use crate::node_plugins::usage;
 use crate::plan::Plan;
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::{actions, cycle_end, eviction};
 
-impl Cycle<'_> {
+impl Session<'_> {
     pub(crate) fn run(mut self) -> Plan {
         self.tables.refresh_inherited_queues();
         self.tables.refresh_network(self.config.sharding.as_ref(), self.now);

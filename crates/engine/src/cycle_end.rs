@@ -12,11 +12,11 @@ use crate::deadlines;
 use crate::facts::{GroupCondition, GroupPhase, GroupStatus};
 use crate::ids::{GroupId, TimeMs};
 use crate::plan::{GroupUpdate, PodNotice, QueueUpdate};
-use crate::policy::Policy;
 use crate::reasons::Failure;
 use crate::reasons::{Minimum, Reason, Reasons, RoleMinimum, Stage};
+use crate::search::View;
 use crate::search::pending::{PendingIndex, TaskClassGroups, TaskClassKey};
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::world::groups::{AWAITS_NODES, GroupRow, MADE_PREFIX, Noticed, StoredReasons};
 use crate::world::min_resources::{PROMISED, SOME_TIME};
 use crate::world::sub_jobs::JOB_HYPER_NODE;
@@ -30,68 +30,75 @@ const MAKING_GRACE_MS: i64 = 5_000;
 /// A group's pods are told of another kind of reason at most this often.
 const NOTICE_GAP_MS: i64 = 10_000;
 
-pub(crate) fn run(cycle: &mut Cycle<'_>) {
-    if cycle.start_estimates.refresh(cycle.tables, cycle.pending_index, cycle.now) {
-        deadlines::look(cycle);
+pub(crate) fn run(session: &mut Session<'_>) {
+    if session.start_estimates.refresh(session.tables, session.pending_index, session.now) {
+        deadlines::look(session);
     }
-    let changed: Vec<TaskClassKey> = with_unreported_reasons(cycle.pending_index);
-    let mut groups = cycle.tables.groups.take_dirty();
+    let changed: Vec<TaskClassKey> = with_unreported_reasons(session.pending_index);
+    let mut groups = session.tables.groups.take_dirty();
     groups.sort_unstable();
-    let failed: Vec<GroupId> = cycle.failures.keys().copied().collect();
-    let unchanged = |group: &GroupId| groups.binary_search(group).is_err() && is_no_news(cycle, *group);
+    let failed: Vec<GroupId> = session.failures.keys().copied().collect();
+    let unchanged = |group: &GroupId| groups.binary_search(group).is_err() && is_no_news(session, *group);
     let (known, news): (Vec<_>, Vec<_>) = failed.into_iter().partition(unchanged);
-    known.into_iter().for_each(|group| refresh_numbers(cycle, group));
+    known.into_iter().for_each(|group| refresh_numbers(session, group));
     groups.extend(news);
-    groups.extend(long_absent(cycle));
-    groups.extend(cycle.tables.groups.due_sums(cycle.now));
-    groups.extend(changed.iter().flat_map(|kind| cycle.pending_index.by_task_class[kind].groups.iter()));
-    let (enqueue_candidates, batches) = cycle.pending_index.enqueue_candidates.take_unreported();
+    groups.extend(long_absent(session));
+    groups.extend(session.tables.groups.due_sums(session.now));
+    groups.extend(changed.iter().flat_map(|kind| session.pending_index.by_task_class[kind].groups.iter()));
+    let (enqueue_candidates, batches) = session.pending_index.enqueue_candidates.take_unreported();
     groups.extend(enqueue_candidates);
     groups.sort_unstable();
     groups.dedup();
-    groups.retain(|group| cycle.tables.groups.table.get(group.index()).is_some());
+    groups.retain(|group| session.tables.groups.table.get(group.index()).is_some());
     let mut put_off: BTreeSet<GroupId> = BTreeSet::new();
     for group in groups {
-        if !review(cycle, group) {
+        if !review(session, group) {
             put_off.insert(group);
         }
     }
     for kind in changed {
-        let task_class = cycle.pending_index.by_task_class.get_mut(&kind).expect("no bucket leaves while a cycle ends");
+        let task_class =
+            session.pending_index.by_task_class.get_mut(&kind).expect("no bucket leaves while a cycle ends");
         if put_off.is_empty() || !task_class.groups.iter().any(|group| put_off.contains(&group)) {
             task_class.reported = task_class.failure.as_deref().map(Failure::class);
         }
     }
     for batch in batches {
         if put_off.is_empty()
-            || !cycle.pending_index.enqueue_candidates.batch(batch).groups.iter().any(|group| put_off.contains(&group))
+            || !session
+                .pending_index
+                .enqueue_candidates
+                .batch(batch)
+                .groups
+                .iter()
+                .any(|group| put_off.contains(&group))
         {
-            cycle.pending_index.enqueue_candidates.reported(batch);
+            session.pending_index.enqueue_candidates.reported(batch);
         }
     }
     // Reviewing changes phases, which marks groups again; they have just been looked at.
-    drop(cycle.tables.groups.take_dirty());
-    queues(cycle);
+    drop(session.tables.groups.take_dirty());
+    queues(session);
 }
 
 /// Whether a group that failed alone, and has not changed, waits for what its objects and pods say already.
-fn is_no_news(cycle: &Cycle<'_>, group: GroupId) -> bool {
-    let (failure, row) = (&cycle.failures[&group], cycle.tables.groups.table.get(group.index()));
-    let Some(row) = row.filter(|_| cycle.pending_index.task_class_of(group).is_none()) else { return false };
+fn is_no_news(session: &Session<'_>, group: GroupId) -> bool {
+    let (failure, row) = (&session.failures[&group], session.tables.groups.table.get(group.index()));
+    let Some(row) = row.filter(|_| session.pending_index.task_class_of(group).is_none()) else { return false };
     let Some(stored) = &row.reasons else { return false };
     let knows = |noticed: &Noticed| noticed.version == row.shape_version && failure.is_class(&noticed.class);
     let written = !row.known || row.emitted.is_some();
     let same_stage = stored.failure.stage == failure.stage && failure.stage != Stage::NoPods;
-    let in_network = row.wants_domains(&cycle.tables.hyper_nodes);
+    let in_network = row.wants_domains(&session.tables.hyper_nodes);
     // What has no pods has nobody to tell.
     let reported = row.tasks.is_empty() || row.noticed.as_deref().is_some_and(knows);
     written && same_stage && !in_network && reported
 }
 
 /// Keeps the numbers of a failure that is no news.
-fn refresh_numbers(cycle: &mut Cycle<'_>, group: GroupId) {
-    let failure = cycle.failures.remove(&group);
-    if let (Some(stored), Some(failure)) = (&mut cycle.tables.groups.row_mut(group).reasons, failure) {
+fn refresh_numbers(session: &mut Session<'_>, group: GroupId) {
+    let failure = session.failures.remove(&group);
+    if let (Some(stored), Some(failure)) = (&mut session.tables.groups.row_mut(group).reasons, failure) {
         stored.failure = Arc::new(failure);
     }
 }
@@ -108,12 +115,7 @@ fn with_unreported_reasons(pending_index: &PendingIndex) -> Vec<TaskClassKey> {
 }
 
 /// Why a group waits, with the numbers of the cycle that last tried one like it.
-pub(crate) fn reasons_of(
-    tables: &Tables,
-    policy: &Policy,
-    pending_index: &PendingIndex,
-    group: GroupId,
-) -> Option<Reasons> {
+pub(crate) fn reasons_of(View { tables, policy, pending_index, .. }: View<'_>, group: GroupId) -> Option<Reasons> {
     let row = tables.groups.row(group);
     let stored = row.reasons.as_ref()?;
     let now = alike(tables, pending_index, group).filter(|_| row.counts.pipelined() == 0);
@@ -180,64 +182,64 @@ fn reasons_in_full(tables: &Tables, group: GroupId) -> Option<Reasons> {
 }
 
 /// False if its pods are to be told later.
-fn review(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
-    let own = cycle.failures.remove(&group).map(Arc::new);
-    let failure = own.or_else(|| alike(cycle.tables, cycle.pending_index, group));
-    let stored = stored(cycle, group, failure);
-    let worth_telling_at = stored.as_ref().map(|stored| worth_telling_at(cycle, group, stored));
-    let too_early = worth_telling_at.filter(|at| *at > cycle.now);
+fn review(session: &mut Session<'_>, group: GroupId) -> bool {
+    let own = session.failures.remove(&group).map(Arc::new);
+    let failure = own.or_else(|| alike(session.tables, session.pending_index, group));
+    let stored = stored(session, group, failure);
+    let worth_telling_at = stored.as_ref().map(|stored| worth_telling_at(session, group, stored));
+    let too_early = worth_telling_at.filter(|at| *at > session.now);
     let reported = stored.as_ref().filter(|_| too_early.is_none()).map(|stored| stored.failure.clone());
     if let Some(at) = too_early {
-        cycle.wake_at(at);
+        session.wake_at(at);
     }
-    await_group(cycle, group, stored.as_ref());
-    cycle.tables.groups.row_mut(group).reasons = stored;
-    let ready = is_ready(cycle, group);
-    watch_outlook(cycle, group, ready);
+    await_group(session, group, stored.as_ref());
+    session.tables.groups.row_mut(group).reasons = stored;
+    let ready = is_ready(session, group);
+    watch_start(session, group, ready);
     let blocked = reported.as_ref().is_some_and(|failure| !ready && failure.stage != Stage::NoGroup);
-    let phase = phase(cycle.tables.groups.row(group), blocked, ready);
-    if phase == GroupPhase::Pending && cycle.tables.groups.row(group).phase != phase {
+    let phase = phase(session.tables.groups.row(group), blocked, ready);
+    if phase == GroupPhase::Pending && session.tables.groups.row(group).phase != phase {
         // It has to be admitted again, without waiting for an event.
-        cycle.wake_at(cycle.now);
+        session.wake_at(session.now);
     }
-    cycle.tables.set_phase(group, phase);
+    session.tables.set_phase(group, phase);
     if phase != GroupPhase::Inqueue {
-        cycle.tables.groups.set_awaits_nodes(group, false);
+        session.tables.groups.set_awaits_nodes(group, false);
     }
-    settle_sum(cycle, group);
-    let row = cycle.tables.groups.row(group);
+    settle_sum(session, group);
+    let row = session.tables.groups.row(group);
     // Binds are answered in a moment, and then there is more to say: one write instead of two. What has no object has
     // nothing written.
     let in_flight = row.counts.get(TaskState::Binding) > 0;
     if row.known && (!in_flight || row.emitted.as_ref().is_none_or(|old| old.phase != phase)) {
-        let blocked = if blocked { reasons_in_full(cycle.tables, group) } else { None };
-        let status = status(cycle.tables, group, phase, ready, blocked.as_ref());
-        write_status(cycle, group, status);
+        let blocked = if blocked { reasons_in_full(session.tables, group) } else { None };
+        let status = status(session.tables, group, phase, ready, blocked.as_ref());
+        write_status(session, group, status);
     }
-    reported.is_none_or(|failure| notify_pods(cycle, group, &failure))
+    reported.is_none_or(|failure| notify_pods(session, group, &failure))
 }
 
 /// Guesses when a group that has come to wait will start, or tells that it has.
-fn watch_outlook(cycle: &mut Cycle<'_>, group: GroupId, ready: bool) {
-    let Cycle { tables, policy, pending_index, start_estimates, now, .. } = cycle;
+fn watch_start(session: &mut Session<'_>, group: GroupId, ready: bool) {
+    let Session { tables, policy, pending_index, start_estimates, now, .. } = session;
     let row = tables.groups.row(group);
     if ready {
         start_estimates.ended(group, Some(row.created), *now);
     } else if row.reasons.is_some() {
-        start_estimates.watch(tables, policy, pending_index, group, *now);
+        start_estimates.watch(View { tables, policy, pending_index, now: *now }, group);
     } else {
         start_estimates.ended(group, None, *now);
     }
 }
 
 /// Pods and groups that are only being made are no news.
-fn worth_telling_at(cycle: &mut Cycle<'_>, group: GroupId, stored: &StoredReasons) -> TimeMs {
+fn worth_telling_at(session: &mut Session<'_>, group: GroupId, stored: &StoredReasons) -> TimeMs {
     match stored.failure.stage {
         Stage::NoGroup => stored.since.plus_ms(MAKING_GRACE_MS),
         Stage::NoPods => {
-            let row = cycle.tables.groups.row_mut(group);
+            let row = session.tables.groups.row_mut(group);
             if row.tasks.len() > row.arrived.0 {
-                row.arrived.1 = cycle.now;
+                row.arrived.1 = session.now;
             }
             row.arrived.0 = row.tasks.len();
             row.arrived.1.max(stored.since).plus_ms(MAKING_GRACE_MS)
@@ -247,46 +249,46 @@ fn worth_telling_at(cycle: &mut Cycle<'_>, group: GroupId, stored: &StoredReason
 }
 
 /// Groups that were not there a while ago; most are by now. The next cycle that is wanted for the others is asked for.
-fn long_absent(cycle: &mut Cycle<'_>) -> Vec<GroupId> {
-    let absent = &mut cycle.tables.groups.absent;
-    let due = absent.iter().take_while(|(at, _)| *at <= cycle.now).count();
+fn long_absent(session: &mut Session<'_>) -> Vec<GroupId> {
+    let absent = &mut session.tables.groups.absent;
+    let due = absent.iter().take_while(|(at, _)| *at <= session.now).count();
     let due: Vec<GroupId> = absent.drain(..due).map(|(_, group)| group).collect();
-    if let Some((at, _)) = cycle.tables.groups.absent.front().copied() {
-        cycle.wake_at(at);
+    if let Some((at, _)) = session.tables.groups.absent.front().copied() {
+        session.wake_at(at);
     }
     due
 }
 
 /// Notes when a group that is found not to be there is to be looked at again.
-fn await_group(cycle: &mut Cycle<'_>, group: GroupId, stored: Option<&StoredReasons>) {
+fn await_group(session: &mut Session<'_>, group: GroupId, stored: Option<&StoredReasons>) {
     let Some(stored) = stored.filter(|stored| stored.failure.stage == Stage::NoGroup) else { return };
-    let row = cycle.tables.groups.row(group);
+    let row = session.tables.groups.row(group);
     if row.reasons.as_ref().is_none_or(|old| old.failure.stage != Stage::NoGroup) {
-        cycle.tables.groups.absent.push_back((stored.since.plus_ms(MAKING_GRACE_MS), group));
+        session.tables.groups.absent.push_back((stored.since.plus_ms(MAKING_GRACE_MS), group));
     }
 }
 
-fn is_ready(cycle: &Cycle<'_>, group: GroupId) -> bool {
-    let row = cycle.tables.groups.row(group);
-    row.counts.ready() > 0 && cycle.policy.job_ready(cycle.tables, group, Counting::WithBestEffort)
+fn is_ready(session: &Session<'_>, group: GroupId) -> bool {
+    let row = session.tables.groups.row(group);
+    row.counts.ready() > 0 && session.policy.job_ready(session.tables, group, Counting::WithBestEffort)
 }
 
-fn stored(cycle: &Cycle<'_>, group: GroupId, failure: Option<Arc<Failure>>) -> Option<StoredReasons> {
-    let row = cycle.tables.groups.row(group);
+fn stored(session: &Session<'_>, group: GroupId, failure: Option<Arc<Failure>>) -> Option<StoredReasons> {
+    let row = session.tables.groups.row(group);
     let is_absent = !row.exists() && row.pending() > 0;
-    let waits = cycle.tables.groups.is_waiting(group) && (row.pending() > 0 || !is_ready(cycle, group));
+    let waits = session.tables.groups.is_waiting(group) && (row.pending() > 0 || !is_ready(session, group));
     let failure = match failure {
         _ if is_absent => Arc::new(not_found(row)),
         _ if !waits => return None,
         Some(failure) => failure,
-        None => match unexplained(cycle.config, row) {
+        None => match unexplained(session.config, row) {
             Some(failure) => Arc::new(failure),
             // It is yet to be looked at: what was said of it stands until then.
             None => row.reasons.as_ref()?.failure.clone(),
         },
     };
     let since = row.reasons.as_ref().filter(|old| old.failure.stage == failure.stage).map(|old| old.since);
-    Some(StoredReasons { since: since.unwrap_or(cycle.now), failure })
+    Some(StoredReasons { since: since.unwrap_or(session.now), failure })
 }
 
 /// Its PodGroup is not there.
@@ -332,24 +334,24 @@ fn phase(row: &GroupRow, blocked: bool, ready: bool) -> GroupPhase {
 }
 
 /// The sum that a group declares is spent once its pods have held it, and where none was made for long and none waits.
-fn settle_sum(cycle: &mut Cycle<'_>, group: GroupId) {
-    let row = cycle.tables.groups.row(group);
+fn settle_sum(session: &mut Session<'_>, group: GroupId) {
+    let row = session.tables.groups.row(group);
     let Some(until) = row.sum_until else { return };
     let is_over = matches!(row.phase, GroupPhase::Pending | GroupPhase::Completed)
-        || cycle.tables.still_promised(group).iter().all(|amount| *amount <= 0);
+        || session.tables.still_promised(group).iter().all(|amount| *amount <= 0);
     if is_over {
-        return cycle.tables.groups.set_sum(group, None);
+        return session.tables.groups.set_sum(group, None);
     }
-    let timeout = cycle.config.promise_ms();
-    let begun = if until == SOME_TIME { cycle.now.plus_ms(timeout) } else { until };
+    let timeout = session.config.promise_ms();
+    let begun = if until == SOME_TIME { session.now.plus_ms(timeout) } else { until };
     // A pod that no node could ever take keeps nothing from others.
-    let waits = row.pending() > 0 && enqueue::some_pod_fits_a_node(cycle, group);
-    let newest = if waits { Some(cycle.now) } else { cycle.tables.newest_pod(cycle.tables.groups.row(group)) };
+    let waits = row.pending() > 0 && enqueue::some_pod_fits_a_node(session, group);
+    let newest = if waits { Some(session.now) } else { session.tables.newest_pod(session.tables.groups.row(group)) };
     let until = newest.map_or(begun, |made| begun.max(made.plus_ms(timeout)));
-    let until = Some(until).filter(|until| *until > cycle.now);
-    cycle.tables.groups.set_sum(group, until);
+    let until = Some(until).filter(|until| *until > session.now);
+    session.tables.groups.set_sum(group, until);
     if let Some(at) = until {
-        cycle.wake_at(at);
+        session.wake_at(at);
     }
 }
 
@@ -403,22 +405,22 @@ fn clear_condition(conditions: &mut [GroupCondition], kind: &str, reason: &str) 
     }
 }
 
-fn write_status(cycle: &mut Cycle<'_>, group: GroupId, status: GroupStatus) {
-    let lies_in = cycle.tables.lies_in(group);
-    let row = cycle.tables.groups.row(group);
+fn write_status(session: &mut Session<'_>, group: GroupId, status: GroupStatus) {
+    let lies_in = session.tables.lies_in(group);
+    let row = session.tables.groups.row(group);
     let unchanged = row.emitted.as_ref().is_some_and(|old| old.same_class(&status));
     let moved = lies_in.filter(|name| *name != row.told_hyper_node.clone().unwrap_or_default());
     if unchanged && moved.is_none() {
         return;
     }
-    let shared = cycle.tables.groups.share(&status);
-    let row = cycle.tables.groups.row_mut(group);
+    let shared = session.tables.groups.share(&status);
+    let row = session.tables.groups.row_mut(group);
     if moved.is_some() {
         row.told_hyper_node.clone_from(&moved);
     }
     row.emitted = Some(shared);
     row.writing = true;
-    cycle.plan.groups.push(GroupUpdate {
+    session.plan.groups.push(GroupUpdate {
         namespace: row.namespace.to_string(),
         name: row.name().to_owned(),
         uid: row.uid.to_string(),
@@ -428,43 +430,43 @@ fn write_status(cycle: &mut Cycle<'_>, group: GroupId, status: GroupStatus) {
 }
 
 /// False if some are to be told later.
-fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, failure: &Failure) -> bool {
-    // Those that lie in a bucket are told by it, where nobody else is.
-    let by_task_class_groups = !cycle.config.tells_pods && cycle.pending_index.task_class_of(group).is_some();
-    if by_task_class_groups || cycle.tables.groups.row(group).tasks.is_empty() {
+fn notify_pods(session: &mut Session<'_>, group: GroupId, failure: &Failure) -> bool {
+    // Those of a task class are told by it, where nobody else is.
+    let by_task_class_groups = !session.config.tells_pods && session.pending_index.task_class_of(group).is_some();
+    if by_task_class_groups || session.tables.groups.row(group).tasks.is_empty() {
         return true;
     }
-    let class = cycle.tables.groups.share_name(&failure.class());
-    let row = cycle.tables.groups.row_mut(group);
+    let class = session.tables.groups.share_name(&failure.class());
+    let row = session.tables.groups.row_mut(group);
     let version = row.shape_version;
     let old = row.noticed.as_deref();
     if old.is_some_and(|old| (old.version, &old.class) == (version, &class)) {
         return true;
     }
-    if !cycle.config.tells_pods {
-        row.noticed = Some(Box::new(Noticed { version, class, at: cycle.now }));
+    if !session.config.tells_pods {
+        row.noticed = Some(Box::new(Noticed { version, class, at: session.now }));
         return true;
     }
     // Reasons that go back and forth are not worth a write to every pod each time; pods that were told nothing yet are.
     let again_at = old.filter(|old| old.class != class).map(|old| old.at.plus_ms(NOTICE_GAP_MS));
-    let too_soon = again_at.filter(|at| *at > cycle.now);
+    let too_soon = again_at.filter(|at| *at > session.now);
     match (too_soon, &mut row.noticed) {
         (Some(_), Some(old)) => old.version = version,
-        (_, noticed) => *noticed = Some(Box::new(Noticed { version, class: class.clone(), at: cycle.now })),
+        (_, noticed) => *noticed = Some(Box::new(Noticed { version, class: class.clone(), at: session.now })),
     }
     if let Some(at) = too_soon {
-        cycle.wake_at(at);
+        session.wake_at(at);
     }
     let condition = if failure.stage == Stage::Binding { "SchedulerError" } else { "Unschedulable" };
-    let message = reasons_in_full(cycle.tables, group).map(|reasons| reasons.summary()).unwrap_or_default();
-    for task in cycle.tables.groups.row(group).tasks.clone().iter().copied() {
-        let row = cycle.tables.tasks.row_mut(task.index());
+    let message = reasons_in_full(session.tables, group).map(|reasons| reasons.summary()).unwrap_or_default();
+    for task in session.tables.groups.row(group).tasks.clone().iter().copied() {
+        let row = session.tables.tasks.row_mut(task.index());
         let reported = row.noticed.as_ref().is_some_and(|reported| too_soon.is_some() || *reported == class);
         if row.state != TaskState::Pending || row.gated || reported {
             continue;
         }
         row.noticed = Some(class.clone());
-        cycle.plan.pods.push(PodNotice {
+        session.plan.pods.push(PodNotice {
             uid: row.uid.to_string(),
             namespace: row.namespace.to_string(),
             name: row.name.to_string(),
@@ -475,17 +477,17 @@ fn notify_pods(cycle: &mut Cycle<'_>, group: GroupId, failure: &Failure) -> bool
     too_soon.is_none()
 }
 
-fn queues(cycle: &mut Cycle<'_>) {
+fn queues(session: &mut Session<'_>) {
     let mut updates = Vec::new();
-    for (id, row) in cycle.tables.queues.table.iter().filter(|(_, row)| row.known) {
-        let dims = &cycle.tables.dims;
+    for (id, row) in session.tables.queues.table.iter().filter(|(_, row)| row.known) {
+        let dims = &session.tables.dims;
         if row.emitted.as_ref().is_none_or(|reported| !dims.are(reported, &row.tree.allocated)) {
             let allocated = dims.resources(&row.tree.allocated);
             updates.push((id, QueueUpdate { name: row.name.to_string(), allocated }));
         }
     }
     for (id, update) in updates {
-        cycle.tables.queues.row_mut(id).emitted = Some(update.allocated.clone());
-        cycle.plan.queues.push(update);
+        session.tables.queues.row_mut(id).emitted = Some(update.allocated.clone());
+        session.plan.queues.push(update);
     }
 }

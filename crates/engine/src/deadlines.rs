@@ -1,13 +1,13 @@
 //! Groups with a deadline: who of them will miss it, as far as can be told now.
 //!
 //! Invariant: a group is told of once, at the first look that finds it late, and again only if it was on time meanwhile.
-//! Looked at when what runs is looked at anew; called by `close`. O(groups with a deadline and their pods).
+//! Looked at when what runs is looked at anew; called by `cycle_end`. O(groups with a deadline and their pods).
 
 use crate::facts::GroupPhase;
 use crate::ids::{GroupId, TaskId, TimeMs};
 use crate::plan::Late;
 use crate::search::start_estimate::{Guess, Look};
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::world::end_times::Confidence;
 use crate::world::groups::GroupRow;
 use crate::world::minimum::missing;
@@ -18,24 +18,24 @@ use crate::world::tasks::TaskState;
 const LOOKED_AT_MAX: usize = 1_024;
 
 /// Puts down who will be late, and was not told so.
-pub(crate) fn look(cycle: &mut Cycle<'_>) {
+pub(crate) fn look(session: &mut Session<'_>) {
     let nearest: Vec<GroupId> =
-        cycle.tables.groups.deadlines.iter().take(LOOKED_AT_MAX).map(|(_, group)| *group).collect();
+        session.tables.groups.deadlines.iter().take(LOOKED_AT_MAX).map(|(_, group)| *group).collect();
     for group in nearest {
-        let row = cycle.tables.groups.row(group);
+        let row = session.tables.groups.row(group);
         let Some(deadline) = row.deadline.filter(|_| !row.ended && row.phase != GroupPhase::Completed) else {
             continue;
         };
-        let guess = || {
-            cycle.start_estimates.guess((cycle.tables, cycle.policy, cycle.pending_index), group, cycle.now, Look::Sums)
-        };
+        let guess = || session.start_estimates.guess(session.view(), group, Look::Sums);
         let guess = waits(row).then(guess).flatten();
-        let late = late_end(cycle.tables, group, guess, cycle.now);
-        let row = cycle.tables.groups.row_mut(group);
+        let late = late_end(session.tables, group, guess, session.now);
+        let row = session.tables.groups.row_mut(group);
         let told = std::mem::replace(&mut row.told_late, late.is_some());
-        if let Some(expected) = late.filter(|_| !told) {
+        if let Some(expected) = late
+            && !told
+        {
             let (namespace, name, uid) = (row.namespace.to_string(), row.name().to_owned(), row.uid.to_string());
-            cycle.plan.late.push(Late { namespace, name, uid, deadline, expected });
+            session.plan.late.push(Late { namespace, name, uid, deadline, expected });
         }
     }
 }

@@ -14,11 +14,12 @@ use crate::plugin::Registry;
 use crate::policy::Policy;
 use crate::reasons::{Minimum, Reason, Reasons, Stage};
 use crate::resource_dims::Resources;
+use crate::search::View;
 use crate::search::finder::Finder;
 use crate::search::pending::PendingIndex;
 use crate::search::start_estimate;
 use crate::search::start_estimate::{Look, StartEstimates};
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::world::end_times::ExpectedRun;
 use crate::world::minimum::missing;
 use crate::world::tables::Tables;
@@ -117,7 +118,7 @@ impl World {
     /// Runs the configured actions once. What the plan says already counts in the World.
     pub fn cycle(&mut self, now: TimeMs) -> Plan {
         self.now = now;
-        let cycle = Cycle {
+        let session = Session {
             tables: &mut self.tables,
             policy: &mut self.policy,
             finder: &mut self.finder,
@@ -128,7 +129,7 @@ impl World {
             plan: Plan::default(),
             failures: rustc_hash::FxHashMap::default(),
         };
-        let plan = cycle.run();
+        let plan = session.run();
         debug_assert_eq!(self.lint(&plan), Vec::<String>::new());
         plan
     }
@@ -225,7 +226,7 @@ impl World {
     pub fn why(&mut self, namespace: &str, name: &str) -> Option<Why> {
         let group = self.tables.groups.table.find(&key_of(namespace, name))?;
         let reasons = self.reasons_of(group, Look::Nodes).or_else(|| self.started(group))?;
-        let mut cycle = Cycle {
+        let mut session = Session {
             tables: &mut self.tables,
             policy: &mut self.policy,
             finder: &mut Finder::default(),
@@ -236,14 +237,14 @@ impl World {
             plan: Plan::default(),
             failures: rustc_hash::FxHashMap::default(),
         };
-        Some(explain::why(&mut cycle, &self.pending_index, group, reasons))
+        Some(explain::why(&mut session, &self.pending_index, group, reasons))
     }
 
-    /// What is said of a group that does not wait, but has tasks that do, or of which there are receipts to tell.
+    /// What is said of a group that does not wait, but has tasks that do, or of which there are eviction records to tell.
     fn started(&self, group: GroupId) -> Option<Reasons> {
         let row = self.tables.groups.row(group);
         let mut reasons = self.tables.tasks_to_come(group);
-        reasons.extend(self.tables.promise_reason(group, self.now));
+        reasons.extend(self.tables.inqueue_demand_reason(group, self.now));
         let tells = || !reasons.is_empty() || !self.tables.eviction_records_of(&row.key(), self.now).is_empty();
         let told = row.exists() && !row.ended && tells();
         let queue = self.tables.queues.row(row.queue).name.to_string();
@@ -251,10 +252,13 @@ impl World {
         told.then(|| Reasons { stage: Stage::Started, since: self.now, queue, minimum, reasons, ..Reasons::default() })
     }
 
+    fn read(&self) -> View<'_> {
+        View { tables: &self.tables, policy: &self.policy, pending_index: &self.pending_index, now: self.now }
+    }
+
     fn reasons_of(&self, group: GroupId, look: Look) -> Option<Reasons> {
-        let mut reasons = cycle_end::reasons_of(&self.tables, &self.policy, &self.pending_index, group)?;
-        let guess =
-            || self.start_estimates.guess((&self.tables, &self.policy, &self.pending_index), group, self.now, look);
+        let mut reasons = cycle_end::reasons_of(self.read(), group)?;
+        let guess = || self.start_estimates.guess(self.read(), group, look);
         let foreseeable =
             self.tables.reservations.of(group).is_some() || start_estimate::is_foreseeable(&reasons.reasons);
         let guess = foreseeable.then(guess).flatten();
@@ -280,13 +284,13 @@ impl World {
     /// What a queue waits for, and who in it. O(groups that wait).
     pub fn queue_why(&self, name: &str) -> Option<QueueWhy> {
         let queue = self.tables.queues.table.find(name).filter(|queue| self.tables.queues.row(*queue).known)?;
-        Some(QueueWhy::of(&self.tables, &self.policy, &self.pending_index, queue, self.now))
+        Some(QueueWhy::of(self.read(), queue))
     }
 
     /// Why a node takes no more, and when it will. O(pods on it).
     pub fn node_why(&self, name: &str) -> Option<NodeWhy> {
         let node = self.tables.nodes.table.find(name).filter(|node| self.tables.nodes.row(*node).known)?;
-        Some(NodeWhy::of((&self.tables, &self.policy), node, self.now))
+        Some(NodeWhy::of(self.read(), node))
     }
 
     /// The nodes of this scheduler's shard as of the last cycle, sorted; none where it has no shard.

@@ -3,6 +3,32 @@
 //! [`World`] takes [`Delta`]s and, when asked, runs a cycle of the configured [`Action`]s and returns a [`Plan`].
 //! Pure: no I/O, no clock, no randomness, no global state. What has been decided counts at once; the shell reports
 //! how carrying it out went. Every waiting group can say why, in [`Reasons`].
+//!
+//! ```text
+//! Delta ─► world::apply ─► Tables (world over cluster)
+//!                             │
+//!            cycle: session ──┤ enqueue   who is admitted          search::pending        whose turn it is
+//!                             │ allocate  who starts, and where  ◄─ search::finder         the best node
+//!                             │ preempt,  who leaves for whom      eviction::candidates   where victims make room
+//!                             │ reclaim
+//!                             │ reserve   room for who is next   ◄─ search::reservation_forecast
+//!                             ▼
+//!                         cycle_end ─► Plan and Reasons;  explain: all there is to say of one, when asked
+//! ```
+//!
+//! Modules stand in layers; each uses only those above it in this list (`cargo xtask tidy modules` checks that):
+//!
+//! | Layer | Modules |
+//! |---|---|
+//! | values | `ids`, `facts` (what deltas say), `resource_dims`, `share` (arithmetic of shares), `run_times`, `save` |
+//! | results | `reasons`, `plan` |
+//! | configuration | `config` (its types) |
+//! | tables | `cluster` (nodes, network, volumes, devices, constraints between pods), `world` (tasks, groups, queues over them) |
+//! | plugins | `plugin` (the extension points), `job_plugins`, `node_plugins`, `builtin_plugins`; then `config_file` |
+//! | decisions | `policy` (how plugins' answers combine), `queue_limit`, `search`, `session`, `actions`, `deadlines`, `eviction` |
+//! | a cycle | `cycle_end`, `cycle`, `plan_lint` |
+//! | answers | `explain` |
+//! | facade | `engine` |
 
 // These panic where a disk is full or a pipe is closed.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -53,6 +79,9 @@ pub use facts::{
     Requirement, ShapeTask, ShardFacts, Shared, SpreadConstraint, StorageClassFacts, SubGroupPolicy, Taint,
     TaintEffect, Toleration, TopologySpec, VolumeClaimFacts, VolumeFacts, WindowFacts,
 };
+/// The old name of [`InterPodConstraints`], for a release.
+#[deprecated(note = "it is called InterPodConstraints")]
+pub type PodCouplings = InterPodConstraints;
 pub use ids::TimeMs;
 pub use node_plugins::predicates::CLOSED_ANNOTATION as NODE_CLOSED;
 pub use plan::{

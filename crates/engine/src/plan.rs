@@ -115,7 +115,7 @@ pub struct Ungate {
     pub group: String,
 }
 
-/// One pod to evict, with the receipt: by whom, why, and what is lost.
+/// One pod to evict: by whom, why, and what is lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Eviction {

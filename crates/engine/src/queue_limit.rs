@@ -71,7 +71,7 @@ pub(crate) fn all_exceeded_by_pod(
     })
 }
 
-/// Whether one more pod of `demand` would exceed the queue's limit once all that leaves is gone and all fences are
+/// Whether one more pod of `demand` would exceed the queue's limit once all that leaves is gone and all nominations are
 /// taken.
 pub(crate) fn exceeded_in_future(tables: &Tables, queue: QueueId, demand: &Demand) -> Option<Reason> {
     let row = tables.queues.row(queue);

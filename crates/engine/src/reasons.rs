@@ -1,7 +1,7 @@
 //! Why a group waits: structured, with stable codes, and rendered for people.
 //!
 //! Invariant: a reason states the very check that failed, with the numbers it failed on. Made by the actions and by
-//! `close`; read by `World::reasons`, the plan's conditions, and `jobctl why`.
+//! `cycle_end`; read by `World::reasons`, the plan's conditions, and `jobctl why`.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
 //! A World as bytes, and back: all that decisions depend on, with ids and free places, so that equal later input gives
-//! equal plans. Caches (the finder, the backlog, the network's tree) are not in it: they come of themselves.
+//! equal plans. Caches (the finder, the pending index, the network's tree) are not in it: they come of themselves.
 //!
 //! Invariant: what is saved is loaded by the same version only; each row carries a mark of its fields, so that anything
 //! else is refused instead of misread. Bytes of any kind give an error or a World, never a panic. Used by recordings, to

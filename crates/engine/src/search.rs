@@ -7,3 +7,17 @@ pub(crate) mod finder;
 pub(crate) mod pending;
 pub(crate) mod reservation_forecast;
 pub(crate) mod start_estimate;
+
+use crate::ids::TimeMs;
+use crate::policy::Policy;
+use crate::world::tables::Tables;
+use pending::PendingIndex;
+
+/// What an answer may read, and nothing that it may change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct View<'w> {
+    pub(crate) tables: &'w Tables,
+    pub(crate) policy: &'w Policy,
+    pub(crate) pending_index: &'w PendingIndex,
+    pub(crate) now: TimeMs,
+}

@@ -1,4 +1,7 @@
-//! One cycle: the configured actions in order over the World's tables, then `close`. Everything a cycle shares.
+//! The session of a cycle: everything that its actions share, as Volcano's.
+//!
+//! Invariant: what moves tasks goes through here, so that the plugins hear of it. Opened by `engine` for a cycle, and for an
+//! answer.
 
 use rustc_hash::FxHashMap;
 
@@ -7,6 +10,7 @@ use crate::ids::{GroupId, NodeId, TaskId, TimeMs};
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::reasons::Failure;
+use crate::search::View;
 use crate::search::finder::Finder;
 use crate::search::pending::PendingIndex;
 use crate::search::start_estimate::StartEstimates;
@@ -15,7 +19,7 @@ use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
 /// What the actions of a cycle work on.
-pub(crate) struct Cycle<'w> {
+pub(crate) struct Session<'w> {
     pub(crate) tables: &'w mut Tables,
     pub(crate) policy: &'w mut Policy,
     pub(crate) finder: &'w mut Finder,
@@ -28,7 +32,12 @@ pub(crate) struct Cycle<'w> {
     pub(crate) failures: FxHashMap<GroupId, Failure>,
 }
 
-impl Cycle<'_> {
+impl Session<'_> {
+    /// What an answer may read.
+    pub(crate) fn view(&self) -> View<'_> {
+        View { tables: self.tables, policy: self.policy, pending_index: self.pending_index, now: self.now }
+    }
+
     /// Gives a pending task room on `node`.
     pub(crate) fn assign(&mut self, task: TaskId, node: NodeId) {
         self.tables.assign(task, node);

@@ -17,7 +17,7 @@ use crate::reasons::Failure;
 use crate::reasons::{Reason, Stage};
 use crate::search::finder::Search;
 use crate::search::pending::TaskClassKey;
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::world::groups::GroupRow;
 use crate::world::maintenance_windows::Barring;
 use crate::world::reservations::Lift;
@@ -77,76 +77,76 @@ struct Round {
     fronts: reserve::Fronts,
 }
 
-pub(crate) fn run(cycle: &mut Cycle<'_>) {
-    cycle.pending_index.refresh(cycle.tables, cycle.policy, cycle.config);
-    for task_class in cycle.pending_index.by_task_class.values_mut() {
+pub(crate) fn run(session: &mut Session<'_>) {
+    session.pending_index.refresh(session.tables, session.policy, session.config);
+    for task_class in session.pending_index.by_task_class.values_mut() {
         task_class.failure = None;
     }
-    let one_by_one: Vec<GroupId> = cycle.pending_index.one_by_one.iter().copied().collect();
-    place_groups(cycle, Which::Requesting, one_by_one);
+    let one_by_one: Vec<GroupId> = session.pending_index.one_by_one.iter().copied().collect();
+    place_groups(session, Which::Requesting, one_by_one);
 }
 
-pub(crate) fn place_groups(cycle: &mut Cycle<'_>, which: Which, groups: Vec<GroupId>) {
-    let groups: Vec<GroupId> = groups.into_iter().filter(|group| eligible(cycle, *group)).collect();
-    let (half_placed, mut rest): (Vec<_>, Vec<_>) =
-        groups.into_iter().partition(|group| is_half_placed(cycle.tables.groups.row(*group)));
+pub(crate) fn place_groups(session: &mut Session<'_>, which: Which, groups: Vec<GroupId>) {
+    let groups: Vec<GroupId> = groups.into_iter().filter(|group| eligible(session, *group)).collect();
+    let (partial_gangs, mut rest): (Vec<_>, Vec<_>) =
+        groups.into_iter().partition(|group| is_half_placed(session.tables.groups.row(*group)));
     let mut round = Round::new(which);
     // What completes a gang that has begun is not held up by shares, nor by what is kept for others.
-    cycle.policy.lending = true;
-    let keeps = !half_placed.is_empty() && cycle.tables.reservations.keep_any();
+    session.policy.lending = true;
+    let keeps = !partial_gangs.is_empty() && session.tables.reservations.keep_any();
     if keeps {
-        cycle.tables.lift_reservations(Lift::ALL, cycle.now);
+        session.tables.lift_reservations(Lift::ALL, session.now);
     }
-    let mut walk = FairShareOrder::new(cycle.tables, cycle.policy, None, &half_placed);
-    while let Some(turn) = walk.pop() {
-        if round.turn(cycle, turn.group) == Outcome::Again {
+    let mut order = FairShareOrder::new(session.tables, session.policy, None, &partial_gangs);
+    while let Some(turn) = order.pop() {
+        if round.turn(session, turn.group) == Outcome::Again {
             rest.push(turn.group);
         }
-        walk.put_back(cycle.tables, cycle.policy, cycle.pending_index, turn, Outcome::Done);
+        order.put_back(session.tables, session.policy, session.pending_index, turn, Outcome::Done);
     }
-    cycle.policy.lending = false;
+    session.policy.lending = false;
     if keeps {
-        cycle.tables.keep_again(cycle.now);
+        session.tables.keep_again(session.now);
     }
     if which == Which::Requesting {
-        round.start_reserved(cycle, &mut rest);
+        round.start_reserved(session, &mut rest);
     }
-    round.walk(cycle, &rest);
-    if cycle.policy.fairness.lending && round.held_by_shares {
+    round.give_turns(session, &rest);
+    if session.policy.fairness.lending && round.held_by_shares {
         // What is left is of no use to those who deserve it; they take it back when it is.
-        cycle.policy.lending = true;
-        Round::new(which).walk(cycle, &rest);
-        cycle.policy.lending = false;
+        session.policy.lending = true;
+        Round::new(which).give_turns(session, &rest);
+        session.policy.lending = false;
     }
-    if which == Which::Requesting && cycle.tables.reservations.keep_any() {
-        reserved::pass(cycle, &rest);
+    if which == Which::Requesting && session.tables.reservations.keep_any() {
+        reserved::pass(session, &rest);
     }
 }
 
 /// Whether all behind a group that found no room have to wait: in strict order, unless it can never start as things
 /// are, or has started and only wants more.
-fn holds_up(cycle: &mut Cycle<'_>, turn: Turn) -> bool {
-    if !cycle.policy.is_strict(cycle.tables, turn.queue) {
+fn holds_up(session: &mut Session<'_>, turn: Turn) -> bool {
+    if !session.policy.is_strict(session.tables, turn.queue) {
         return false;
     }
-    let row = cycle.tables.groups.row(turn.group);
+    let row = session.tables.groups.row(turn.group);
     let started = row.counts.ready() >= row.min_member.max(1);
-    let impossible = cycle.failures.get(&turn.group).is_some_and(|failure| is_impossible(&failure.reasons));
-    !started && !impossible && is_possible(cycle, turn.group)
+    let impossible = session.failures.get(&turn.group).is_some_and(|failure| is_impossible(&failure.reasons));
+    !started && !impossible && is_possible(session, turn.group)
 }
 
 /// The failure of those that lose their turn, and have none of their own.
-fn fail_all(cycle: &mut Cycle<'_>, groups: Vec<GroupId>, kinds: Vec<TaskClassKey>, failure: &Failure) {
+fn fail_all(session: &mut Session<'_>, groups: Vec<GroupId>, kinds: Vec<TaskClassKey>, failure: &Failure) {
     for group in groups {
-        cycle.failures.entry(group).or_insert_with(|| failure.clone());
+        session.failures.entry(group).or_insert_with(|| failure.clone());
     }
     let failure = Arc::new(failure.clone());
-    kinds.into_iter().for_each(|kind| fail_bucket(cycle, kind, failure.clone()));
+    kinds.into_iter().for_each(|kind| fail_bucket(session, kind, failure.clone()));
 }
 
-/// The failure of one is that of all in the bucket.
-fn fail_bucket(cycle: &mut Cycle<'_>, kind: TaskClassKey, failure: Arc<Failure>) {
-    if let Some(task_class) = cycle.pending_index.by_task_class.get_mut(&kind) {
+/// The failure of one is that of all of the task class.
+fn fail_bucket(session: &mut Session<'_>, kind: TaskClassKey, failure: Arc<Failure>) {
+    if let Some(task_class) = session.pending_index.by_task_class.get_mut(&kind) {
         task_class.failure = Some(failure);
     }
 }
@@ -160,24 +160,24 @@ fn is_half_placed(row: &GroupRow) -> bool {
 }
 
 /// May the group be tried? Says why not.
-fn eligible(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
-    let row = cycle.tables.groups.row(group);
+fn eligible(session: &mut Session<'_>, group: GroupId) -> bool {
+    let row = session.tables.groups.row(group);
     if !row.exists() {
         return false;
     }
     if row.phase == GroupPhase::Pending {
-        if cycle.config.has(Action::Enqueue) {
+        if session.config.has(Action::Enqueue) {
             return false;
         }
-        cycle.tables.set_phase(group, GroupPhase::Inqueue);
+        session.tables.set_phase(group, GroupPhase::Inqueue);
     }
-    let row = cycle.tables.groups.row(group);
-    if let Some(reason) = barred(cycle.tables, row).or_else(|| cycle.policy.job_valid(cycle.tables, group)) {
+    let row = session.tables.groups.row(group);
+    if let Some(reason) = barred(session.tables, row).or_else(|| session.policy.job_valid(session.tables, group)) {
         let stage = match reason {
             Reason::NotEnoughTasks { .. } | Reason::NotEnoughTasksOfRole { .. } => Stage::NoPods,
             _ => Stage::Allocate,
         };
-        cycle.failures.insert(group, Failure::at(stage, vec![reason]));
+        session.failures.insert(group, Failure::at(stage, vec![reason]));
         return false;
     }
     row.pending() > 0
@@ -196,15 +196,15 @@ pub(crate) fn barred(tables: &Tables, row: &GroupRow) -> Option<Reason> {
 }
 
 /// The pods to place, in order: what the roles' minima need comes first.
-fn worksheet(cycle: &mut Cycle<'_>, group: GroupId, which: Which) -> Wanted {
-    let now = cycle.now;
+fn worksheet(session: &mut Session<'_>, group: GroupId, which: Which) -> Wanted {
+    let now = session.now;
     let mut retry_at: Option<TimeMs> = None;
-    let row = cycle.tables.groups.row(group);
+    let row = session.tables.groups.row(group);
     let mut tasks: Vec<TaskId> = Vec::with_capacity(row.pending() as usize);
     let (mut reserve, mut closed) = (Vec::new(), Vec::new());
     let (mut gated, mut refused, mut last_error) = (0, 0, None);
     for task in row.tasks.iter().copied() {
-        let facts = cycle.tables.task(task);
+        let facts = session.tables.task(task);
         if facts.state != TaskState::Pending {
             continue;
         }
@@ -221,43 +221,43 @@ fn worksheet(cycle: &mut Cycle<'_>, group: GroupId, which: Which) -> Wanted {
             reserve.push(task);
         }
     }
-    closed.sort_by(|left, right| cycle.policy.task_order(cycle.tables, *left, *right));
-    gates::open(cycle, group, closed);
+    closed.sort_by(|left, right| session.policy.task_order(session.tables, *left, *right));
+    gates::open(session, group, closed);
     if gated > 0 {
         let failure = Failure::at(Stage::Allocate, vec![Reason::Gated { pods: gated }]);
-        cycle.failures.entry(group).or_insert(failure);
+        session.failures.entry(group).or_insert(failure);
     }
     if let Some(retry_at) = retry_at {
         let error = last_error.map_or_else(String::new, |error| error.to_string());
         let reason = Reason::BindFailed { pods: refused, error, retry_at };
-        cycle.failures.entry(group).or_insert_with(|| Failure::at(Stage::Binding, vec![reason]));
-        cycle.wake_at(retry_at);
+        session.failures.entry(group).or_insert_with(|| Failure::at(Stage::Binding, vec![reason]));
+        session.wake_at(retry_at);
     }
-    arrange(cycle, group, tasks, reserve)
+    arrange(session, group, tasks, reserve)
 }
 
 /// A worksheet of these pods.
-fn arrange(cycle: &Cycle<'_>, group: GroupId, mut tasks: Vec<TaskId>, mut reserve: Vec<TaskId>) -> Wanted {
-    let row = cycle.tables.groups.row(group);
-    let order = |left: &TaskId, right: &TaskId| cycle.policy.task_order(cycle.tables, *left, *right);
+fn arrange(session: &Session<'_>, group: GroupId, mut tasks: Vec<TaskId>, mut reserve: Vec<TaskId>) -> Wanted {
+    let row = session.tables.groups.row(group);
+    let order = |left: &TaskId, right: &TaskId| session.policy.task_order(session.tables, *left, *right);
     tasks.sort_by(order);
     reserve.sort_by(order);
     if row.role_minima_apply() {
         let mut left: Vec<u32> = row.roles.iter().map(|role| role.min.saturating_sub(role.counts.ready())).collect();
         tasks.sort_by_cached_key(|task| {
-            let cell = &mut left[cycle.tables.task(*task).role as usize];
+            let cell = &mut left[session.tables.task(*task).role as usize];
             let needed = *cell > 0;
             *cell = cell.saturating_sub(1);
             !needed
         });
     }
-    if !cycle.config.has(Action::Backfill) {
+    if !session.config.has(Action::Backfill) {
         reserve.clear();
     }
-    let class = tasks.first().map(|task| cycle.tables.task(*task).class);
-    let single = reserve.is_empty() && cycle.tables.groups.row(group).roles.len() == 1;
-    let specific = tasks.first().is_some_and(|task| cycle.policy.stands_alone(cycle.tables, *task));
-    let alike = |class, task| cycle.tables.task(task).class == class && !cycle.tables.is_tied(task);
+    let class = tasks.first().map(|task| session.tables.task(*task).class);
+    let single = reserve.is_empty() && session.tables.groups.row(group).roles.len() == 1;
+    let specific = tasks.first().is_some_and(|task| session.policy.stands_alone(session.tables, *task));
+    let alike = |class, task| session.tables.task(task).class == class && !session.tables.is_tied(task);
     let uniform = class.filter(|class| single && !specific && tasks.iter().all(|task| alike(*class, *task)));
     Wanted { tasks, next: 0, reserve, uniform }
 }
@@ -275,116 +275,120 @@ impl Round {
         }
     }
 
-    /// Gives all their turns, those of the backlog and `groups`.
-    fn walk(&mut self, cycle: &mut Cycle<'_>, groups: &[GroupId]) {
-        let pending_index = (self.which == Which::Requesting).then_some(&*cycle.pending_index);
-        let mut walk = FairShareOrder::new(cycle.tables, cycle.policy, pending_index, groups);
-        while let Some(turn) = walk.pop() {
+    /// Gives all their turns, those of the pending index and `groups`.
+    fn give_turns(&mut self, session: &mut Session<'_>, groups: &[GroupId]) {
+        let pending_index = (self.which == Which::Requesting).then_some(&*session.pending_index);
+        let mut order = FairShareOrder::new(session.tables, session.policy, pending_index, groups);
+        while let Some(turn) = order.pop() {
             // What asks for nothing takes nothing of a share.
-            let overused = cycle.policy.overused(cycle.tables, turn.queue);
-            if let Some(reason) = overused.filter(|_| self.which == Which::Requesting) {
+            let overused = session.policy.overused(session.tables, turn.queue);
+            if let Some(reason) = overused
+                && self.which == Which::Requesting
+            {
                 self.held_by_shares |= reason.is_of_share();
-                let (groups, kinds) = walk.drop_queue(turn);
-                fail_all(cycle, groups, kinds, &Failure::at(Stage::Allocate, vec![reason]));
+                let (groups, kinds) = order.drop_queue(turn);
+                fail_all(session, groups, kinds, &Failure::at(Stage::Allocate, vec![reason]));
                 continue;
             }
-            if self.passing.is_some() && !self.may_pass(cycle, turn) {
-                walk.put_back(cycle.tables, cycle.policy, cycle.pending_index, turn, Outcome::Stuck);
+            if self.passing.is_some() && !self.may_pass(session, turn) {
+                order.put_back(session.tables, session.policy, session.pending_index, turn, Outcome::Stuck);
                 continue;
             }
             // It has had its turn, with what is kept for it.
-            let reserved = self.passing.is_none() && cycle.tables.reservations.of(turn.group).is_some();
-            let eligible = turn.kind.is_none() || eligible(cycle, turn.group);
+            let reserved = self.passing.is_none() && session.tables.reservations.of(turn.group).is_some();
+            let eligible = turn.kind.is_none() || eligible(session, turn.group);
             // One that has a reservation may pass those before it.
-            let passing = self.passing.is_some() && cycle.tables.reservations.of(turn.group).is_some();
-            if eligible && !reserved && !passing && self.refuse(cycle, turn) {
-                self.consider(cycle, turn);
-                walk.put_back(cycle.tables, cycle.policy, cycle.pending_index, turn, Outcome::Stuck);
+            let passing = self.passing.is_some() && session.tables.reservations.of(turn.group).is_some();
+            if eligible && !reserved && !passing && self.refuse(session, turn) {
+                self.consider(session, turn);
+                order.put_back(session.tables, session.policy, session.pending_index, turn, Outcome::Stuck);
                 continue;
             }
             let outcome = match (eligible, reserved) {
                 (true, true) => Outcome::Stuck,
                 (true, false) if passing => {
-                    reserve::with_its_own(cycle, turn.group, |cycle| self.turn(cycle, turn.group))
+                    reserve::with_its_own(session, turn.group, |session| self.turn(session, turn.group))
                 }
-                (true, false) => self.turn(cycle, turn.group),
+                (true, false) => self.turn(session, turn.group),
                 (false, _) => Outcome::Done,
             };
-            if let Some(lift) = self.passing.filter(|_| outcome != Outcome::Stuck) {
-                reserved::note_passer(cycle, turn.group, lift);
+            if let Some(lift) = self.passing
+                && outcome != Outcome::Stuck
+            {
+                reserved::note_passer(session, turn.group, lift);
             }
             if outcome != Outcome::Again {
                 self.wanted.remove(&turn.group);
             }
             if outcome == Outcome::Stuck {
-                self.consider(cycle, turn);
+                self.consider(session, turn);
             }
             if let (Outcome::Stuck, Some(kind)) = (outcome, turn.kind)
-                && let Some(failure) = cycle.failures.get(&turn.group).cloned()
+                && let Some(failure) = session.failures.get(&turn.group).cloned()
             {
-                fail_bucket(cycle, kind, Arc::new(failure));
+                fail_bucket(session, kind, Arc::new(failure));
             }
-            if outcome == Outcome::Stuck && holds_up(cycle, turn) {
-                let failure = Failure::at(Stage::Allocate, vec![strict_order(cycle, turn.queue, turn.group)]);
-                let (groups, mut kinds) = walk.drop_queue(turn);
+            if outcome == Outcome::Stuck && holds_up(session, turn) {
+                let failure = Failure::at(Stage::Allocate, vec![strict_order(session, turn.queue, turn.group)]);
+                let (groups, mut kinds) = order.drop_queue(turn);
                 kinds.retain(|kind| Some(*kind) != turn.kind);
-                fail_all(cycle, groups, kinds, &failure);
+                fail_all(session, groups, kinds, &failure);
                 continue;
             }
-            walk.put_back(cycle.tables, cycle.policy, cycle.pending_index, turn, outcome);
+            order.put_back(session.tables, session.policy, session.pending_index, turn, outcome);
         }
     }
 
     /// Ends the first turn of a group that gets nothing, if that shows without a trial. What else is known of why it
     /// waits, or may yet come in a later round, goes the long way, so that it is told with this.
-    fn refuse(&mut self, cycle: &mut Cycle<'_>, turn: Turn) -> bool {
-        let again = self.wanted.contains_key(&turn.group) || cycle.policy.lending;
+    fn refuse(&mut self, session: &mut Session<'_>, turn: Turn) -> bool {
+        let again = self.wanted.contains_key(&turn.group) || session.policy.lending;
         let long =
-            again || cycle.failures.contains_key(&turn.group) || cycle.policy.is_strict(cycle.tables, turn.queue);
+            again || session.failures.contains_key(&turn.group) || session.policy.is_strict(session.tables, turn.queue);
         if long || self.which == Which::BestEffort {
             return false;
         }
-        let Some(reason) = refusal::at_once(cycle, turn.group) else { return false };
-        if reason.is_of_share() && cycle.policy.fairness.lending {
+        let Some(reason) = refusal::at_once(session, turn.group) else { return false };
+        if reason.is_of_share() && session.policy.fairness.lending {
             return false;
         }
         self.held_by_shares |= reason.is_of_share();
         let failure = Failure::at(Stage::Allocate, vec![reason]);
         match turn.kind {
-            Some(kind) => fail_bucket(cycle, kind, Arc::new(failure)),
-            None => drop(cycle.failures.insert(turn.group, failure)),
+            Some(kind) => fail_bucket(session, kind, Arc::new(failure)),
+            None => drop(session.failures.insert(turn.group, failure)),
         }
         true
     }
 
     /// One turn of a group: up to its minimum, or one pod beyond it.
-    fn turn(&mut self, cycle: &mut Cycle<'_>, group: GroupId) -> Outcome {
+    fn turn(&mut self, session: &mut Session<'_>, group: GroupId) -> Outcome {
         let which = self.which;
-        let wanted = self.wanted.entry(group).or_insert_with(|| worksheet(cycle, group, which));
+        let wanted = self.wanted.entry(group).or_insert_with(|| worksheet(session, group, which));
         if wanted.next >= wanted.tasks.len() {
             return Outcome::Done;
         }
-        let counting = counting(cycle);
-        if cycle.tables.groups.row(group).wants_domains(&cycle.tables.hyper_nodes) {
-            let outcome = turn_in_domains(cycle, group, wanted, counting);
-            let failure = cycle.failures.get(&group).filter(|_| outcome == Outcome::Stuck);
+        let counting = counting(session);
+        if session.tables.groups.row(group).wants_domains(&session.tables.hyper_nodes) {
+            let outcome = turn_in_domains(session, group, wanted, counting);
+            let failure = session.failures.get(&group).filter(|_| outcome == Outcome::Stuck);
             self.held_by_shares |= failure.is_some_and(|failure| tell_of_shares(&failure.reasons));
             return outcome;
         }
-        let needed = needed(cycle, group);
-        let key = failure_key(cycle, group, wanted);
+        let needed = needed(session, group);
+        let key = failure_key(session, group, wanted);
         if let Some(reasons) = key.as_ref().and_then(|key| self.failed.get(key)) {
             let reasons = reasons.clone();
-            cycle.failures.entry(group).or_insert_with(|| Failure::at(Stage::Allocate, reasons));
+            session.failures.entry(group).or_insert_with(|| Failure::at(Stage::Allocate, reasons));
             return Outcome::Stuck;
         }
-        let savepoint = cycle.tables.savepoint();
+        let savepoint = session.tables.savepoint();
         let first_turn = wanted.next == 0;
         let mut trial = Trial::new(needed);
-        let mut ready = trial.place_all(cycle, group, wanted, counting);
+        let mut ready = trial.place_all(session, group, wanted, counting);
         if !ready && first_turn && needed > 1 && wanted.uniform.is_none() {
-            cycle.rollback(savepoint);
-            match packing::another_way(cycle, group, wanted, counting, &mut self.packings_left) {
+            session.rollback(savepoint);
+            match packing::another_way(session, group, wanted, counting, &mut self.packings_left) {
                 Ok(other) => (trial, ready) = (other, true),
                 Err(by_shares) => self.held_by_shares |= by_shares,
             }
@@ -392,15 +396,15 @@ impl Round {
         // Without an objection of a plugin a group is ready before anything is placed.
         if ready && !trial.placed.is_empty() {
             for task in &trial.placed {
-                bind(cycle, group, *task);
+                bind(session, group, *task);
             }
-            let reasons = trial.note_failure(cycle, group);
+            let reasons = trial.note_failure(session, group);
             self.held_by_shares |= reasons.as_deref().is_some_and(tell_of_shares);
             return if wanted.next < wanted.tasks.len() { Outcome::Again } else { Outcome::Done };
         }
-        let reasons = trial.note_failure(cycle, group);
+        let reasons = trial.note_failure(session, group);
         self.held_by_shares |= reasons.as_deref().is_some_and(tell_of_shares);
-        cycle.rollback(savepoint);
+        session.rollback(savepoint);
         if let (Some(key), Some(reasons)) = (key, reasons) {
             self.failed.insert(key, reasons);
         }
@@ -409,15 +413,15 @@ impl Round {
 }
 
 /// The same for a group that has to look at the network, or falls into parts.
-fn turn_in_domains(cycle: &mut Cycle<'_>, group: GroupId, wanted: &Wanted, counting: Counting) -> Outcome {
-    match domains::place_in_domains(cycle, group, wanted, counting) {
+fn turn_in_domains(session: &mut Session<'_>, group: GroupId, wanted: &Wanted, counting: Counting) -> Outcome {
+    match domains::place_in_domains(session, group, wanted, counting) {
         Ok(placed) => {
-            placed.into_iter().for_each(|task| bind(cycle, group, task));
-            let more = wanted.tasks.iter().any(|task| cycle.tables.task(*task).state == TaskState::Pending);
+            placed.into_iter().for_each(|task| bind(session, group, task));
+            let more = wanted.tasks.iter().any(|task| session.tables.task(*task).state == TaskState::Pending);
             if more { Outcome::Again } else { Outcome::Done }
         }
         Err(reasons) => {
-            let failure = cycle.failures.entry(group).or_insert_with(|| Failure::at(Stage::Allocate, Vec::new()));
+            let failure = session.failures.entry(group).or_insert_with(|| Failure::at(Stage::Allocate, Vec::new()));
             failure.reasons.extend(reasons);
             Outcome::Stuck
         }
@@ -425,8 +429,8 @@ fn turn_in_domains(cycle: &mut Cycle<'_>, group: GroupId, wanted: &Wanted, count
 }
 
 /// Where pods that ask for nothing are placed at all a minimum does not count on those that wait.
-pub(crate) fn counting(cycle: &Cycle<'_>) -> Counting {
-    if cycle.config.has(Action::Backfill) { Counting::Placed } else { Counting::WithBestEffort }
+pub(crate) fn counting(session: &Session<'_>) -> Counting {
+    if session.config.has(Action::Backfill) { Counting::Placed } else { Counting::WithBestEffort }
 }
 
 /// Whether a queue's share was in the way.
@@ -435,27 +439,27 @@ fn tell_of_shares(reasons: &[Reason]) -> bool {
 }
 
 /// Why the queue may not have the pod as well.
-fn objection(cycle: &Cycle<'_>, queue: QueueId, task: TaskId) -> Option<Reason> {
-    let demand = &cycle.tables.classes.row(cycle.tables.task(task).class).demand;
-    let limit = queue_limit::exceeded_by_pod(cycle.tables, cycle.policy, queue, demand);
-    limit.or_else(|| match cycle.tables.task(task).gate_passed {
+fn objection(session: &Session<'_>, queue: QueueId, task: TaskId) -> Option<Reason> {
+    let demand = &session.tables.classes.row(session.tables.task(task).class).demand;
+    let limit = queue_limit::exceeded_by_pod(session.tables, session.policy, queue, demand);
+    limit.or_else(|| match session.tables.task(task).gate_passed {
         // Its queue took it before, and counts it as promised since.
         true => None,
-        false => cycle.policy.allocatable(cycle.tables, queue, task),
+        false => session.policy.allocatable(session.tables, queue, task),
     })
 }
 
 /// Pods that must be placed together for the group to start, or 1 where it has started.
-fn needed(cycle: &Cycle<'_>, group: GroupId) -> u32 {
-    let row = cycle.tables.groups.row(group);
+fn needed(session: &Session<'_>, group: GroupId) -> u32 {
+    let row = session.tables.groups.row(group);
     row.min_member.saturating_sub(row.counts.ready()).clamp(1, row.pending().max(1))
 }
 
 /// Under what the group's failure tells of others; nothing where it wants pods of several kinds.
-fn failure_key(cycle: &Cycle<'_>, group: GroupId, wanted: &Wanted) -> Option<FailureKey> {
+fn failure_key(session: &Session<'_>, group: GroupId, wanted: &Wanted) -> Option<FailureKey> {
     let left = wanted.tasks.len() - wanted.next;
-    let barring = wanted.tasks.first().map(|first| cycle.tables.barring(*first)).unwrap_or_default();
-    wanted.uniform.map(|class| (cycle.tables.groups.row(group).queue, class, needed(cycle, group), left, barring))
+    let barring = wanted.tasks.first().map(|first| session.tables.barring(*first)).unwrap_or_default();
+    wanted.uniform.map(|class| (session.tables.groups.row(group).queue, class, needed(session, group), left, barring))
 }
 
 /// Placements that are not decided yet.
@@ -474,16 +478,22 @@ impl Trial {
     }
 
     /// Pods that ask for something first; those that ask for nothing where the minimum needs them.
-    fn place_all(&mut self, cycle: &mut Cycle<'_>, group: GroupId, wanted: &mut Wanted, counting: Counting) -> bool {
+    fn place_all(
+        &mut self,
+        session: &mut Session<'_>,
+        group: GroupId,
+        wanted: &mut Wanted,
+        counting: Counting,
+    ) -> bool {
         let Wanted { tasks, next, reserve, .. } = wanted;
-        self.place_until_ready(cycle, group, tasks, next, counting)
-            || (!reserve.is_empty() && self.place_until_ready(cycle, group, reserve, &mut 0, counting))
+        self.place_until_ready(session, group, tasks, next, counting)
+            || (!reserve.is_empty() && self.place_until_ready(session, group, reserve, &mut 0, counting))
     }
 
     /// Places pods from `next` on until the group is ready. A class that fits nowhere is not tried twice.
     fn place_until_ready(
         &mut self,
-        cycle: &mut Cycle<'_>,
+        session: &mut Session<'_>,
         group: GroupId,
         tasks: &[TaskId],
         next: &mut usize,
@@ -491,29 +501,29 @@ impl Trial {
     ) -> bool {
         while let Some(task) = tasks.get(*next).copied() {
             *next += 1;
-            let class = cycle.tables.task(task).class;
-            if self.failed.contains(&class) && !cycle.tables.is_tied(task) {
+            let class = session.tables.task(task).class;
+            if self.failed.contains(&class) && !session.tables.is_tied(task) {
                 continue;
             }
-            if let Some(reason) = objection(cycle, cycle.tables.groups.row(group).queue, task) {
+            if let Some(reason) = objection(session, session.tables.groups.row(group).queue, task) {
                 self.fail(class, |_| reason);
                 continue;
             }
-            let search = Search::of_task(cycle.tables, task);
-            match cycle.finder.best(cycle.tables, cycle.policy, search) {
+            let search = Search::of_task(session.tables, task);
+            match session.finder.best(session.tables, session.policy, search) {
                 Some(node) => {
-                    cycle.assign(task, node);
+                    session.assign(task, node);
                     self.placed.push(task);
-                    if cycle.policy.job_ready(cycle.tables, group, counting) {
+                    if session.policy.job_ready(session.tables, group, counting) {
                         return true;
                     }
                 }
                 None => {
-                    self.fail(class, |trial| trial.unfit(cycle, group, task, tasks));
+                    self.fail(class, |trial| trial.unfit(session, group, task, tasks));
                 }
             }
         }
-        !self.placed.is_empty() && cycle.policy.job_ready(cycle.tables, group, counting)
+        !self.placed.is_empty() && session.policy.job_ready(session.tables, group, counting)
     }
 
     fn fail(&mut self, class: ClassId, reason: impl FnOnce(&Self) -> Reason) {
@@ -523,23 +533,23 @@ impl Trial {
         }
     }
 
-    fn unfit(&self, cycle: &mut Cycle<'_>, group: GroupId, task: TaskId, tasks: &[TaskId]) -> Reason {
-        let class = cycle.tables.task(task).class;
-        let of_class = |task: &&TaskId| cycle.tables.task(**task).class == class;
+    fn unfit(&self, session: &mut Session<'_>, group: GroupId, task: TaskId, tasks: &[TaskId]) -> Reason {
+        let class = session.tables.task(task).class;
+        let of_class = |task: &&TaskId| session.tables.task(**task).class == class;
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let found_room = count(self.placed.iter().filter(of_class).count());
-        let waiting = |task: &&TaskId| of_class(task) && cycle.tables.task(**task).state == TaskState::Pending;
+        let waiting = |task: &&TaskId| of_class(task) && session.tables.task(**task).state == TaskState::Pending;
         let wanted = found_room + count(tasks.iter().filter(waiting).count());
-        refusal::unfit(cycle, group, task, (self.needed, found_room, wanted))
+        refusal::unfit(session, group, task, self.needed, found_room, wanted)
     }
 
     /// Records why pods found no room. What the API server refused comes first: it says why room was given back.
-    fn note_failure(&mut self, cycle: &mut Cycle<'_>, group: GroupId) -> Option<Vec<Reason>> {
+    fn note_failure(&mut self, session: &mut Session<'_>, group: GroupId) -> Option<Vec<Reason>> {
         let reasons = std::mem::take(&mut self.reasons);
         if reasons.is_empty() {
             return None;
         }
-        let failure = cycle.failures.entry(group).or_insert_with(|| Failure::at(Stage::Allocate, Vec::new()));
+        let failure = session.failures.entry(group).or_insert_with(|| Failure::at(Stage::Allocate, Vec::new()));
         failure
             .reasons
             .extend(reasons.iter().filter(|reason| !failure.reasons.contains(reason)).cloned().collect::<Vec<_>>());
@@ -548,17 +558,17 @@ impl Trial {
 }
 
 /// Decides one placement: it counts from now on, whatever the API server takes to answer.
-pub(crate) fn bind(cycle: &mut Cycle<'_>, group: GroupId, task: TaskId) {
-    let node = cycle.tables.task(task).node.expect("a placed pod has a node");
-    cycle.tables.move_task(task, TaskState::Binding, Some(node));
-    let row = cycle.tables.task(task);
-    cycle.plan.binds.push(Bind {
+pub(crate) fn bind(session: &mut Session<'_>, group: GroupId, task: TaskId) {
+    let node = session.tables.task(task).node.expect("a placed pod has a node");
+    session.tables.move_task(task, TaskState::Binding, Some(node));
+    let row = session.tables.task(task);
+    session.plan.binds.push(Bind {
         uid: row.uid.to_string(),
         namespace: row.namespace.to_string(),
         name: row.name.to_string(),
-        node: cycle.tables.node_name(node).to_string(),
-        group: cycle.tables.groups.row(group).key(),
-        annotations: cycle.policy.bind_annotations(cycle.tables, task, node),
-        prebind: cycle.policy.prebind(cycle.tables, task, node),
+        node: session.tables.node_name(node).to_string(),
+        group: session.tables.groups.row(group).key(),
+        annotations: session.policy.bind_annotations(session.tables, task, node),
+        prebind: session.policy.prebind(session.tables, task, node),
     });
 }

@@ -22,9 +22,9 @@ use crate::queue_limit;
 use crate::reasons::Failure;
 use crate::reasons::{Check, CheckCount, NodesUnfit, Reason, Shortage, Stage};
 use crate::resource_dims::Demand;
-use crate::search::finder::Search;
+use crate::search::finder::{PodsWanted, Search};
 use crate::search::pending::enqueue_candidates::{BatchId, RefusalBasis};
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::share;
 use crate::world::end_times::Confidence;
 use crate::world::groups::GroupRow;
@@ -53,7 +53,7 @@ type Placeable = FxHashMap<(Vec<(ClassId, u32)>, Option<Lift>), bool>;
 struct Known {
     placeable: Placeable,
     /// Groups of several kinds of pods that may still be tried.
-    rehearsals_left: u32,
+    tries_left: u32,
     outranked: Outranked,
     fronts: reserve::Fronts,
     /// Lines that had their turn in the queue whose turn it is, and may be owed something once more was promised.
@@ -93,98 +93,99 @@ struct Verdict {
     holds_up: bool,
 }
 
-pub(crate) fn run(cycle: &mut Cycle<'_>) {
-    autoscaling::look_again(cycle);
-    if cycle.tables.groups.unadmitted.is_empty() {
+pub(crate) fn run(session: &mut Session<'_>) {
+    autoscaling::look_again(session);
+    if session.tables.groups.unadmitted.is_empty() {
         return;
     }
-    cycle.pending_index.refresh(cycle.tables, cycle.policy, cycle.config);
-    cycle.tables.settle_promises();
+    session.pending_index.refresh(session.tables, session.policy, session.config);
+    session.tables.settle_inqueue_demand();
     let mut known = Known {
         placeable: Placeable::default(),
-        rehearsals_left: packing::GANGS_MAX,
+        tries_left: packing::GANGS_MAX,
         outranked: Outranked::default(),
         fronts: reserve::Fronts::default(),
         revocable: Vec::new(),
     };
-    let alone: Vec<GroupId> = cycle.pending_index.enqueue_candidates.alone.iter().copied().collect();
-    let heads = refusals::with_a_turn(cycle, &mut known);
-    let mut walk = FairShareOrder::over(cycle.tables, cycle.policy, Counted::UsageAndPromised, heads, &alone);
+    let alone: Vec<GroupId> = session.pending_index.enqueue_candidates.alone.iter().copied().collect();
+    let heads = refusals::with_a_turn(session, &mut known);
+    let mut order = FairShareOrder::over(session.tables, session.policy, Counted::UsageAndPromised, heads, &alone);
     let mut queue = None;
-    while let Some(turn) = walk.pop() {
+    while let Some(turn) = order.pop() {
         if queue.replace(turn.queue) != Some(turn.queue) {
             known.revocable.clear();
         }
-        let verdict = review(cycle, turn.group, &mut known);
+        let verdict = review(session, turn.group, &mut known);
         let outcome = match verdict.failure {
             Some(failure) => {
                 known.revocable.extend(turn.kind.filter(|_| verdict.revocable));
-                fail(cycle, turn.group, turn.kind, Arc::new(failure), verdict.refusal_basis);
+                fail(session, turn.group, turn.kind, Arc::new(failure), verdict.refusal_basis);
                 Outcome::Stuck
             }
             None => {
                 for batch in std::mem::take(&mut known.revocable) {
-                    let namespace = cycle.pending_index.enqueue_candidates.key_of(batch).namespace;
-                    walk.revive(
-                        cycle.tables,
-                        cycle.policy,
-                        &cycle.pending_index.enqueue_candidates,
+                    let namespace = session.pending_index.enqueue_candidates.key_of(batch).namespace;
+                    order.revive(
+                        session.tables,
+                        session.policy,
+                        &session.pending_index.enqueue_candidates,
                         &turn,
-                        (batch, namespace),
+                        batch,
+                        namespace,
                     );
                 }
                 Outcome::Done
             }
         };
         if verdict.holds_up {
-            hold_up(cycle, &mut walk, turn, outcome);
+            hold_up(session, &mut order, turn, outcome);
         } else {
-            walk.put_back(cycle.tables, cycle.policy, &cycle.pending_index.enqueue_candidates, turn, outcome);
+            order.put_back(session.tables, session.policy, &session.pending_index.enqueue_candidates, turn, outcome);
         }
     }
 }
 
-/// The failure of one is that of all in its line.
+/// The failure of one is that of all in its batch.
 fn fail(
-    cycle: &mut Cycle<'_>,
+    session: &mut Session<'_>,
     group: GroupId,
     batch: Option<BatchId>,
     failure: Arc<Failure>,
     refusal_basis: Option<Box<RefusalBasis>>,
 ) {
     match batch {
-        Some(batch) => cycle.pending_index.enqueue_candidates.fail(batch, failure, refusal_basis),
-        None => drop(cycle.failures.insert(group, Arc::unwrap_or_clone(failure))),
+        Some(batch) => session.pending_index.enqueue_candidates.fail(batch, failure, refusal_basis),
+        None => drop(session.failures.insert(group, Arc::unwrap_or_clone(failure))),
     }
 }
 
 /// Nothing behind the group is admitted in its queue. Those alike wait for what it waits for, if it waits.
-fn hold_up(cycle: &mut Cycle<'_>, walk: &mut FairShareOrder<BatchId>, turn: Turn<BatchId>, outcome: Outcome) {
-    let failure = Arc::new(Failure::at(Stage::Enqueue, vec![strict_order(cycle, turn.queue, turn.group)]));
-    let (groups, batches) = walk.drop_queue(turn);
+fn hold_up(session: &mut Session<'_>, order: &mut FairShareOrder<BatchId>, turn: Turn<BatchId>, outcome: Outcome) {
+    let failure = Arc::new(Failure::at(Stage::Enqueue, vec![strict_order(session, turn.queue, turn.group)]));
+    let (groups, batches) = order.drop_queue(turn);
     for group in groups.into_iter().filter(|group| *group != turn.group) {
-        fail(cycle, group, None, failure.clone(), None);
+        fail(session, group, None, failure.clone(), None);
     }
     for batch in batches.into_iter().filter(|batch| outcome == Outcome::Done || Some(*batch) != turn.kind) {
-        fail(cycle, turn.group, Some(batch), failure.clone(), None);
+        fail(session, turn.group, Some(batch), failure.clone(), None);
     }
 }
 
 /// Admits the group, or says why not.
-fn review(cycle: &mut Cycle<'_>, group: GroupId, known: &mut Known) -> Verdict {
-    let mut missing = missing(cycle.tables, group);
-    let Refusal { reasons, revocable, refusal_basis } = match decide(cycle, group, &mut missing, known) {
+fn review(session: &mut Session<'_>, group: GroupId, known: &mut Known) -> Verdict {
+    let mut missing = missing(session.tables, group);
+    let Refusal { reasons, revocable, refusal_basis } = match decide(session, group, &mut missing, known) {
         Ok(terms) => {
-            admit(cycle, group, &missing, terms);
+            admit(session, group, &missing, terms);
             return Verdict { failure: None, revocable: false, refusal_basis: None, holds_up: false };
         }
         Err(refusal) => refusal,
     };
     let impossible = is_impossible(&reasons);
-    let holds_up = !impossible && cycle.policy.is_strict(cycle.tables, cycle.tables.groups.row(group).queue);
+    let holds_up = !impossible && session.policy.is_strict(session.tables, session.tables.groups.row(group).queue);
     let by_number = matches!(reasons.first(), Some(Reason::QueueJobs { .. }));
-    if !impossible && !by_number && reserve::admits(cycle, group, &missing, &mut known.fronts) {
-        admit(cycle, group, &missing, Terms::Promised);
+    if !impossible && !by_number && reserve::admits(session, group, &missing, &mut known.fronts) {
+        admit(session, group, &missing, Terms::Promised);
         return Verdict { failure: None, revocable, refusal_basis, holds_up };
     }
     let estimated = matches!(reasons.first(), Some(Reason::QueueLimit { .. } | Reason::ExceedsCluster(_)));
@@ -197,22 +198,22 @@ fn review(cycle: &mut Cycle<'_>, group: GroupId, known: &mut Known) -> Verdict {
     }
 }
 
-fn admit(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing, terms: Terms) {
-    cycle.tables.set_phase(group, GroupPhase::Inqueue);
-    cycle.plan.admitted.push(cycle.tables.groups.row(group).key());
+fn admit(session: &mut Session<'_>, group: GroupId, missing: &Missing, terms: Terms) {
+    session.tables.set_phase(group, GroupPhase::Inqueue);
+    session.plan.admitted.push(session.tables.groups.row(group).key());
     if terms == Terms::AwaitsNodes {
-        return cycle.tables.groups.set_awaits_nodes(group, true);
+        return session.tables.groups.set_awaits_nodes(group, true);
     }
-    let more = cycle.tables.needs_more_later(cycle.tables.groups.row(group));
-    let until = more.then(|| cycle.now.plus_ms(cycle.config.promise_ms()));
-    cycle.tables.groups.set_sum(group, until);
-    cycle.tables.promise(group, missing);
-    cycle.policy.job_enqueued(cycle.tables, group, missing);
+    let more = session.tables.needs_more_later(session.tables.groups.row(group));
+    let until = more.then(|| session.now.plus_ms(session.config.promise_ms()));
+    session.tables.groups.set_sum(group, until);
+    session.tables.promise(group, missing);
+    session.policy.job_enqueued(session.tables, group, missing);
 }
 
-pub(super) fn strict_order(cycle: &Cycle<'_>, queue: QueueId, next: GroupId) -> Reason {
-    let queue = cycle.tables.queues.row(queue).name.to_string();
-    Reason::StrictOrder { queue, next: cycle.tables.groups.row(next).key() }
+pub(super) fn strict_order(session: &Session<'_>, queue: QueueId, next: GroupId) -> Reason {
+    let queue = session.tables.queues.row(queue).name.to_string();
+    Reason::StrictOrder { queue, next: session.tables.groups.row(next).key() }
 }
 
 /// What can never be admitted as things are keeps nobody waiting, not even in strict order.
@@ -226,9 +227,14 @@ pub(super) fn is_impossible(reasons: &[Reason]) -> bool {
     reasons.iter().any(impossible)
 }
 
-fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &mut Known) -> Result<Terms, Refusal> {
-    let queue = cycle.tables.groups.row(group).queue;
-    let row = cycle.tables.queues.row(queue);
+fn decide(
+    session: &mut Session<'_>,
+    group: GroupId,
+    missing: &mut Missing,
+    known: &mut Known,
+) -> Result<Terms, Refusal> {
+    let queue = session.tables.groups.row(group).queue;
+    let row = session.tables.queues.row(queue);
     let name = row.name.to_string();
     if !row.known {
         return Err(Reason::QueueNotFound { queue: name }.into());
@@ -236,61 +242,61 @@ fn decide(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &
     if !row.is_open() {
         return Err(Reason::QueueClosed { queue: name, state: format!("{:?}", row.state) }.into());
     }
-    if let Some(reason) = job_limit::reached(cycle.tables, queue) {
+    if let Some(reason) = job_limit::reached(session.tables, queue) {
         return Err(reason.into());
     }
-    if cycle.tables.nodes.known == 0 {
+    if session.tables.nodes.known == 0 {
         // What never fits can't be told yet, and pods that wait are what brings nodes.
-        return never_allowed(cycle, group, missing).map_or(Ok(Terms::Promised), |reason| Err(reason.into()));
+        return never_allowed(session, group, missing).map_or(Ok(Terms::Promised), |reason| Err(reason.into()));
     }
-    let mut fits = fits_alone(cycle, group, missing);
+    let mut fits = fits_alone(session, group, missing);
     // It may start with others of its pods.
-    if !fits && let Some(easier) = easier(cycle, group) {
+    if !fits && let Some(easier) = easier(session, group) {
         *missing = easier;
         fits = true;
     }
-    if !fits && !could_start_now(cycle, group, missing, known) {
-        let reason = never_allowed(cycle, group, missing);
-        if reason.is_none() && autoscaling::adds_nodes(cycle) {
+    if !fits && !could_start_now(session, group, missing, known) {
+        let reason = never_allowed(session, group, missing);
+        if reason.is_none() && autoscaling::adds_nodes(session) {
             return Ok(Terms::AwaitsNodes);
         }
-        let reason = reason.unwrap_or_else(|| Reason::ExceedsCluster(exceeds(cycle, group, missing)));
-        let refusal_basis = Some(refusals::noted(cycle, missing, false, true));
+        let reason = reason.unwrap_or_else(|| Reason::ExceedsCluster(exceeds(session, group, missing)));
+        let refusal_basis = Some(refusals::noted(session, missing, false, true));
         return Err(Refusal { refusal_basis, ..reason.into() });
     }
-    let Some(reason) = objection(cycle.tables, cycle.policy, group, missing, Past::Nobody) else {
+    let Some(reason) = objection(session.tables, session.policy, group, missing, Past::Nobody) else {
         return Ok(Terms::Promised);
     };
-    if goes_past(cycle, group, missing, fits, &reason, known) {
+    if goes_past(session, group, missing, fits, &reason, known) {
         return Ok(Terms::Promised);
     }
-    let revocable = fits && may_come_to_be_owed(cycle, queue, missing);
-    let refusal_basis = Some(refusals::noted(cycle, missing, fits, false));
+    let revocable = fits && may_come_to_be_owed(session, queue, missing);
+    let refusal_basis = Some(refusals::noted(session, missing, fits, false));
     let mut reasons = vec![reason];
-    reasons.extend(waits_behind(cycle.tables, queue));
+    reasons.extend(waits_behind(session.tables, queue));
     Err(Refusal { reasons, revocable, refusal_basis })
 }
 
 /// Whether the group is admitted although there is an objection to it.
 fn goes_past(
-    cycle: &mut Cycle<'_>,
+    session: &mut Session<'_>,
     group: GroupId,
     missing: &mut Missing,
     fits: bool,
     reason: &Reason,
     known: &mut Known,
 ) -> bool {
-    let row = cycle.tables.groups.row(group);
+    let row = session.tables.groups.row(group);
     let queue = row.queue;
     let first_of_namespace =
-        cycle.policy.fairness.namespaces && !cycle.tables.inqueue_demand.waits(queue, row.namespace_id);
-    let past_waiting = |cycle: &Cycle<'_>, missing: &mut Missing| {
-        objection(cycle.tables, cycle.policy, group, missing, Past::Waiting).is_none()
+        session.policy.fairness.namespaces && !session.tables.inqueue_demand.waits(queue, row.namespace_id);
+    let past_waiting = |session: &Session<'_>, missing: &mut Missing| {
+        objection(session.tables, session.policy, group, missing, Past::Waiting).is_none()
     };
-    if fits && first_of_namespace && past_waiting(cycle, missing) || could_start_now(cycle, group, missing, known) {
+    if fits && first_of_namespace && past_waiting(session, missing) || could_start_now(session, group, missing, known) {
         return true;
     }
-    fits && (is_owed(cycle, queue, missing, reason) || known.outranked.make_room(cycle, group, missing))
+    fits && (is_owed(session, queue, missing, reason) || known.outranked.make_room(session, group, missing))
 }
 
 /// Who was admitted to the queue before, and still waits.
@@ -304,34 +310,34 @@ fn waits_behind(tables: &Tables, queue: QueueId) -> Option<Reason> {
 }
 
 /// Whether the queue would still be within its share, so that it reclaims what others hold or were promised in its place.
-fn is_owed(cycle: &Cycle<'_>, queue: QueueId, missing: &Missing, reason: &Reason) -> bool {
+fn is_owed(session: &Session<'_>, queue: QueueId, missing: &Missing, reason: &Reason) -> bool {
     let of_others = matches!(reason, Reason::QueueLimit { .. } | Reason::Overcommitted { .. });
-    of_others && reclaims(cycle, queue) && is_within_share(cycle, queue, missing)
+    of_others && reclaims(session, queue) && is_within_share(session, queue, missing)
 }
 
 /// Whether more promises may lead to it. Otherwise they only take away from what the queue is owed.
-fn may_come_to_be_owed(cycle: &Cycle<'_>, queue: QueueId, missing: &Missing) -> bool {
-    reclaims(cycle, queue) && (cycle.policy.preemptive_in_part() || is_within_share(cycle, queue, missing))
+fn may_come_to_be_owed(session: &Session<'_>, queue: QueueId, missing: &Missing) -> bool {
+    reclaims(session, queue) && (session.policy.preemptive_in_part() || is_within_share(session, queue, missing))
 }
 
-fn reclaims(cycle: &Cycle<'_>, queue: QueueId) -> bool {
-    cycle.config.has(Action::Reclaim) && cycle.policy.shares(cycle.tables, queue).is_some()
+fn reclaims(session: &Session<'_>, queue: QueueId) -> bool {
+    session.config.has(Action::Reclaim) && session.policy.shares(session.tables, queue).is_some()
 }
 
-fn is_within_share(cycle: &Cycle<'_>, queue: QueueId, missing: &Missing) -> bool {
+fn is_within_share(session: &Session<'_>, queue: QueueId, missing: &Missing) -> bool {
     let mut wanted = missing.total.clone();
-    if let Some(promised) = cycle.tables.inqueue_demand.of(queue, false) {
+    if let Some(promised) = session.tables.inqueue_demand.of(queue, false) {
         share::add(&mut wanted, &promised.all, 1);
     }
     let amounts = wanted.iter().enumerate().filter(|(_, amount)| **amount > 0);
     let demand = Demand(amounts.map(|(dim, amount)| (dim.into(), *amount)).collect());
-    cycle.policy.preemptive(cycle.tables, queue, &demand)
+    session.policy.preemptive(session.tables, queue, &demand)
 }
 
 /// What the group holds already belongs to the minimum, so it is compared with an otherwise empty queue.
-fn never_allowed(cycle: &Cycle<'_>, group: GroupId, missing: &Missing) -> Option<Reason> {
-    let row = cycle.tables.groups.row(group);
-    let mut reason = queue_limit::exceeded(cycle.tables, row.queue, &missing.total, &row.allocated)?;
+fn never_allowed(session: &Session<'_>, group: GroupId, missing: &Missing) -> Option<Reason> {
+    let row = session.tables.groups.row(group);
+    let mut reason = queue_limit::exceeded(session.tables, row.queue, &missing.total, &row.allocated)?;
     if let Reason::QueueLimit { never, .. } = &mut reason {
         *never = true;
     }
@@ -339,31 +345,31 @@ fn never_allowed(cycle: &Cycle<'_>, group: GroupId, missing: &Missing) -> Option
 }
 
 /// Whether the group would be admitted at once, because it could start this moment.
-pub(crate) fn admits_now(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
-    let row = cycle.tables.groups.row(group);
-    let mut missing = missing(cycle.tables, group);
+pub(crate) fn admits_now(session: &mut Session<'_>, group: GroupId) -> bool {
+    let row = session.tables.groups.row(group);
+    let mut missing = missing(session.tables, group);
     let asks = !missing.parts.is_empty() || missing.block.is_some();
-    let mut known = Known { rehearsals_left: 1, ..Known::default() };
+    let mut known = Known { tries_left: 1, ..Known::default() };
     let queue = row.queue;
-    let may = cycle.tables.queues.row(queue).is_open() && job_limit::reached(cycle.tables, queue).is_none();
-    asks && may && could_start_now(cycle, group, &mut missing, &mut known)
+    let may = session.tables.queues.row(queue).is_open() && job_limit::reached(session.tables, queue).is_none();
+    asks && may && could_start_now(session, group, &mut missing, &mut known)
 }
 
 /// All that stands against the group's admission now, each resource by itself, the deciding first.
-pub(crate) fn objections(cycle: &mut Cycle<'_>, group: GroupId) -> Vec<Reason> {
-    let queue = cycle.tables.groups.row(group).queue;
-    let missing = missing(cycle.tables, group);
-    let mut used = cycle.tables.queues.row(queue).own.in_use();
-    if let Some(promised) = cycle.tables.inqueue_demand.of(queue, false) {
+pub(crate) fn objections(session: &mut Session<'_>, group: GroupId) -> Vec<Reason> {
+    let queue = session.tables.groups.row(group).queue;
+    let missing = missing(session.tables, group);
+    let mut used = session.tables.queues.row(queue).own.in_use();
+    if let Some(promised) = session.tables.inqueue_demand.of(queue, false) {
         share::add(&mut used, &promised.all, 1);
     }
-    let mut found: Vec<Reason> = queue_limit::all_exceeded(cycle.tables, queue, &missing.total, &used).collect();
+    let mut found: Vec<Reason> = queue_limit::all_exceeded(session.tables, queue, &missing.total, &used).collect();
     for (dim, amount) in missing.total.iter().enumerate().filter(|(_, amount)| **amount > 0) {
         let mut total = vec![0; dim + 1];
         total[dim] = *amount;
         let of_one = Missing { total, ..missing.clone() };
-        let of_plugins = cycle.policy.enqueue_objections(cycle.tables, group, &of_one);
-        for reason in of_plugins.into_iter().chain(cycle.tables.beside_sums(group, &of_one, Past::Nobody)) {
+        let of_plugins = session.policy.enqueue_objections(session.tables, group, &of_one);
+        for reason in of_plugins.into_iter().chain(session.tables.beside_sums(group, &of_one, Past::Nobody)) {
             if !found.iter().any(|other| other.is_about_as(&reason)) {
                 found.push(reason);
             }
@@ -373,34 +379,34 @@ pub(crate) fn objections(cycle: &mut Cycle<'_>, group: GroupId) -> Vec<Reason> {
 }
 
 /// Would it fit if nothing else ran?
-fn fits_alone(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) -> bool {
-    never_allowed(cycle, group, missing).is_none() && fits_empty(cycle, missing)
+fn fits_alone(session: &mut Session<'_>, group: GroupId, missing: &Missing) -> bool {
+    never_allowed(session, group, missing).is_none() && fits_empty(session, missing)
 }
 
 /// The smallest of its pods that it could start with if nothing else ran. A group that declares a sum needs all of it.
-fn easier(cycle: &mut Cycle<'_>, group: GroupId) -> Option<Missing> {
-    if missing(cycle.tables, group).declares_more() {
+fn easier(session: &mut Session<'_>, group: GroupId) -> Option<Missing> {
+    if missing(session.tables, group).declares_more() {
         return None;
     }
-    easiest_on_empty(cycle, group).filter(|easier| fits_alone(cycle, group, easier))
+    easiest_on_empty(session, group).filter(|easier| fits_alone(session, group, easier))
 }
 
 /// Whether nodes could take one of the group's pods that wait, and those that its minimum lacks, if nothing ran.
-pub(crate) fn some_pod_fits_a_node(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
-    easiest_on_empty(cycle, group).is_some()
+pub(crate) fn some_pod_fits_a_node(session: &mut Session<'_>, group: GroupId) -> bool {
+    easiest_on_empty(session, group).is_some()
 }
 
-fn easiest_on_empty(cycle: &mut Cycle<'_>, group: GroupId) -> Option<Missing> {
-    let Cycle { tables, policy, finder, .. } = cycle;
+fn easiest_on_empty(session: &mut Session<'_>, group: GroupId) -> Option<Missing> {
+    let Session { tables, policy, finder, .. } = session;
     let possible = |part: &Part| finder.unplaced_on_empty(tables, policy, std::slice::from_ref(part)).is_none();
     easiest(tables, group, possible)
 }
 
 /// Whether the group could start if nothing else ran, with at least one pod.
-pub(crate) fn is_possible(cycle: &mut Cycle<'_>, group: GroupId) -> bool {
-    let missing = missing(cycle.tables, group);
+pub(crate) fn is_possible(session: &mut Session<'_>, group: GroupId) -> bool {
+    let missing = missing(session.tables, group);
     let asks = !missing.parts.is_empty() || missing.block.is_some();
-    asks && fits_alone(cycle, group, &missing) || easier(cycle, group).is_some()
+    asks && fits_alone(session, group, &missing) || easier(session, group).is_some()
 }
 
 /// What the queue's limit and the plugins say, beside what is promised to others.
@@ -415,21 +421,21 @@ fn objection(tables: &Tables, policy: &Policy, group: GroupId, missing: &mut Mis
 }
 
 /// Could the whole minimum be placed this moment, past those that wait for nodes? Tried on the tables and taken back.
-fn could_start_now(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &mut Known) -> bool {
-    if !missing.declares_more() && place_tentatively(cycle, group, missing, known) {
+fn could_start_now(session: &mut Session<'_>, group: GroupId, missing: &mut Missing, known: &mut Known) -> bool {
+    if !missing.declares_more() && place_tentatively(session, group, missing, known) {
         return true;
     }
-    let past_waiting = objection(cycle.tables, cycle.policy, group, missing, Past::Waiting).is_none();
-    if !past_waiting && !cycle.tables.reservations.keep_any() {
+    let past_waiting = objection(session.tables, session.policy, group, missing, Past::Waiting).is_none();
+    if !past_waiting && !session.tables.reservations.keep_any() {
         return false;
     }
-    let total = &cycle.tables.nodes.total;
+    let total = &session.tables.nodes.total;
     if missing.total.iter().zip(total).any(|(wanted, offered)| wanted > offered) {
         return false;
     }
     if missing.block.is_some() {
         let wanted = missing.total.iter().enumerate().filter(|(_, amount)| **amount > 0);
-        let fits = |(dim, amount): (usize, &i64)| *amount <= cycle.tables.nodes.room_in_all(DimId::from(dim));
+        let fits = |(dim, amount): (usize, &i64)| *amount <= session.tables.nodes.room_in_all(DimId::from(dim));
         let has_room = wanted.into_iter().all(fits);
         if missing.parts.is_empty() || !has_room || !past_waiting {
             return has_room && past_waiting;
@@ -437,34 +443,34 @@ fn could_start_now(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing,
     }
     let parts: Vec<(ClassId, u32)> = missing.parts.iter().map(|part| (part.class, part.count)).collect();
     let mut now_free =
-        || *known.placeable.entry((parts.clone(), None)).or_insert_with(|| place_and_take_back(cycle, missing));
-    past_waiting && now_free() || could_pass(cycle, group, missing, past_waiting, parts, known)
+        || *known.placeable.entry((parts.clone(), None)).or_insert_with(|| place_and_take_back(session, missing));
+    past_waiting && now_free() || could_pass(session, group, missing, past_waiting, parts, known)
 }
 
 /// Could it be placed on room that is kept for others, to be gone before they need it? Where what they were promised is in
 /// the way, too, it has to have a limit.
 fn could_pass(
-    cycle: &mut Cycle<'_>,
+    session: &mut Session<'_>,
     group: GroupId,
     missing: &mut Missing,
     past_waiting: bool,
     parts: Vec<(ClassId, u32)>,
     known: &mut Known,
 ) -> bool {
-    if parts.is_empty() || !cycle.tables.reservations.keep_any() {
+    if parts.is_empty() || !session.tables.reservations.keep_any() {
         return false;
     }
-    cycle.tables.reservations.lifts().into_iter().any(|lift| {
-        let passes = |lift: Lift| parts.iter().all(|(class, _)| reserve::class_passes(cycle, group, *class, lift));
+    session.tables.reservations.lifts().into_iter().any(|lift| {
+        let passes = |lift: Lift| parts.iter().all(|(class, _)| reserve::class_passes(session, group, *class, lift));
         let is_over_before = |missing: &mut Missing| {
             passes(Lift { confidence: Confidence::Certain, ..lift })
-                && objection(cycle.tables, cycle.policy, group, missing, Past::Ending(lift.from)).is_none()
+                && objection(session.tables, session.policy, group, missing, Past::Ending(lift.from)).is_none()
         };
         let may = if past_waiting { passes(lift) } else { is_over_before(missing) };
         may && *known.placeable.entry((parts.clone(), Some(lift))).or_insert_with(|| {
-            cycle.tables.lift_reservations(lift, cycle.now);
-            let placed = place_and_take_back(cycle, missing);
-            cycle.tables.keep_again(cycle.now);
+            session.tables.lift_reservations(lift, session.now);
+            let placed = place_and_take_back(session, missing);
+            session.tables.keep_again(session.now);
             placed
         })
     })
@@ -472,57 +478,59 @@ fn could_pass(
 
 /// The same for a group with pods of several kinds, which may start with one or the other of them: what it would start
 /// with is `missing` then.
-fn place_tentatively(cycle: &mut Cycle<'_>, group: GroupId, missing: &mut Missing, known: &mut Known) -> bool {
-    let (tables, row) = (&*cycle.tables, cycle.tables.groups.row(group));
+fn place_tentatively(session: &mut Session<'_>, group: GroupId, missing: &mut Missing, known: &mut Known) -> bool {
+    let (tables, row) = (&*session.tables, session.tables.groups.row(group));
     let waits = |task: &TaskId| {
         let row = tables.task(*task);
-        row.state == TaskState::Pending && !row.gated && row.not_before <= cycle.now
+        row.state == TaskState::Pending && !row.gated && row.not_before <= session.now
     };
     let mut tasks: Vec<TaskId> = row.tasks.iter().copied().filter(waits).collect();
     let class = |task: &TaskId| tables.task(*task).class;
-    if tasks.iter().all(|task| class(task) == class(&tasks[0])) || known.rehearsals_left == 0 {
+    if tasks.iter().all(|task| class(task) == class(&tasks[0])) || known.tries_left == 0 {
         return false;
     }
-    tasks.sort_by(|left, right| cycle.policy.task_order(tables, *left, *right));
-    known.rehearsals_left -= 1;
-    let savepoint = cycle.tables.savepoint();
-    cycle.policy.lending = cycle.policy.fairness.lending;
-    let placed = packing::place_largest_first(cycle, group, &tasks, Counting::Placed);
-    cycle.policy.lending = false;
-    cycle.rollback(savepoint);
+    tasks.sort_by(|left, right| session.policy.task_order(tables, *left, *right));
+    known.tries_left -= 1;
+    let savepoint = session.tables.savepoint();
+    session.policy.lending = session.policy.fairness.lending;
+    let placed = packing::place_largest_first(session, group, &tasks, Counting::Placed);
+    session.policy.lending = false;
+    session.rollback(savepoint);
     let Ok(placed) = placed else { return false };
-    let mut start = of_pods(cycle.tables, &placed);
-    if objection(cycle.tables, cycle.policy, group, &mut start, Past::Waiting).is_some() {
+    let mut start = of_pods(session.tables, &placed);
+    if objection(session.tables, session.policy, group, &mut start, Past::Waiting).is_some() {
         return false;
     }
     *missing = start;
     true
 }
 
-fn place_and_take_back(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
-    let savepoint = cycle.tables.savepoint();
+fn place_and_take_back(session: &mut Session<'_>, missing: &Missing) -> bool {
+    let savepoint = session.tables.savepoint();
     let fits = missing.parts.iter().all(|part| {
-        (0..part.count).all(|_| match cycle.finder.best(cycle.tables, cycle.policy, Search::of_class(part.class)) {
-            Some(node) => {
-                cycle.tables.hold(part.class, node);
-                true
+        (0..part.count).all(|_| {
+            match session.finder.best(session.tables, session.policy, Search::of_class(part.class)) {
+                Some(node) => {
+                    session.tables.hold(part.class, node);
+                    true
+                }
+                None => false,
             }
-            None => false,
         })
     });
-    cycle.rollback(savepoint);
+    session.rollback(savepoint);
     fits
 }
 
 /// Would the minimum fit if nothing ran?
-fn fits_empty(cycle: &mut Cycle<'_>, missing: &Missing) -> bool {
-    let offered = |(dim, wanted): (usize, &i64)| *wanted <= share::at(&cycle.tables.nodes.total, DimId::from(dim));
+fn fits_empty(session: &mut Session<'_>, missing: &Missing) -> bool {
+    let offered = |(dim, wanted): (usize, &i64)| *wanted <= share::at(&session.tables.nodes.total, DimId::from(dim));
     (missing.block.is_none() || missing.total.iter().enumerate().all(offered))
-        && cycle.finder.unplaced_on_empty(cycle.tables, cycle.policy, &missing.parts).is_none()
+        && session.finder.unplaced_on_empty(session.tables, session.policy, &missing.parts).is_none()
 }
 
-fn exceeds(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) -> NodesUnfit {
-    let tables = &*cycle.tables;
+fn exceeds(session: &mut Session<'_>, group: GroupId, missing: &Missing) -> NodesUnfit {
+    let tables = &*session.tables;
     let beyond = |(dim, amount): (usize, &i64)| {
         let short = amount.saturating_sub(share::at(&tables.nodes.total, DimId::from(dim)));
         (short > 0).then(|| Shortage {
@@ -541,13 +549,13 @@ fn exceeds(cycle: &mut Cycle<'_>, group: GroupId, missing: &Missing) -> NodesUnf
         let needed = tables.groups.row(group).declared_min;
         return NodesUnfit { needed, nodes, checks: checks.collect(), short, ..NodesUnfit::default() };
     }
-    let unplaced = cycle.finder.unplaced_on_empty(cycle.tables, cycle.policy, &missing.parts);
+    let unplaced = session.finder.unplaced_on_empty(session.tables, session.policy, &missing.parts);
     let Some(unplaced) = unplaced else { return NodesUnfit::default() };
     let class = unplaced.class;
     let part = missing.parts.iter().find(|part| part.class == class);
     let (needed, role) = part.map_or((0, String::new()), |part| (part.count, part.role.to_string()));
-    let numbers = (needed, unplaced.found_room);
-    let mut unfit = unplaced.findings.unfit(cycle.tables, numbers);
+    let pods = PodsWanted { needed, found_room: unplaced.found_room };
+    let mut unfit = unplaced.findings.unfit(session.tables, pods);
     unfit.role = role;
     unfit
 }

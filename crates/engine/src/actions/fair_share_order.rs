@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::ids::{GroupId, NamespaceId, QueueId};
-use crate::policy::Policy;
+use crate::policy::{Policy, QueueTurn};
 use crate::search::pending::enqueue_candidates::{BatchId, EnqueueCandidates};
 use crate::search::pending::ordered::{Cursor, Ordered};
 use crate::search::pending::{PendingIndex, TaskClassKey};
@@ -18,14 +18,14 @@ use crate::world::tasks::TaskState;
 /// Groups that are alike, in lists.
 pub(crate) trait Alike {
     /// What tells the lists apart.
-    type TaskClassKey: Copy;
+    type Key: Copy;
 
     /// One of them; nothing if it is gone.
-    fn groups(&self, kind: Self::TaskClassKey) -> Option<&Ordered>;
+    fn groups(&self, kind: Self::Key) -> Option<&Ordered>;
 }
 
 impl Alike for PendingIndex {
-    type TaskClassKey = TaskClassKey;
+    type Key = TaskClassKey;
 
     fn groups(&self, kind: TaskClassKey) -> Option<&Ordered> {
         self.by_task_class.get(&kind).map(|task_class| &task_class.groups)
@@ -33,7 +33,7 @@ impl Alike for PendingIndex {
 }
 
 impl Alike for EnqueueCandidates {
-    type TaskClassKey = BatchId;
+    type Key = BatchId;
 
     fn groups(&self, batch: BatchId) -> Option<&Ordered> {
         Some(&self.batch(batch).groups)
@@ -46,15 +46,24 @@ enum Entry<K> {
     /// The group.
     Group(GroupId),
     /// The next group of those that are alike.
-    TaskClassGroups { kind: K, cursor: Cursor, head: GroupId },
+    Alike { kind: K, cursor: Cursor, head: GroupId },
 }
 
 impl<K> Entry<K> {
     fn head(&self) -> GroupId {
         match self {
-            Self::Group(head) | Self::TaskClassGroups { head, .. } => *head,
+            Self::Group(head) | Self::Alike { head, .. } => *head,
         }
     }
+}
+
+/// The first group of some that are alike, by what they are found, and whose they are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Head<K> {
+    pub(crate) kind: K,
+    pub(crate) queue: QueueId,
+    pub(crate) namespace: NamespaceId,
+    pub(crate) group: GroupId,
 }
 
 /// A namespace's work in one queue. The first last.
@@ -70,7 +79,7 @@ impl<K> NamespaceEntries<K> {
         Self { namespace, entries: entries.into() }
     }
 
-    /// Puts an entry in its place. The next group of a bucket mostly comes after all others.
+    /// Puts an entry in its place. The next group of a task class mostly comes after all others.
     fn insert(&mut self, tables: &Tables, policy: &Policy, entry: Entry<K>) {
         let comes_after = |other: &Entry<K>| policy.job_order(tables, other.head(), entry.head()).is_gt();
         match self.entries.front() {
@@ -82,13 +91,7 @@ impl<K> NamespaceEntries<K> {
         }
     }
 
-    fn compare(
-        &self,
-        tables: &Tables,
-        policy: &Policy,
-        (queue, counted): (QueueId, Counted),
-        other: &Self,
-    ) -> Ordering {
+    fn compare(&self, tables: &Tables, policy: &Policy, queue: QueueId, counted: Counted, other: &Self) -> Ordering {
         match (self.entries.back(), other.entries.back()) {
             (Some(mine), Some(others)) => {
                 let others = (other.namespace, others.head());
@@ -105,18 +108,18 @@ impl<K> NamespaceEntries<K> {
 struct Branch<K> {
     queue: Option<QueueId>,
     children: Vec<usize>,
-    tenants: Vec<NamespaceEntries<K>>,
+    namespaces: Vec<NamespaceEntries<K>>,
     /// How much its next group asks for, where that matters; else 0.
     size: i64,
 }
 
 impl<K> Branch<K> {
     fn new(queue: Option<QueueId>) -> Self {
-        Self { queue, children: Vec::new(), tenants: Vec::new(), size: 0 }
+        Self { queue, children: Vec::new(), namespaces: Vec::new(), size: 0 }
     }
 
     fn head(&self) -> Option<GroupId> {
-        Some(self.tenants.last()?.entries.back()?.head())
+        Some(self.namespaces.last()?.entries.back()?.head())
     }
 }
 
@@ -135,7 +138,7 @@ fn size(tables: &Tables, group: GroupId) -> i64 {
 pub(crate) struct Turn<K = TaskClassKey> {
     pub(crate) group: GroupId,
     pub(crate) queue: QueueId,
-    /// The bucket it comes from.
+    /// The task class that it comes from.
     pub(crate) kind: Option<K>,
     entry: Entry<K>,
 }
@@ -160,7 +163,7 @@ pub(crate) struct FairShareOrder<K = TaskClassKey> {
 }
 
 impl FairShareOrder {
-    /// Over all of the backlog's buckets, and `groups`.
+    /// Over all of the groups of one task class, and `groups`.
     pub(crate) fn new(
         tables: &Tables,
         policy: &Policy,
@@ -168,7 +171,10 @@ impl FairShareOrder {
         groups: &[GroupId],
     ) -> Self {
         let heads = pending_index.into_iter().flat_map(|pending_index| &pending_index.by_task_class).filter_map(
-            |(kind, task_class)| Some((*kind, kind.queue, kind.namespace, task_class.groups.at(Cursor::default())?)),
+            |(kind, task_class)| {
+                let group = task_class.groups.at(Cursor::default())?;
+                Some(Head { kind: *kind, queue: kind.queue, namespace: kind.namespace, group })
+            },
         );
         Self::over(tables, policy, Counted::Usage, heads, groups)
     }
@@ -180,33 +186,33 @@ impl<K: Copy> FairShareOrder<K> {
         tables: &Tables,
         policy: &Policy,
         counted: Counted,
-        heads: impl IntoIterator<Item = (K, QueueId, NamespaceId, GroupId)>,
+        heads: impl IntoIterator<Item = Head<K>>,
         groups: &[GroupId],
     ) -> Self {
         let mut by_queue: BTreeMap<QueueId, BTreeMap<NamespaceId, Vec<Entry<K>>>> = BTreeMap::new();
-        let tenant = |queue: QueueId, namespace: NamespaceId| {
+        let namespace_of = |queue: QueueId, namespace: NamespaceId| {
             if policy.shares_among_namespaces(tables, queue) { namespace } else { NamespaceId::from(0) }
         };
-        for (kind, queue, namespace, head) in heads {
-            let tenants = by_queue.entry(queue).or_default();
-            let entry = Entry::TaskClassGroups { kind, cursor: Cursor::default(), head };
-            tenants.entry(tenant(queue, namespace)).or_default().push(entry);
+        for Head { kind, queue, namespace, group: head } in heads {
+            let namespaces = by_queue.entry(queue).or_default();
+            let entry = Entry::Alike { kind, cursor: Cursor::default(), head };
+            namespaces.entry(namespace_of(queue, namespace)).or_default().push(entry);
         }
         for group in groups {
             let row = tables.groups.row(*group);
-            let tenants = by_queue.entry(row.queue).or_default();
-            tenants.entry(tenant(row.queue, row.namespace_id)).or_default().push(Entry::Group(*group));
+            let namespaces = by_queue.entry(row.queue).or_default();
+            namespaces.entry(namespace_of(row.queue, row.namespace_id)).or_default().push(Entry::Group(*group));
         }
         let mut walk = Self { branches: vec![Branch::new(None)], path: Vec::new(), counted };
         let mut planted: BTreeMap<QueueId, usize> = BTreeMap::new();
-        for (queue, tenants) in by_queue {
-            let mut tenants: Vec<NamespaceEntries<K>> = tenants
+        for (queue, namespaces) in by_queue {
+            let mut namespaces: Vec<NamespaceEntries<K>> = namespaces
                 .into_iter()
                 .map(|(namespace, entries)| NamespaceEntries::new(tables, policy, namespace, entries))
                 .collect();
-            tenants.sort_by(|left, right| right.compare(tables, policy, (queue, counted), left));
+            namespaces.sort_by(|left, right| right.compare(tables, policy, queue, counted, left));
             let branch = walk.plant(tables, policy, &mut planted, queue);
-            walk.branches[branch].tenants = tenants;
+            walk.branches[branch].namespaces = namespaces;
         }
         walk.sort(tables, policy, 0);
         walk
@@ -254,7 +260,11 @@ impl<K: Copy> FairShareOrder<K> {
     fn compare(&self, tables: &Tables, policy: &Policy, left: usize, right: usize) -> Ordering {
         let (left, right) = (&self.branches[left], &self.branches[right]);
         match (left.queue, right.queue) {
-            (Some(mine), Some(theirs)) => policy.turn_order(tables, (mine, left.size), (theirs, right.size)),
+            (Some(mine), Some(theirs)) => policy.turn_order(
+                tables,
+                QueueTurn { queue: mine, size: left.size },
+                QueueTurn { queue: theirs, size: right.size },
+            ),
             _ => Ordering::Equal,
         }
     }
@@ -266,16 +276,16 @@ impl<K: Copy> FairShareOrder<K> {
         loop {
             let at = *self.path.last()?;
             let branch = &mut self.branches[at];
-            if let (Some(queue), Some(tenant)) = (branch.queue, branch.tenants.last_mut()) {
-                match tenant.entries.pop_back() {
+            if let (Some(queue), Some(work)) = (branch.queue, branch.namespaces.last_mut()) {
+                match work.entries.pop_back() {
                     Some(entry) => {
                         let kind = match entry {
-                            Entry::TaskClassGroups { kind, .. } => Some(kind),
+                            Entry::Alike { kind, .. } => Some(kind),
                             Entry::Group(_) => None,
                         };
                         return Some(Turn { group: entry.head(), queue, kind, entry });
                     }
-                    None => drop(branch.tenants.pop()),
+                    None => drop(branch.namespaces.pop()),
                 }
             } else if let Some(child) = branch.children.last() {
                 self.path.push(*child);
@@ -293,31 +303,30 @@ impl<K: Copy> FairShareOrder<K> {
         &mut self,
         tables: &Tables,
         policy: &Policy,
-        alike: &impl Alike<TaskClassKey = K>,
+        alike: &impl Alike<Key = K>,
         turn: Turn<K>,
         outcome: Outcome,
     ) {
         let counted = self.counted;
         let at = *self.path.last().expect("a turn was popped");
-        let tenants = &mut self.branches[at].tenants;
-        let mut tenant = tenants.pop().expect("the turn came from the last");
-        if let Entry::TaskClassGroups { kind, cursor, .. } = turn.entry
+        let namespaces = &mut self.branches[at].namespaces;
+        let mut work = namespaces.pop().expect("the turn came from the last");
+        if let Entry::Alike { kind, cursor, .. } = turn.entry
             && outcome != Outcome::Stuck
             && let Some(groups) = alike.groups(kind)
         {
             let cursor = groups.after(cursor);
             if let Some(head) = groups.at(cursor) {
-                tenant.insert(tables, policy, Entry::TaskClassGroups { kind, cursor, head });
+                work.insert(tables, policy, Entry::Alike { kind, cursor, head });
             }
         }
         if outcome == Outcome::Again {
-            tenant.insert(tables, policy, Entry::Group(turn.group));
+            work.insert(tables, policy, Entry::Group(turn.group));
         }
-        if !tenant.entries.is_empty() {
-            let after =
-                |other: &NamespaceEntries<K>| other.compare(tables, policy, (turn.queue, counted), &tenant).is_gt();
-            let place = tenants.partition_point(after);
-            tenants.insert(place, tenant);
+        if !work.entries.is_empty() {
+            let after = |other: &NamespaceEntries<K>| other.compare(tables, policy, turn.queue, counted, &work).is_gt();
+            let place = namespaces.partition_point(after);
+            namespaces.insert(place, work);
         }
         // What was stuck has changed nobody's standing, but another group is next.
         if outcome != Outcome::Stuck || policy.large_first {
@@ -331,37 +340,40 @@ impl<K: Copy> FairShareOrder<K> {
         &mut self,
         tables: &Tables,
         policy: &Policy,
-        alike: &impl Alike<TaskClassKey = K>,
+        alike: &impl Alike<Key = K>,
         turn: &Turn<K>,
-        (kind, namespace): (K, NamespaceId),
+        kind: K,
+        namespace: NamespaceId,
     ) {
         let counted = self.counted;
-        let tenant = |namespace| {
+        let namespace_of = |namespace| {
             if policy.shares_among_namespaces(tables, turn.queue) { namespace } else { NamespaceId::from(0) }
         };
-        let (namespace, own) = (tenant(namespace), tenant(tables.groups.row(turn.group).namespace_id));
+        let (namespace, own) = (namespace_of(namespace), namespace_of(tables.groups.row(turn.group).namespace_id));
         let order = |other| policy.namespace_order(tables, turn.queue, (namespace, other), (own, turn.group), counted);
         let Some(groups) = alike.groups(kind) else { return };
         let cursor = groups.first(|other| order(other).is_gt());
         let Some(head) = groups.at(cursor) else { return };
         let at = *self.path.last().expect("a turn was popped");
-        let tenants = &mut self.branches[at].tenants;
-        let popped = tenants.pop().expect("the turn came from the last");
-        let entry = Entry::TaskClassGroups { kind, cursor, head };
-        let mut tenant = if popped.namespace == namespace {
+        let namespaces = &mut self.branches[at].namespaces;
+        let popped = namespaces.pop().expect("the turn came from the last");
+        let entry = Entry::Alike { kind, cursor, head };
+        let mut work = if popped.namespace == namespace {
             let mut popped = popped;
             popped.insert(tables, policy, entry);
-            return tenants.push(popped);
+            return namespaces.push(popped);
         } else {
-            let place = tenants.iter().position(|tenant| tenant.namespace == namespace);
-            place
-                .map_or_else(|| NamespaceEntries { namespace, entries: VecDeque::new() }, |place| tenants.remove(place))
+            let place = namespaces.iter().position(|work| work.namespace == namespace);
+            place.map_or_else(
+                || NamespaceEntries { namespace, entries: VecDeque::new() },
+                |place| namespaces.remove(place),
+            )
         };
-        tenant.insert(tables, policy, entry);
-        let after = |other: &NamespaceEntries<K>| other.compare(tables, policy, (turn.queue, counted), &tenant).is_gt();
-        let place = tenants.partition_point(after);
-        tenants.insert(place, tenant);
-        tenants.push(popped);
+        work.insert(tables, policy, entry);
+        let after = |other: &NamespaceEntries<K>| other.compare(tables, policy, turn.queue, counted, &work).is_gt();
+        let place = namespaces.partition_point(after);
+        namespaces.insert(place, work);
+        namespaces.push(popped);
     }
 
     /// Finds the new places of the branches that had the turn, the lowest first.
@@ -382,16 +394,16 @@ impl<K: Copy> FairShareOrder<K> {
         }
     }
 
-    /// Drops all that is left of the queue whose turn it is; gives the groups and buckets that lose their turn.
+    /// Drops all that is left of the queue whose turn it is; gives the groups and task classes that lose their turn.
     pub(crate) fn drop_queue(&mut self, turn: Turn<K>) -> (Vec<GroupId>, Vec<K>) {
         let at = *self.path.last().expect("a turn was popped");
-        let tenants = std::mem::take(&mut self.branches[at].tenants);
-        let left = tenants.into_iter().flat_map(|tenant| tenant.entries).chain([turn.entry]);
+        let namespaces = std::mem::take(&mut self.branches[at].namespaces);
+        let left = namespaces.into_iter().flat_map(|work| work.entries).chain([turn.entry]);
         let (mut groups, mut kinds) = (Vec::new(), Vec::new());
         for entry in left {
             match entry {
                 Entry::Group(group) => groups.push(group),
-                Entry::TaskClassGroups { kind, .. } => kinds.push(kind),
+                Entry::Alike { kind, .. } => kinds.push(kind),
             }
         }
         (groups, kinds)

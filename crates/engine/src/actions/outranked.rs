@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use crate::config::Action;
 use crate::ids::{DimId, GroupId};
 use crate::queue_limit;
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::share;
 use crate::world::minimum::Missing;
 
@@ -19,26 +19,26 @@ pub(super) struct Outranked {
 
 impl Outranked {
     /// Would the minimum fit, within the queue's limit, if those of lower priority in its queue left?
-    pub(super) fn make_room(&mut self, cycle: &Cycle<'_>, group: GroupId, missing: &Missing) -> bool {
-        if !cycle.config.has(Action::Preempt) && !cycle.config.has(Action::GangPreempt) {
+    pub(super) fn make_room(&mut self, session: &Session<'_>, group: GroupId, missing: &Missing) -> bool {
+        if !session.config.has(Action::Preempt) && !session.config.has(Action::GangPreempt) {
             return false;
         }
-        let row = cycle.tables.groups.row(group);
-        let lower = cycle.pending_index.usage_by_priority.below(row.queue, row.priority);
+        let row = session.tables.groups.row(group);
+        let lower = session.pending_index.usage_by_priority.below(row.queue, row.priority);
         if lower.is_empty() {
             return false;
         }
-        let mut used = cycle.tables.queues.row(row.queue).own.in_use();
+        let mut used = session.tables.queues.row(row.queue).own.in_use();
         share::add(&mut used, &lower, -1);
-        let starting = cycle.tables.inqueue_demand.of(row.queue, false).map(|promised| promised.starting.as_slice());
+        let starting = session.tables.inqueue_demand.of(row.queue, false).map(|promised| promised.starting.as_slice());
         share::add(&mut used, starting.unwrap_or_default(), 1);
         let room = &mut self.room;
         let mut free = |dim: DimId| {
-            let room = *room.entry(dim).or_insert_with(|| cycle.tables.nodes.room_in_all(dim));
+            let room = *room.entry(dim).or_insert_with(|| session.tables.nodes.room_in_all(dim));
             room.saturating_add(share::at(&lower, dim)).saturating_sub(share::at(starting.unwrap_or_default(), dim))
         };
         let mut wanted = missing.total.iter().enumerate().filter(|(_, wanted)| **wanted > 0);
         wanted.all(|(dim, wanted)| *wanted <= free(DimId::from(dim)))
-            && queue_limit::exceeded(cycle.tables, row.queue, &missing.total, &used).is_none()
+            && queue_limit::exceeded(session.tables, row.queue, &missing.total, &used).is_none()
     }
 }

@@ -11,7 +11,7 @@ use crate::cluster::nodes::NodeRow;
 use crate::cluster::objects::Versioned;
 use crate::cluster::table::key_of;
 use crate::cluster::use_counts::{Change, Users};
-use crate::facts::{Delta, DeviceClaimFacts, DeviceClassFacts, DeviceFacts, DeviceName, DeviceSliceFacts};
+use crate::facts::{DeviceClaimFacts, DeviceClassFacts, DeviceFacts, DeviceName, DeviceSliceFacts};
 use crate::ids::QueueId;
 
 mod charges;
@@ -55,31 +55,23 @@ pub(crate) enum Unmet {
 }
 
 impl Devices {
-    /// Whether the delta changed anything; `None` if it is not about devices.
-    pub(crate) fn apply(&mut self, delta: &Delta) -> Option<bool> {
-        Some(match delta {
-            Delta::DeviceClaimUpsert(facts) => {
-                let key = key_of(&facts.namespace, &facts.name);
-                self.mark_allocated(&key, -1);
-                if facts.allocated.is_some() {
-                    self.give_back(&key);
-                }
-                let changed = self.claims.upsert(key.clone(), facts);
-                self.mark_allocated(&key, 1);
-                changed
-            }
-            Delta::DeviceClaimRemove { namespace, name } => {
-                let key = key_of(namespace, name);
-                self.mark_allocated(&key, -1);
-                self.give_back(&key);
-                self.claims.remove(&key)
-            }
-            Delta::DeviceClassUpsert(facts) => self.classes.upsert(facts.name.clone(), facts),
-            Delta::DeviceClassRemove(name) => self.classes.remove(name),
-            Delta::DeviceSliceUpsert(facts) => self.slices.upsert(facts.name.clone(), facts),
-            Delta::DeviceSliceRemove(name) => self.slices.remove(name),
-            _ => return None,
-        })
+    /// A claim as it is now; false if it was so already.
+    pub(crate) fn upsert_claim(&mut self, facts: &DeviceClaimFacts) -> bool {
+        let key = key_of(&facts.namespace, &facts.name);
+        self.mark_allocated(&key, -1);
+        if facts.allocated.is_some() {
+            self.give_back(&key);
+        }
+        let changed = self.claims.upsert(key.clone(), facts);
+        self.mark_allocated(&key, 1);
+        changed
+    }
+
+    /// A claim is gone; false if it was not there.
+    pub(crate) fn remove_claim(&mut self, key: &str) -> bool {
+        self.mark_allocated(key, -1);
+        self.give_back(key);
+        self.claims.remove(key)
     }
 
     /// Counts a pod that has got a place on `node` (`sign` 1), or lost it (-1).

@@ -1,9 +1,9 @@
-//! Couplings between pods: what (anti-)affinity and topology spread need to know of where pods are.
+//! Constraints between pods: what (anti-)affinity and topology spread need to know of where pods are.
 //!
 //! Pods are grouped by *profile*: namespace and those of their labels that some selection reads. A *term* is a
 //! selection of pods and a topology key; it counts the pods of the selection by domain, and those that name the term
 //! themselves. Invariant: after `refresh` every count is the sum over the tasks' places. Nothing is counted before the
-//! first coupled class is seen. Called by `Tables` only; read through `Probe`.
+//! first constrained class is seen. Called by `Tables` only; read through `Probe`.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ use selections::Selection;
 use spreads::{Eligible, EligibleNodes, SpreadKey, SpreadRow};
 use tally::Tally;
 
-/// A profile that a task has; absent before anything is coupled.
+/// A profile that a task has; absent before any pod constrains others.
 pub(crate) type Profile = Option<u32>;
 
 /// Label keys read by selections are kept this much beyond those in use before profiles are made anew without them.
@@ -87,7 +87,7 @@ impl TermRow {
 #[derive(Debug, Default)]
 pub(crate) struct InterPod {
     words: Words,
-    /// A coupled class was seen.
+    /// A constrained class was seen.
     active: bool,
     /// Profiles are to be made anew: a selection reads a label that they lack.
     stale: bool,
@@ -128,7 +128,7 @@ impl InterPod {
         }
     }
 
-    /// The profile of a new task. Nothing before anything is coupled, or while profiles wait to be made anew.
+    /// The profile of a new task. Nothing before any pod constrains others, or while profiles wait to be made anew.
     pub(crate) fn acquire_profile(&mut self, namespace: &str, labels: &Labels) -> Profile {
         if !self.active || self.stale {
             return None;

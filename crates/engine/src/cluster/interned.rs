@@ -1,6 +1,6 @@
 //! `Interned`: rows found by a value of their own, counted by how many refer to them, freed by the last.
 //!
-//! Ids are small and given out again; equal histories give equal ids. Used by the couplings between pods.
+//! Ids are small and given out again; equal histories give equal ids. Used by the constraints between pods.
 
 use std::borrow::Borrow;
 use std::hash::Hash;

@@ -11,7 +11,7 @@ use crate::cluster::nodes::NodeRow;
 use crate::cluster::objects::Versioned;
 use crate::cluster::table::key_of;
 use crate::cluster::use_counts::{Change, Users};
-use crate::facts::{CsiNodeFacts, Delta, StorageClassFacts, VolumeClaimFacts, VolumeFacts};
+use crate::facts::{CsiNodeFacts, StorageClassFacts, VolumeClaimFacts, VolumeFacts};
 
 #[derive(Debug, Default)]
 pub(crate) struct Storage {
@@ -32,29 +32,19 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    /// Whether the delta changed anything; `None` if it is not about volumes.
-    pub(crate) fn apply(&mut self, delta: &Delta) -> Option<bool> {
-        Some(match delta {
-            Delta::VolumeClaimUpsert(facts) => {
-                let key = key_of(&facts.namespace, &facts.name);
-                if facts.bound {
-                    self.give_back(&key);
-                }
-                self.claims.upsert(key, facts)
-            }
-            Delta::VolumeClaimRemove { namespace, name } => {
-                let key = key_of(namespace, name);
-                self.give_back(&key);
-                self.claims.remove(&key)
-            }
-            Delta::VolumeUpsert(facts) => self.volumes.upsert(facts.name.clone(), facts),
-            Delta::VolumeRemove(name) => self.volumes.remove(name),
-            Delta::StorageClassUpsert(facts) => self.classes.upsert(facts.name.clone(), facts),
-            Delta::StorageClassRemove(name) => self.classes.remove(name),
-            Delta::CsiNodeUpsert(facts) => self.csi_nodes.upsert(facts.node.clone(), facts),
-            Delta::CsiNodeRemove(node) => self.csi_nodes.remove(node),
-            _ => return None,
-        })
+    /// A claim as it is now; false if it was so already.
+    pub(crate) fn upsert_claim(&mut self, facts: &VolumeClaimFacts) -> bool {
+        let key = key_of(&facts.namespace, &facts.name);
+        if facts.bound {
+            self.give_back(&key);
+        }
+        self.claims.upsert(key, facts)
+    }
+
+    /// A claim is gone; false if it was not there.
+    pub(crate) fn remove_claim(&mut self, key: &str) -> bool {
+        self.give_back(key);
+        self.claims.remove(key)
     }
 
     /// Counts a pod that has got a place on `node` (`sign` 1), or lost it (-1).

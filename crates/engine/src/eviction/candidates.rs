@@ -16,7 +16,7 @@ use super::unreclaimable::UnreclaimableNodes;
 use super::victim_search::{From, Refusal, VictimScope, VictimSearch};
 use crate::config::Switch;
 use crate::ids::{ClassId, GroupId, NodeId, QueueId, TaskId};
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
@@ -69,27 +69,27 @@ pub(super) struct PreemptionCandidates {
 
 impl PreemptionCandidates {
     /// The first node, in order, where victims make room.
-    pub(super) fn find(&mut self, cycle: &mut Cycle<'_>, search: &VictimSearch) -> Option<Room> {
-        self.find_some(cycle, search, 1).pop()
+    pub(super) fn find(&mut self, session: &mut Session<'_>, search: &VictimSearch) -> Option<Room> {
+        self.find_some(session, search, 1).pop()
     }
 
     /// Up to `wanted` nodes where victims make room, in order; one where nobody has to leave ends the search.
-    pub(super) fn find_some(&mut self, cycle: &mut Cycle<'_>, search: &VictimSearch, wanted: usize) -> Vec<Room> {
-        let key = Key::new(cycle, search, &self.unreclaimable);
+    pub(super) fn find_some(&mut self, session: &mut Session<'_>, search: &VictimSearch, wanted: usize) -> Vec<Room> {
+        let key = Key::new(session, search, &self.unreclaimable);
         if self.orders.len() >= SEARCHES_MAX && !self.orders.contains_key(&key) {
             self.orders.clear();
         }
         let order = self.orders.entry(key).or_default();
-        self.unreclaimable.refresh(&cycle.tables.nodes);
+        self.unreclaimable.refresh(&session.tables.nodes);
         if search.from == From::OtherQueues {
-            self.unreclaimable.note_givers(cycle.tables, cycle.policy, search.task);
+            self.unreclaimable.note_givers(session.tables, session.policy, search.task);
         }
-        order.repair(cycle, search, &self.unreclaimable);
+        order.repair(session, search, &self.unreclaimable);
         let mut found: Vec<Room> = Vec::new();
         while found.len() < wanted
             && let Some(node) = order.first()
         {
-            match search.choose(cycle, node) {
+            match search.choose(session, node) {
                 Ok(victims) => {
                     let needless = victims.is_empty();
                     order.ranks[node.index()] = None;
@@ -113,16 +113,16 @@ impl PreemptionCandidates {
             order.ranks[node.index()] = None;
         }
         // What trials left in the log of changes has been taken back.
-        order.seen = Some(cycle.tables.nodes.use_log.end());
-        self.unreclaimable.skip(&cycle.tables.nodes);
-        order.weigh_again(cycle, search, &self.unreclaimable, found.iter().map(|room| room.node));
+        order.seen = Some(session.tables.nodes.use_log.end());
+        self.unreclaimable.skip(&session.tables.nodes);
+        order.weigh_again(session, search, &self.unreclaimable, found.iter().map(|room| room.node));
         self.taken |= !found.is_empty();
         found
     }
 
     /// Whether anything may leave for the task, as far as that can be told without looking at nodes.
-    pub(super) fn may_find(&self, cycle: &Cycle<'_>, search: &VictimSearch) -> bool {
-        search.may_find(cycle, &self.unreclaimable)
+    pub(super) fn may_find(&self, session: &Session<'_>, search: &VictimSearch) -> bool {
+        search.may_find(session, &self.unreclaimable)
     }
 
     /// A statement has been carried out: what it made useless stays so.
@@ -146,15 +146,15 @@ impl PreemptionCandidates {
 }
 
 impl Key {
-    fn new(cycle: &Cycle<'_>, search: &VictimSearch, unreclaimable: &UnreclaimableNodes) -> Self {
+    fn new(session: &Session<'_>, search: &VictimSearch, unreclaimable: &UnreclaimableNodes) -> Self {
         let switch = if search.from == From::OtherQueues { Switch::Reclaimable } else { Switch::Preemptable };
-        let victims = match cycle.policy.victim_key(cycle.tables, switch, search.task) {
+        let victims = match session.policy.victim_key(session.tables, switch, search.task) {
             Some(key) if !search.specific => Ok(key),
             _ => Err(search.task),
         };
-        let counts = &cycle.tables.groups.row(search.group).counts;
+        let counts = &session.tables.groups.row(search.group).counts;
         let placed = counts.get(TaskState::Bound) + counts.get(TaskState::Running) > 0;
-        let tells = || search.from == From::Group || search.may_find(cycle, unreclaimable);
+        let tells = || search.from == From::Group || search.may_find(session, unreclaimable);
         let group = (placed && search.from != From::OtherQueues && tells()).then_some(search.group);
         Self { from: search.from, class: search.class, queue: search.queue, group, victims }
     }
@@ -171,20 +171,20 @@ impl Order {
         None
     }
 
-    fn repair(&mut self, cycle: &Cycle<'_>, search: &VictimSearch, unreclaimable: &UnreclaimableNodes) {
-        let nodes = &cycle.tables.nodes;
+    fn repair(&mut self, session: &Session<'_>, search: &VictimSearch, unreclaimable: &UnreclaimableNodes) {
+        let nodes = &session.tables.nodes;
         let span = nodes.table.span();
         match self.seen.and_then(|seen| nodes.use_log.since(seen)) {
-            Some(changed) => self.weigh_again(cycle, search, unreclaimable, changed.iter().copied()),
-            None => self.start(cycle, search, unreclaimable),
+            Some(changed) => self.weigh_again(session, search, unreclaimable, changed.iter().copied()),
+            None => self.start(session, search, unreclaimable),
         }
         self.seen = Some(nodes.use_log.end());
-        let queue_usage = queue_usage(cycle.tables, search.queue);
+        let queue_usage = queue_usage(session.tables, search.queue);
         let less = self.queue_usage.len() != queue_usage.len()
             || self.queue_usage.iter().zip(&queue_usage).any(|(before, now)| now < before);
         if less {
             let blocked = std::mem::take(&mut self.blocked);
-            self.weigh_again(cycle, search, unreclaimable, blocked.into_iter());
+            self.weigh_again(session, search, unreclaimable, blocked.into_iter());
         }
         self.queue_usage = queue_usage;
         if self.heap.len() > 64 + 4 * span {
@@ -194,9 +194,9 @@ impl Order {
     }
 
     /// Finds the places of all nodes. Those without room where nothing may leave have none.
-    fn start(&mut self, cycle: &Cycle<'_>, search: &VictimSearch, unreclaimable: &UnreclaimableNodes) {
-        let nodes = &cycle.tables.nodes;
-        let scope = search.scope(cycle, unreclaimable);
+    fn start(&mut self, session: &Session<'_>, search: &VictimSearch, unreclaimable: &UnreclaimableNodes) {
+        let nodes = &session.tables.nodes;
+        let scope = search.scope(session, unreclaimable);
         let mut looked_at = FixedBitSet::with_capacity(nodes.table.span());
         match &scope {
             VictimScope::Anything => looked_at.insert_range(..),
@@ -204,38 +204,39 @@ impl Order {
             VictimScope::On(some) => looked_at.union_with(some),
         }
         if !matches!(scope, VictimScope::Anything) {
-            let demand = &cycle.tables.classes.row(search.class).demand;
+            let demand = &session.tables.classes.row(search.class).demand;
             looked_at.extend(nodes.with_future_room(demand).into_iter().map(NodeId::index));
         }
         debug_assert!(
-            nodes.ids().all(|node| looked_at.contains(node.index()) || search.victims(cycle, node).tasks.is_empty()),
+            nodes.ids().all(|node| looked_at.contains(node.index()) || search.victims(session, node).tasks.is_empty()),
             "where nobody leaves are no victims"
         );
         self.ranks.fill(None);
         self.heap.clear();
-        self.weigh(cycle, search, (unreclaimable, &scope), looked_at.ones().map(NodeId::from));
+        self.weigh(session, search, unreclaimable, &scope, looked_at.ones().map(NodeId::from));
     }
 
     /// Finds the places of nodes that may have changed.
     fn weigh_again(
         &mut self,
-        cycle: &Cycle<'_>,
+        session: &Session<'_>,
         search: &VictimSearch,
         unreclaimable: &UnreclaimableNodes,
         nodes: impl Iterator<Item = NodeId>,
     ) {
-        let scope = if search.may_find(cycle, unreclaimable) { VictimScope::Anything } else { VictimScope::Nothing };
-        self.weigh(cycle, search, (unreclaimable, &scope), nodes);
+        let scope = if search.may_find(session, unreclaimable) { VictimScope::Anything } else { VictimScope::Nothing };
+        self.weigh(session, search, unreclaimable, &scope, nodes);
     }
 
     fn weigh(
         &mut self,
-        cycle: &Cycle<'_>,
+        session: &Session<'_>,
         search: &VictimSearch,
-        (unreclaimable, scope): (&UnreclaimableNodes, &VictimScope),
+        unreclaimable: &UnreclaimableNodes,
+        scope: &VictimScope,
         nodes: impl Iterator<Item = NodeId>,
     ) {
-        let tables = &*cycle.tables;
+        let tables = &*session.tables;
         let class = tables.classes.row(search.class);
         let (mut suited, mut rooms): (Vec<NodeId>, Vec<bool>) = (Vec::new(), Vec::new());
         for node in nodes {
@@ -243,10 +244,10 @@ impl Order {
             let room = class.demand.iter().all(|(dim, amount)| amount <= tables.nodes.future_room(node, dim));
             let in_vain = !known || !room && !scope.contain(search, tables, unreclaimable, node);
             debug_assert!(
-                !known || !in_vain || search.victims(cycle, node).tasks.is_empty(),
+                !known || !in_vain || search.victims(session, node).tasks.is_empty(),
                 "where nobody leaves are no victims"
             );
-            if !in_vain && cycle.policy.check_facts(tables, class, node).is_none() {
+            if !in_vain && session.policy.check_facts(tables, class, node).is_none() {
                 suited.push(node);
                 rooms.push(room);
             } else if let Some(ranks) = self.ranks.get_mut(node.index()) {
@@ -258,11 +259,11 @@ impl Order {
         }
         self.ranks.resize(tables.nodes.table.span().max(self.ranks.len()), None);
         let mut scores = vec![0; suited.len()];
-        cycle.policy.score_nodes(tables, class, &suited, &mut scores);
+        session.policy.score_nodes(tables, class, &suited, &mut scores);
         if search.specific {
             // Each by itself: what others score must not matter to a node that has not changed.
             for (node, score) in suited.iter().zip(&mut scores) {
-                cycle.policy.score_task(tables, search.task, &[*node], std::slice::from_mut(score));
+                session.policy.score_task(tables, search.task, &[*node], std::slice::from_mut(score));
             }
         }
         let ranked = suited.into_iter().zip(rooms.into_iter().zip(scores));

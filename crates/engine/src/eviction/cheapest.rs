@@ -5,7 +5,7 @@ use super::candidates::{PreemptionCandidates, Room};
 use super::preempt::NAME as PREEMPT;
 use super::victim_search::VictimSearch;
 use crate::config::Config;
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::world::tables::Tables;
 
 /// Nodes that are compared where gangs leave whole: on one of them a single pod may be enough, on another a gang is lost.
@@ -51,17 +51,17 @@ impl Choice {
 
     pub(super) fn find(
         self,
-        cycle: &mut Cycle<'_>,
+        session: &mut Session<'_>,
         candidates: &mut PreemptionCandidates,
         search: &VictimSearch,
     ) -> Option<Room> {
         match self {
-            Self::Score => candidates.find(cycle, search),
+            Self::Score => candidates.find(session, search),
             Self::Cheapest(sample) => {
-                let share = i64::from(cycle.tables.nodes.known).saturating_mul(sample.percent) / 100;
+                let share = i64::from(session.tables.nodes.known).saturating_mul(sample.percent) / 100;
                 let wanted = share.min(sample.max).max(sample.min).max(1);
-                let rooms = candidates.find_some(cycle, search, usize::try_from(wanted).unwrap_or(1));
-                rooms.into_iter().min_by_key(|room| cost(cycle.tables, room))
+                let rooms = candidates.find_some(session, search, usize::try_from(wanted).unwrap_or(1));
+                rooms.into_iter().min_by_key(|room| cost(session.tables, room))
             }
         }
     }

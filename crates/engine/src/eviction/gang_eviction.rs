@@ -3,7 +3,7 @@
 //!
 //! All is worked out on the tables and taken back before anything is decided: the victims in bundles, those first that
 //! no gang breaks by; a place for every pod that the gang lacks; then what was in vain is given back. Follows
-//! Volcano's actions. The room is fenced, and bound as it is freed.
+//! Volcano's actions. The room is nominated, and bound as it is freed.
 
 use super::preemptors;
 use super::reclaim_progress::Taking;
@@ -13,7 +13,7 @@ use crate::actions::fair_share_order::Outcome;
 use crate::ids::{DimId, GroupId, HyperId, TaskId};
 use crate::plugin::{GangEviction, HyperSearch};
 use crate::resource_dims::Demand;
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::world::sub_jobs::Reach;
 use crate::world::tables::Tables;
 use crate::world::tasks::Counting;
@@ -57,31 +57,32 @@ struct Want {
     break_gangs: bool,
 }
 
-pub(crate) fn run(cycle: &mut Cycle<'_>, kind: Kind) {
-    let domains = cycle.config.action_int(kind.name(), "maxDomains", 0);
+pub(crate) fn run(session: &mut Session<'_>, kind: Kind) {
+    let domains = session.config.action_int(kind.name(), "maxDomains", 0);
     let domains_max = usize::try_from(domains).ok().filter(|max| *max > 0).unwrap_or(DOMAINS);
-    let break_gangs = cycle.config.action_bool(kind.name(), "allowWholeBundle", true);
-    let mut walk = preemptors::walk(cycle, preemptors::starves);
-    while let Some(turn) = walk.pop() {
-        if kind == Kind::Reclaim && cycle.policy.overused(cycle.tables, turn.queue).is_some() {
-            walk.drop_queue(turn);
+    let break_gangs = session.config.action_bool(kind.name(), "allowWholeBundle", true);
+    let mut order = preemptors::order(session, preemptors::starves);
+    while let Some(turn) = order.pop() {
+        if kind == Kind::Reclaim && session.policy.overused(session.tables, turn.queue).is_some() {
+            order.drop_queue(turn);
             continue;
         }
-        let want = preemptors::starves(cycle, turn.group).then(|| want(cycle, kind, turn.group, break_gangs)).flatten();
-        let done = want.is_some_and(|want| want.is_met(cycle, domains_max));
+        let want =
+            preemptors::starves(session, turn.group).then(|| want(session, kind, turn.group, break_gangs)).flatten();
+        let done = want.is_some_and(|want| want.is_met(session, domains_max));
         let outcome = if done { Outcome::Done } else { Outcome::Stuck };
-        walk.put_back(cycle.tables, cycle.policy, cycle.pending_index, turn, outcome);
+        order.put_back(session.tables, session.policy, session.pending_index, turn, outcome);
     }
 }
 
 /// What the gang lacks to start; or, where it has started, all that its first part waits for.
-fn want(cycle: &Cycle<'_>, kind: Kind, group: GroupId, break_gangs: bool) -> Option<Want> {
-    let tasks = preemptors::pods(cycle, group);
-    let mut parts = parts(cycle, group, &tasks);
-    if cycle.policy.job_ready(cycle.tables, group, Counting::WithBestEffort) {
+fn want(session: &Session<'_>, kind: Kind, group: GroupId, break_gangs: bool) -> Option<Want> {
+    let tasks = preemptors::pods(session, group);
+    let mut parts = parts(session, group, &tasks);
+    if session.policy.job_ready(session.tables, group, Counting::WithBestEffort) {
         parts.truncate(1);
     } else {
-        let row = cycle.tables.groups.row(group);
+        let row = session.tables.groups.row(group);
         let held = row.counts.ready() + row.counts.pipelined();
         let mut lacks = row.min_member.saturating_sub(held) as usize;
         // Parts that `minSubGroups` asks for come first.
@@ -96,7 +97,7 @@ fn want(cycle: &Cycle<'_>, kind: Kind, group: GroupId, break_gangs: bool) -> Opt
     }
     let mut need = Vec::new();
     for task in parts.iter().flat_map(|part| &part.tasks) {
-        cycle.tables.classes.row(cycle.tables.task(*task).class).demand.add_to(&mut need, 1);
+        session.tables.classes.row(session.tables.task(*task).class).demand.add_to(&mut need, 1);
     }
     let need: Vec<(DimId, i64)> = need
         .into_iter()
@@ -109,46 +110,46 @@ fn want(cycle: &Cycle<'_>, kind: Kind, group: GroupId, break_gangs: bool) -> Opt
 
 impl Want {
     /// Tries one domain after the other. True if victims were found and it is decided.
-    fn is_met(&self, cycle: &mut Cycle<'_>, domains_max: usize) -> bool {
-        let queue = cycle.tables.groups.row(self.group).queue;
+    fn is_met(&self, session: &mut Session<'_>, domains_max: usize) -> bool {
+        let queue = session.tables.groups.row(self.group).queue;
         let demand = Demand(self.need.iter().copied().collect());
-        if self.kind == Kind::Reclaim && !cycle.policy.preemptive(cycle.tables, queue, &demand) {
+        if self.kind == Kind::Reclaim && !session.policy.preemptive(session.tables, queue, &demand) {
             return false;
         }
-        for domain in self.domains(cycle, domains_max) {
-            let Some(nomination) = self.in_domain(cycle, domain) else { continue };
-            let short = || self.need.iter().filter(|(dim, amount)| *amount > room_in(cycle.tables, domain, *dim));
+        for domain in self.domains(session, domains_max) {
+            let Some(nomination) = self.in_domain(session, domain) else { continue };
+            let short = || self.need.iter().filter(|(dim, amount)| *amount > room_in(session.tables, domain, *dim));
             let balanced = self.kind == Kind::Preempt || {
                 let short: Vec<DimId> = short().map(|(dim, _)| *dim).collect();
-                Taking { queue, demand: &demand, victims: &nomination.victims, short: &short }.is_right(cycle)
+                Taking { queue, demand: &demand, victims: &nomination.victims, short: &short }.is_right(session)
             };
-            if balanced && self.decide(cycle, nomination) {
+            if balanced && self.decide(session, nomination) {
                 return true;
             }
         }
         false
     }
 
-    fn domains(&self, cycle: &Cycle<'_>, domains_max: usize) -> Vec<HyperId> {
-        let hyper = &cycle.tables.hyper_nodes;
+    fn domains(&self, session: &Session<'_>, domains_max: usize) -> Vec<HyperId> {
+        let hyper = &session.tables.hyper_nodes;
         let within = hyper.root();
         let search = HyperSearch { group: self.group, sub_job: None, within, need: &self.need, evict: true };
-        let gradients = cycle.policy.hyper_gradients(cycle.tables, &search);
+        let gradients = session.policy.hyper_gradients(session.tables, &search);
         let mut domains: Vec<HyperId> = gradients.into_iter().flatten().take(domains_max).collect();
-        if domains.is_empty() && cycle.tables.groups.row(self.group).reach(hyper) == Reach::Free {
+        if domains.is_empty() && session.tables.groups.row(self.group).reach(hyper) == Reach::Free {
             domains.push(within);
         }
         domains
     }
 
     /// The fewest bundles, in order, that make room for the gang in this domain, and its places there.
-    fn in_domain(&self, cycle: &mut Cycle<'_>, domain: HyperId) -> Option<Nomination> {
-        let bundles = self.bundles(cycle, domain);
-        let least = (0..=bundles.len()).find(|count| self.might_fit(cycle, domain, &bundles[..*count]))?;
+    fn in_domain(&self, session: &mut Session<'_>, domain: HyperId) -> Option<Nomination> {
+        let bundles = self.bundles(session, domain);
+        let least = (0..=bundles.len()).find(|count| self.might_fit(session, domain, &bundles[..*count]))?;
         // More victims never make it worse: grow until it fits, then look for the least that does.
         let (mut failed, mut count, mut step) = (None, least, 1);
         let mut found = loop {
-            if let Some(nomination) = nomination::find(cycle, self, domain, &bundles[..count]) {
+            if let Some(nomination) = nomination::find(session, self, domain, &bundles[..count]) {
                 break nomination;
             }
             if count == bundles.len() {
@@ -160,7 +161,7 @@ impl Want {
         };
         while let Some(low) = failed.filter(|low| low + 1 < count) {
             let middle = low + (count - low) / 2;
-            match nomination::find(cycle, self, domain, &bundles[..middle]) {
+            match nomination::find(session, self, domain, &bundles[..middle]) {
                 Some(nomination) => (found, count) = (nomination, middle),
                 None => failed = Some(middle),
             }
@@ -169,22 +170,22 @@ impl Want {
     }
 
     /// Bundles that plugins allow, in the order in which they leave.
-    fn bundles(&self, cycle: &Cycle<'_>, domain: HyperId) -> Vec<Bundle> {
+    fn bundles(&self, session: &Session<'_>, domain: HyperId) -> Vec<Bundle> {
         let mut need = Vec::new();
         Demand(self.need.iter().copied().collect()).add_to(&mut need, 1);
         let asked = GangEviction { preemptor: self.group, reclaim: self.kind == Kind::Reclaim, need };
-        let mut bundles = bundles::of(cycle, self, domain);
-        bundles::sort(cycle, self, &mut bundles);
+        let mut bundles = bundles::of(session, self, domain);
+        bundles::sort(session, self, &mut bundles);
         let candidates: Vec<TaskId> = bundles.iter().flat_map(|bundle| bundle.tasks.iter().copied()).collect();
-        let allowed = cycle.policy.unified_evictable(cycle.tables, &asked, &candidates);
-        bundles::keep(cycle, self, &mut bundles, &allowed.into_iter().collect());
-        bundles::sort(cycle, self, &mut bundles);
+        let allowed = session.policy.unified_evictable(session.tables, &asked, &candidates);
+        bundles::keep(session, self, &mut bundles, &allowed.into_iter().collect());
+        bundles::sort(session, self, &mut bundles);
         bundles
     }
 
     /// Is there as much in all, once these and all that leaves anyway are gone?
-    fn might_fit(&self, cycle: &Cycle<'_>, domain: HyperId, bundles: &[Bundle]) -> bool {
-        let tables = &*cycle.tables;
+    fn might_fit(&self, session: &Session<'_>, domain: HyperId, bundles: &[Bundle]) -> bool {
+        let tables = &*session.tables;
         let freed = |dim: DimId| {
             let tasks = bundles.iter().flat_map(|bundle| &bundle.tasks);
             tasks.map(|task| tables.classes.row(tables.task(*task).class).demand.get(dim)).fold(0, i64::saturating_add)
@@ -192,16 +193,16 @@ impl Want {
         self.need.iter().all(|(dim, amount)| *amount <= room_in(tables, domain, *dim).saturating_add(freed(*dim)))
     }
 
-    fn decide(&self, cycle: &mut Cycle<'_>, nomination: Nomination) -> bool {
-        let mut statement = Statement::new(cycle, self.kind.name(), self.group);
+    fn decide(&self, session: &mut Session<'_>, nomination: Nomination) -> bool {
+        let mut statement = Statement::new(session, self.kind.name(), self.group);
         for victim in nomination.victims {
-            statement.evict(cycle, victim);
+            statement.evict(session, victim);
         }
         for (task, node) in nomination.places {
-            statement.promise(cycle, task, node);
+            statement.promise(session, task, node);
         }
-        let pipelined = cycle.policy.job_pipelined(cycle.tables, self.group);
-        statement.end(cycle, pipelined)
+        let pipelined = session.policy.job_pipelined(session.tables, self.group);
+        statement.end(session, pipelined)
     }
 }
 

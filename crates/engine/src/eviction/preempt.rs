@@ -14,7 +14,7 @@ use crate::actions::fair_share_order::Outcome;
 use crate::actions::reserve;
 use crate::config::Switch;
 use crate::ids::{ClassId, GroupId, QueueId, TaskId};
-use crate::session::Cycle;
+use crate::session::Session;
 
 /// Its name, as evictions give it.
 pub(super) const NAME: &str = "preempt";
@@ -25,68 +25,68 @@ type FailedMemo = FxHashSet<FailureKey>;
 /// Queue, class, what plugins read of the preemptor, the minimum and the number of pods.
 type FailureKey = (QueueId, ClassId, u64, u32, usize);
 
-pub(crate) fn run(cycle: &mut Cycle<'_>) {
-    let choice = Choice::for_preempt(cycle.config);
+pub(crate) fn run(session: &mut Session<'_>) {
+    let choice = Choice::for_preempt(session.config);
     let mut candidates = PreemptionCandidates::default();
     let mut failed_memo = FailedMemo::default();
     let mut started = Vec::new();
-    let mut walk = preemptors::walk(cycle, preemptors::may_preempt);
-    while let Some(turn) = walk.pop() {
-        let outcome = if preemptors::may_preempt(cycle, turn.group) {
-            if cycle.tables.groups.row(turn.group).has_placed() {
+    let mut order = preemptors::order(session, preemptors::may_preempt);
+    while let Some(turn) = order.pop() {
+        let outcome = if preemptors::may_preempt(session, turn.group) {
+            if session.tables.groups.row(turn.group).has_placed() {
                 started.push(turn.group);
             }
-            reserve::with_its_own(cycle, turn.group, |cycle| {
-                from_others(cycle, &mut candidates, choice, turn.group, &mut failed_memo)
+            reserve::with_its_own(session, turn.group, |session| {
+                from_others(session, &mut candidates, choice, turn.group, &mut failed_memo)
             })
         } else {
             Outcome::Stuck
         };
-        walk.put_back(cycle.tables, cycle.policy, cycle.pending_index, turn, outcome);
+        order.put_back(session.tables, session.policy, session.pending_index, turn, outcome);
     }
     for group in started {
-        if preemptors::may_preempt(cycle, group) {
-            from_own(cycle, &mut candidates, choice, group);
+        if preemptors::may_preempt(session, group) {
+            from_own(session, &mut candidates, choice, group);
         }
     }
 }
 
 /// All that the group's minimum needs from other groups of the queue, or nothing.
 fn from_others(
-    cycle: &mut Cycle<'_>,
+    session: &mut Session<'_>,
     candidates: &mut PreemptionCandidates,
     choice: Choice,
     group: GroupId,
     failed_memo: &mut FailedMemo,
 ) -> Outcome {
-    let tasks = preemptors::pods(cycle, group);
+    let tasks = preemptors::pods(session, group);
     if tasks.is_empty() {
         return Outcome::Done;
     }
-    let key = failure_key(cycle, group, &tasks);
+    let key = failure_key(session, group, &tasks);
     if key.is_some_and(|key| failed_memo.contains(&key)) {
         return Outcome::Stuck;
     }
-    let mut statement = Statement::new(cycle, NAME, group);
+    let mut statement = Statement::new(session, NAME, group);
     let mut failed: FxHashSet<(ClassId, bool)> = FxHashSet::default();
     for task in tasks {
-        if !cycle.policy.job_starving(cycle.tables, group) {
+        if !session.policy.job_starving(session.tables, group) {
             break;
         }
-        let search = VictimSearch::new(cycle, From::Queue, group, task);
+        let search = VictimSearch::new(session, From::Queue, group, task);
         if failed.contains(&(search.class, search.specific)) {
             continue;
         }
-        match choice.find(cycle, candidates, &search) {
-            Some(room) => statement.take(cycle, task, &room),
+        match choice.find(session, candidates, &search) {
+            Some(room) => statement.take(session, task, &room),
             None if search.specific => {}
             None => {
                 failed.insert((search.class, search.specific));
             }
         }
     }
-    let pipelined = statement.promised() > 0 && cycle.policy.job_pipelined(cycle.tables, group);
-    if statement.end(cycle, pipelined) {
+    let pipelined = statement.promised() > 0 && session.policy.job_pipelined(session.tables, group);
+    if statement.end(session, pipelined) {
         candidates.committed();
         failed_memo.clear();
         Outcome::Done
@@ -98,22 +98,22 @@ fn from_others(
 }
 
 /// Pods of the group make less important ones of it leave.
-fn from_own(cycle: &mut Cycle<'_>, candidates: &mut PreemptionCandidates, choice: Choice, group: GroupId) {
-    for task in preemptors::pods(cycle, group) {
-        let search = VictimSearch::new(cycle, From::Group, group, task);
-        if !candidates.may_find(cycle, &search) {
+fn from_own(session: &mut Session<'_>, candidates: &mut PreemptionCandidates, choice: Choice, group: GroupId) {
+    for task in preemptors::pods(session, group) {
+        let search = VictimSearch::new(session, From::Group, group, task);
+        if !candidates.may_find(session, &search) {
             // Room without victims is not what is looked for.
             candidates.discarded();
             return;
         }
-        let mut statement = Statement::new(cycle, NAME, group);
-        let Some(room) = choice.find(cycle, candidates, &search).filter(|room| !room.victims.is_empty()) else {
+        let mut statement = Statement::new(session, NAME, group);
+        let Some(room) = choice.find(session, candidates, &search).filter(|room| !room.victims.is_empty()) else {
             candidates.discarded();
             return;
         };
-        statement.take(cycle, task, &room);
-        let pipelined = cycle.policy.job_pipelined(cycle.tables, group);
-        if statement.end(cycle, pipelined) {
+        statement.take(session, task, &room);
+        let pipelined = session.policy.job_pipelined(session.tables, group);
+        if statement.end(session, pipelined) {
             candidates.committed();
         } else {
             candidates.discarded();
@@ -123,11 +123,17 @@ fn from_own(cycle: &mut Cycle<'_>, candidates: &mut PreemptionCandidates, choice
 }
 
 /// Under what the group's failure tells of others; nothing where it wants pods of several kinds.
-fn failure_key(cycle: &Cycle<'_>, group: GroupId, tasks: &[TaskId]) -> Option<FailureKey> {
-    let (tables, row) = (&*cycle.tables, cycle.tables.groups.row(group));
+fn failure_key(session: &Session<'_>, group: GroupId, tasks: &[TaskId]) -> Option<FailureKey> {
+    let (tables, row) = (&*session.tables, session.tables.groups.row(group));
     let first = *tasks.first()?;
     let class = tables.task(first).class;
     let alike = !row.has_placed() && tasks.iter().all(|task| tables.task(*task).class == class);
-    let key = cycle.policy.victim_key(tables, Switch::Preemptable, first)?;
-    (alike && !cycle.policy.is_specific(tables, first)).then_some((row.queue, class, key, row.min_member, tasks.len()))
+    let key = session.policy.victim_key(tables, Switch::Preemptable, first)?;
+    (alike && !session.policy.is_specific(tables, first)).then_some((
+        row.queue,
+        class,
+        key,
+        row.min_member,
+        tasks.len(),
+    ))
 }

@@ -7,7 +7,7 @@
 //! takes beyond its share takes only from those that could not take it back.
 //!
 //! What lies idle is taken from nobody, so it is enough if all that holds of what is short: a queue that holds more
-//! than its share of cpu that nobody wants gets its GPUs back. Called by `victims` and `gang_eviction`.
+//! than its share of cpu that nobody wants gets its GPUs back. Called by `victim_search` and `gang_eviction`.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -15,7 +15,7 @@ use std::collections::btree_map::Entry;
 use super::whole_gangs;
 use crate::ids::{DimId, QueueId, TaskId};
 use crate::resource_dims::{Demand, PODS};
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::share;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
@@ -53,20 +53,20 @@ enum Look {
 
 impl Taking<'_> {
     /// Whether it brings the cluster nearer to its shares, and stays so. Where no plugin knows shares, yes.
-    pub(super) fn is_right(&self, cycle: &mut Cycle<'_>) -> bool {
-        if cycle.policy.shares(cycle.tables, self.queue).is_none() {
+    pub(super) fn is_right(&self, session: &mut Session<'_>) -> bool {
+        if session.policy.shares(session.tables, self.queue).is_none() {
             return true;
         }
         let is_idle = |dim: DimId| dim != PODS && !self.short.contains(&dim);
         let some_is_idle = !self.short.is_empty() && self.demand.iter().any(|(dim, _)| is_idle(dim));
-        self.is_right_in(cycle, Look::All) || some_is_idle && self.is_right_in(cycle, Look::Short)
+        self.is_right_in(session, Look::All) || some_is_idle && self.is_right_in(session, Look::Short)
     }
 
-    fn is_right_in(&self, cycle: &mut Cycle<'_>, look: Look) -> bool {
-        let (alone, both) = self.differences(cycle, look);
+    fn is_right_in(&self, session: &mut Session<'_>, look: Look) -> bool {
+        let (alone, both) = self.differences(session, look);
         let nearer = alone <= 0 || both < 0;
-        let settled = both < 0 && self.is_within(cycle, look) && self.all_borrow(cycle, look);
-        nearer && (settled || !self.may_return(cycle, look))
+        let settled = both < 0 && self.is_within(session, look) && self.all_borrow(session, look);
+        nearer && (settled || !self.may_return(session, look))
     }
 
     fn counts(&self, look: Look, dim: DimId) -> bool {
@@ -80,9 +80,9 @@ impl Taking<'_> {
 
     /// Whether each victim's queue, without those before it, holds more than its share of something that is taken from it. Of a
     /// group that leaves as one that is asked once: it is one large victim.
-    fn all_borrow(&self, cycle: &Cycle<'_>, look: Look) -> bool {
-        let tables = &*cycle.tables;
-        let whole = cycle.config.gangs_leave_whole;
+    fn all_borrow(&self, session: &Session<'_>, look: Look) -> bool {
+        let tables = &*session.tables;
+        let whole = session.config.gangs_leave_whole;
         let mut lost: BTreeMap<QueueId, Vec<i64>> = BTreeMap::new();
         let mut before = None;
         self.victims.iter().all(|victim| {
@@ -94,7 +94,7 @@ impl Taking<'_> {
                 return true;
             }
             let held = &tables.queues.row(queue).tree;
-            let shares = cycle.policy.shares(tables, queue).unwrap_or_default();
+            let shares = session.policy.shares(tables, queue).unwrap_or_default();
             let loses = demand_of(tables, *victim);
             let borrows = loses
                 .iter()
@@ -107,14 +107,14 @@ impl Taking<'_> {
 
     /// Whether the queue and those above it that lose nothing keep within their shares in all that they take: then nobody
     /// can take it back.
-    fn is_within(&self, cycle: &Cycle<'_>, look: Look) -> bool {
-        let tables = &*cycle.tables;
+    fn is_within(&self, session: &Session<'_>, look: Look) -> bool {
+        let tables = &*session.tables;
         let loses = |at: QueueId| {
             let below = |loser: QueueId| loser == at || tables.queues.row(loser).ancestors.contains(&at);
             self.victims.iter().filter_map(|victim| queue_of(tables, *victim)).any(below)
         };
         let keeps = |at: QueueId| {
-            let (held, shares) = (&tables.queues.row(at).tree, cycle.policy.shares(tables, at).unwrap_or_default());
+            let (held, shares) = (&tables.queues.row(at).tree, session.policy.shares(tables, at).unwrap_or_default());
             let share = |dim: DimId| share_of(&shares, dim);
             let counts = |dim: DimId| self.counts(look, dim) && (at == self.queue || share(dim) > 0);
             let mut taken = self.demand.iter().filter(|(dim, _)| counts(*dim));
@@ -126,11 +126,11 @@ impl Taking<'_> {
 
     /// Whether any of the victims could reclaim what it loses once the taker holds it, or its queue for other pods: it would
     /// hold less than its share of what the taker takes from it.
-    fn may_return(&self, cycle: &mut Cycle<'_>, look: Look) -> bool {
-        let savepoint = cycle.tables.savepoint();
-        self.victims.iter().for_each(|victim| cycle.vacate(*victim));
-        cycle.tables.queues.charge(self.queue, TaskState::Pipelined, self.demand, 1);
-        let (tables, policy) = (&*cycle.tables, &*cycle.policy);
+    fn may_return(&self, session: &mut Session<'_>, look: Look) -> bool {
+        let savepoint = session.tables.savepoint();
+        self.victims.iter().for_each(|victim| session.vacate(*victim));
+        session.tables.queues.charge(self.queue, TaskState::Pipelined, self.demand, 1);
+        let (tables, policy) = (&*session.tables, &*session.policy);
         let owed = |queue: QueueId, lost: &Demand| {
             let held = &tables.queues.row(queue).tree;
             let shares = policy.shares(tables, queue).unwrap_or_default();
@@ -142,21 +142,21 @@ impl Taking<'_> {
             let lost = self.part(look, demand_of(tables, *victim));
             owed(queue, &lost) || policy.preemptive(tables, queue, &lost)
         });
-        cycle.tables.queues.charge(self.queue, TaskState::Pipelined, self.demand, -1);
-        cycle.rollback(savepoint);
+        session.tables.queues.charge(self.queue, TaskState::Pipelined, self.demand, -1);
+        session.rollback(savepoint);
         returns
     }
 
     /// By how much the sum of the excesses changes for what the queue gets, and for that and what the victims lose.
-    fn differences(&self, cycle: &Cycle<'_>, look: Look) -> (i128, i128) {
-        let tables = &*cycle.tables;
+    fn differences(&self, session: &Session<'_>, look: Look) -> (i128, i128) {
+        let tables = &*session.tables;
         let mut changes = Changes::new();
-        add(cycle, &mut changes, self.queue, self.demand, 1);
+        add(session, &mut changes, self.queue, self.demand, 1);
         // What the losers name counts for the taker, too.
         let mut both = changes.clone();
         for victim in self.victims {
             if let Some(loser) = queue_of(tables, *victim) {
-                add(cycle, &mut both, loser, demand_of(tables, *victim), -1);
+                add(session, &mut both, loser, demand_of(tables, *victim), -1);
             }
         }
         let is_named = |dim: DimId| both.values().any(|change| change.shares.iter().any(|(named, _)| *named == dim));
@@ -180,13 +180,13 @@ fn share_of(shares: &[(DimId, i64)], dim: DimId) -> i64 {
 }
 
 /// In the queue and all above it.
-fn add(cycle: &Cycle<'_>, changes: &mut Changes, queue: QueueId, demand: &Demand, sign: i64) {
-    let above = cycle.tables.queues.row(queue).ancestors.iter().copied();
+fn add(session: &Session<'_>, changes: &mut Changes, queue: QueueId, demand: &Demand, sign: i64) {
+    let above = session.tables.queues.row(queue).ancestors.iter().copied();
     for at in std::iter::once(queue).chain(above) {
         let change = match changes.entry(at) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
-                let Some(shares) = cycle.policy.shares(cycle.tables, at) else { continue };
+                let Some(shares) = session.policy.shares(session.tables, at) else { continue };
                 place.insert(Change { delta: Vec::new(), shares, whole: false })
             }
         };

@@ -2,16 +2,16 @@
 
 use super::statement;
 use crate::job_plugins::conformance::is_protected;
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::world::tasks::TaskState;
 
-pub(crate) fn run(cycle: &mut Cycle<'_>) {
-    for task in cycle.policy.victim_tasks(cycle.tables) {
-        let row = cycle.tables.task(task);
-        let ours = row.group.is_some() && !row.of_daemon_set && !is_protected(cycle.tables, task);
+pub(crate) fn run(session: &mut Session<'_>) {
+    for task in session.policy.victim_tasks(session.tables) {
+        let row = session.tables.task(task);
+        let ours = row.group.is_some() && !row.of_daemon_set && !is_protected(session.tables, task);
         if row.state == TaskState::Running && row.preemptable && ours {
-            cycle.evict(task);
-            statement::evict(cycle, "shuffle", task, TaskState::Running, None);
+            session.evict(task);
+            statement::evict(session, "shuffle", task, TaskState::Running, None);
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId, TaskId, TimeMs};
 use crate::policy::Allowed;
 use crate::queue_limit;
 use crate::resource_dims::Demand;
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::world::groups::GroupRow;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
@@ -73,46 +73,46 @@ pub(super) enum Refusal {
 }
 
 impl VictimSearch {
-    pub(super) fn new(cycle: &Cycle<'_>, from: From, group: GroupId, task: TaskId) -> Self {
-        let specific = cycle.policy.is_specific(cycle.tables, task);
-        let (wants, row) = (cycle.tables.task(task), cycle.tables.groups.row(group));
+    pub(super) fn new(session: &Session<'_>, from: From, group: GroupId, task: TaskId) -> Self {
+        let specific = session.policy.is_specific(session.tables, task);
+        let (wants, row) = (session.tables.task(task), session.tables.groups.row(group));
         let priority = match from {
             From::Queue => Some(row.priority),
             From::Group => Some(wants.priority),
             From::OtherQueues => None,
         };
-        let below = priority.filter(|_| cycle.policy.preempts_only_lower());
-        let whole = cycle.config.gangs_leave_whole;
-        Self { from, task, group, queue: row.queue, class: wants.class, specific, below, whole, now: cycle.now }
+        let below = priority.filter(|_| session.policy.preempts_only_lower());
+        let whole = session.config.gangs_leave_whole;
+        Self { from, task, group, queue: row.queue, class: wants.class, specific, below, whole, now: session.now }
     }
 
     /// Whether anything may leave for the task, as far as that can be told without looking at all there is. A `false` holds
     /// as long as the action runs: what comes to hold room meanwhile only waits for it, which is no victim.
-    pub(super) fn may_find(&self, cycle: &Cycle<'_>, unreclaimable: &UnreclaimableNodes) -> bool {
+    pub(super) fn may_find(&self, session: &Session<'_>, unreclaimable: &UnreclaimableNodes) -> bool {
         match (self.from, self.below) {
-            (From::Queue, Some(priority)) => cycle.pending_index.usage_by_priority.any_below(self.queue, priority),
+            (From::Queue, Some(priority)) => session.pending_index.usage_by_priority.any_below(self.queue, priority),
             (From::Queue, None) => true,
             (From::Group, _) => {
-                let mut own = cycle.tables.groups.row(self.group).tasks.iter();
-                own.any(|task| self.is_candidate(cycle.tables, unreclaimable, *task))
+                let mut own = session.tables.groups.row(self.group).tasks.iter();
+                own.any(|task| self.is_candidate(session.tables, unreclaimable, *task))
             }
             (From::OtherQueues, _) => unreclaimable.any_gives_to(self.queue),
         }
     }
 
     /// Where anything may leave for the task. O(pods of the groups that may lose any).
-    pub(super) fn scope(&self, cycle: &Cycle<'_>, unreclaimable: &UnreclaimableNodes) -> VictimScope {
-        if !self.may_find(cycle, unreclaimable) {
+    pub(super) fn scope(&self, session: &Session<'_>, unreclaimable: &UnreclaimableNodes) -> VictimScope {
+        if !self.may_find(session, unreclaimable) {
             return VictimScope::Nothing;
         }
         let groups: Vec<GroupId> = match (self.from, self.below) {
             (From::Queue, Some(priority)) => {
-                cycle.pending_index.usage_by_priority.groups_below(self.queue, priority).collect()
+                session.pending_index.usage_by_priority.groups_below(self.queue, priority).collect()
             }
             (From::Group, _) => vec![self.group],
             _ => return VictimScope::Anything,
         };
-        let tables = &*cycle.tables;
+        let tables = &*session.tables;
         let mut nodes = FixedBitSet::with_capacity(tables.nodes.table.span());
         let tasks = groups.iter().flat_map(|group| tables.groups.row(*group).tasks.iter());
         let candidates = tasks.filter(|task| self.is_candidate(tables, unreclaimable, **task));
@@ -162,11 +162,11 @@ impl VictimSearch {
     }
 
     /// Whether nothing on the node leaves for any pod of another queue, where plugins of `tier` decide.
-    fn nobody_leaves(&self, cycle: &Cycle<'_>, node: NodeId, tier: Option<usize>) -> bool {
-        let tables = &*cycle.tables;
+    fn nobody_leaves(&self, session: &Session<'_>, node: NodeId, tier: Option<usize>) -> bool {
+        let tables = &*session.tables;
         let stays = |task: &TaskId| match self.owner(tables, *task) {
             Some((_, owner)) if tables.queues.row(owner.queue).reclaimable => {
-                tier.is_some_and(|tier| cycle.policy.keeps(tables, tier, *task))
+                tier.is_some_and(|tier| session.policy.keeps(tables, tier, *task))
             }
             _ => true,
         };
@@ -181,8 +181,8 @@ impl VictimSearch {
 
     /// All on the node that plugins allow to leave, those that leave first in front. Where groups leave as one those of one
     /// stand together; what it has on other nodes leaves with them.
-    pub(super) fn victims(&self, cycle: &Cycle<'_>, node: NodeId) -> Allowed {
-        let tables = &*cycle.tables;
+    pub(super) fn victims(&self, session: &Session<'_>, node: NodeId) -> Allowed {
+        let tables = &*session.tables;
         let best_effort = tables.task(self.task).best_effort;
         let listed = tables.nodes.row(node).tasks.iter().copied();
         let may_take = |task: TaskId| self.may_take(tables, best_effort, task);
@@ -194,13 +194,13 @@ impl VictimSearch {
             return Allowed::default();
         }
         // Plugins with a budget serve who comes first.
-        let places = self.places(cycle, &candidates);
-        self.sort(cycle, &places, &mut candidates);
+        let places = self.places(session, &candidates);
+        self.sort(session, &places, &mut candidates);
         let mut allowed = match self.from {
-            From::OtherQueues => cycle.policy.reclaimable(tables, self.task, &candidates),
-            From::Queue | From::Group => cycle.policy.preemptable(tables, self.task, &candidates),
+            From::OtherQueues => session.policy.reclaimable(tables, self.task, &candidates),
+            From::Queue | From::Group => session.policy.preemptable(tables, self.task, &candidates),
         };
-        let unreclaimable = |task: &TaskId| allowed.tier.is_some_and(|tier| cycle.policy.keeps(tables, tier, *task));
+        let unreclaimable = |task: &TaskId| allowed.tier.is_some_and(|tier| session.policy.keeps(tables, tier, *task));
         debug_assert!(
             self.from != From::OtherQueues || !allowed.tasks.iter().any(unreclaimable),
             "what is kept does not leave"
@@ -209,7 +209,7 @@ impl VictimSearch {
             allowed.tasks = whole_gangs::by_first(tables, &candidates, &allowed.tasks);
             allowed.tasks.retain(|task| tables.task(*task).node == Some(node));
         } else {
-            self.sort(cycle, &places, &mut allowed.tasks);
+            self.sort(session, &places, &mut allowed.tasks);
             spare_beginners(tables, &mut allowed.tasks);
         }
         allowed
@@ -217,23 +217,23 @@ impl VictimSearch {
 
     /// In which order groups lose pods; those that come at the same time share a place. Worked out once for a node: its pods
     /// are compared more often than its groups.
-    fn places(&self, cycle: &Cycle<'_>, candidates: &[TaskId]) -> FxHashMap<GroupId, usize> {
-        let mut groups: Vec<GroupId> = candidates.iter().filter_map(|task| cycle.tables.task(*task).group).collect();
+    fn places(&self, session: &Session<'_>, candidates: &[TaskId]) -> FxHashMap<GroupId, usize> {
+        let mut groups: Vec<GroupId> = candidates.iter().filter_map(|task| session.tables.task(*task).group).collect();
         groups.sort_unstable();
         groups.dedup();
-        groups.sort_by(|left, right| self.group_order(cycle, *left, *right));
+        groups.sort_by(|left, right| self.group_order(session, *left, *right));
         let mut places = FxHashMap::default();
         let (mut place, mut before) = (0, None);
         for group in groups {
-            place += usize::from(before.is_some_and(|before| self.group_order(cycle, before, group).is_ne()));
+            place += usize::from(before.is_some_and(|before| self.group_order(session, before, group).is_ne()));
             places.insert(group, place);
             before = Some(group);
         }
         places
     }
 
-    fn group_order(&self, cycle: &Cycle<'_>, mine: GroupId, theirs: GroupId) -> Ordering {
-        let (tables, policy) = (&*cycle.tables, &*cycle.policy);
+    fn group_order(&self, session: &Session<'_>, mine: GroupId, theirs: GroupId) -> Ordering {
+        let (tables, policy) = (&*session.tables, &*session.policy);
         let queue = |group: GroupId| tables.groups.row(group).queue;
         if mine == theirs {
             Ordering::Equal
@@ -247,8 +247,8 @@ impl VictimSearch {
 
     /// Puts pods in the order in which they leave: what does not run yet, then by the places of their groups, then by themselves.
     /// Groups that leave as one stand together, and run if any pod of them does.
-    fn sort(&self, cycle: &Cycle<'_>, places: &FxHashMap<GroupId, usize>, tasks: &mut [TaskId]) {
-        let (tables, policy) = (&*cycle.tables, &*cycle.policy);
+    fn sort(&self, session: &Session<'_>, places: &FxHashMap<GroupId, usize>, tasks: &mut [TaskId]) {
+        let (tables, policy) = (&*session.tables, &*session.policy);
         let placed = |task: &TaskId| {
             let row = tables.task(*task);
             let place = row.group.and_then(|group| places.get(&group).copied());
@@ -265,39 +265,39 @@ impl VictimSearch {
     }
 
     /// Who has to leave `node` so that the task can have it: nobody, some, or why it is in vain.
-    pub(super) fn choose(&self, cycle: &mut Cycle<'_>, node: NodeId) -> Result<Vec<TaskId>, Refusal> {
-        let demand = cycle.tables.classes.row(self.class).demand.clone();
-        let lacks = lacking(cycle.tables, node, &demand);
-        let checks_pass = self.checks_pass(cycle, node);
-        let allowed_now = self.allowed(cycle, &demand);
+    pub(super) fn choose(&self, session: &mut Session<'_>, node: NodeId) -> Result<Vec<TaskId>, Refusal> {
+        let demand = session.tables.classes.row(self.class).demand.clone();
+        let lacks = lacking(session.tables, node, &demand);
+        let checks_pass = self.checks_pass(session, node);
+        let allowed_now = self.allowed(session, &demand);
         if lacks.is_empty() && checks_pass && allowed_now {
             return Ok(Vec::new());
         }
-        let Allowed { tasks: victims, tier } = self.victims(cycle, node);
-        if victims.is_empty() || !would_fit(cycle.tables, &lacks, &victims) {
-            let nobody = victims.is_empty() && self.nobody_leaves(cycle, node, tier);
+        let Allowed { tasks: victims, tier } = self.victims(session, node);
+        if victims.is_empty() || !would_fit(session.tables, &lacks, &victims) {
+            let nobody = victims.is_empty() && self.nobody_leaves(session, node, tier);
             return Err(if nobody { Refusal::Everyone } else { Refusal::Node });
         }
         let chosen = if checks_pass && allowed_now {
-            enough(cycle.tables, &lacks, self.units(cycle.tables, &victims))
+            enough(session.tables, &lacks, self.units(session.tables, &victims))
         } else {
-            self.try_out(cycle, node, &demand, &victims)?
+            self.try_out(session, node, &demand, &victims)?
         };
-        let chosen = whole_gangs::with_fellows(cycle, chosen);
+        let chosen = whole_gangs::with_fellows(session, chosen);
         if self.from == From::OtherQueues {
             let short: SmallVec<[DimId; 4]> = lacks.iter().map(|(dim, _)| *dim).collect();
             let taking = Taking { queue: self.queue, demand: &demand, victims: &chosen, short: &short };
-            if !taking.is_right(cycle) {
+            if !taking.is_right(session) {
                 return Err(Refusal::Node);
             }
         }
         Ok(chosen)
     }
 
-    fn checks_pass(&self, cycle: &Cycle<'_>, node: NodeId) -> bool {
-        let class = cycle.tables.classes.row(self.class);
-        cycle.policy.check_use_later(cycle.tables, class, node).is_none()
-            && (!self.specific || cycle.policy.check_task_later(cycle.tables, self.task, node).is_none())
+    fn checks_pass(&self, session: &Session<'_>, node: NodeId) -> bool {
+        let class = session.tables.classes.row(self.class);
+        session.policy.check_use_later(session.tables, class, node).is_none()
+            && (!self.specific || session.policy.check_task_later(session.tables, self.task, node).is_none())
     }
 
     /// Victims of the node that leave together.
@@ -314,24 +314,24 @@ impl VictimSearch {
     /// and takes the trial back.
     fn try_out(
         &self,
-        cycle: &mut Cycle<'_>,
+        session: &mut Session<'_>,
         node: NodeId,
         demand: &Demand,
         victims: &[TaskId],
     ) -> Result<Vec<TaskId>, Refusal> {
-        let units: Vec<&[TaskId]> = self.units(cycle.tables, victims).collect();
-        let savepoint = cycle.tables.savepoint();
+        let units: Vec<&[TaskId]> = self.units(session.tables, victims).collect();
+        let savepoint = session.tables.savepoint();
         let mut gone: Vec<Vanished> = Vec::new();
         let mut agreed = false;
         for unit in units {
-            gone.push(unit.iter().map(|victim| (*victim, cycle.tables.task(*victim).state)).collect());
-            unit.iter().for_each(|victim| cycle.vacate(*victim));
-            agreed = self.agrees(cycle, node, demand);
+            gone.push(unit.iter().map(|victim| (*victim, session.tables.task(*victim).state)).collect());
+            unit.iter().for_each(|victim| session.vacate(*victim));
+            agreed = self.agrees(session, node, demand);
             if agreed {
                 break;
             }
         }
-        let refusal = if lacking(cycle.tables, node, demand).is_empty() && self.checks_pass(cycle, node) {
+        let refusal = if lacking(session.tables, node, demand).is_empty() && self.checks_pass(session, node) {
             Refusal::Queue
         } else {
             Refusal::Node
@@ -341,28 +341,30 @@ impl VictimSearch {
             // The last one is needed, or the loop had ended before it.
             while let Some(unit) = gone.pop() {
                 if !chosen.is_empty() {
-                    unit.iter().for_each(|(victim, state)| cycle.restore(*victim, *state, node));
-                    if self.agrees(cycle, node, demand) {
+                    unit.iter().for_each(|(victim, state)| session.restore(*victim, *state, node));
+                    if self.agrees(session, node, demand) {
                         continue;
                     }
-                    unit.iter().for_each(|(victim, _)| cycle.vacate(*victim));
+                    unit.iter().for_each(|(victim, _)| session.vacate(*victim));
                 }
                 chosen.extend(unit.iter().rev().map(|(victim, _)| *victim));
             }
             chosen.reverse();
         }
-        cycle.rollback(savepoint);
+        session.rollback(savepoint);
         if agreed { Ok(chosen) } else { Err(refusal) }
     }
 
-    fn agrees(&self, cycle: &Cycle<'_>, node: NodeId, demand: &Demand) -> bool {
-        lacking(cycle.tables, node, demand).is_empty() && self.allowed(cycle, demand) && self.checks_pass(cycle, node)
+    fn agrees(&self, session: &Session<'_>, node: NodeId, demand: &Demand) -> bool {
+        lacking(session.tables, node, demand).is_empty()
+            && self.allowed(session, demand)
+            && self.checks_pass(session, node)
     }
 
     /// May the queue have the room, once all that leaves is gone?
-    fn allowed(&self, cycle: &Cycle<'_>, demand: &Demand) -> bool {
-        queue_limit::exceeded_in_future(cycle.tables, self.queue, demand).is_none()
-            && cycle.policy.allocatable(cycle.tables, self.queue, self.task).is_none()
+    fn allowed(&self, session: &Session<'_>, demand: &Demand) -> bool {
+        queue_limit::exceeded_in_future(session.tables, self.queue, demand).is_none()
+            && session.policy.allocatable(session.tables, self.queue, self.task).is_none()
     }
 }
 

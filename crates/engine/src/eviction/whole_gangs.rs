@@ -2,23 +2,23 @@
 //!
 //! What is left of a gang holds room and computes nothing. So a gang is a victim like one large pod that lies on several
 //! nodes: it leaves only if all of it may, plugins are asked of its first pod, and all of it counts as lost. While pods of it
-//! are on their way to a node it stays: it would be broken before it begins. Called by `victims`, and by whatever else makes
+//! are on their way to a node it stays: it would be broken before it begins. Called by `victim_search`, and by whatever else makes
 //! pods leave.
 
 use rustc_hash::FxHashSet;
 
 use crate::ids::{GroupId, TaskId};
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
 /// All pods of the groups of `victims` that hold room and don't leave yet, each once, group by group. Just the victims where
 /// gangs don't leave whole.
-pub(super) fn with_fellows(cycle: &Cycle<'_>, victims: Vec<TaskId>) -> Vec<TaskId> {
-    if !cycle.config.gangs_leave_whole {
+pub(super) fn with_fellows(session: &Session<'_>, victims: Vec<TaskId>) -> Vec<TaskId> {
+    if !session.config.gangs_leave_whole {
         return victims;
     }
-    let tables = &*cycle.tables;
+    let tables = &*session.tables;
     let mut seen = FxHashSet::default();
     let mut all = Vec::with_capacity(victims.len());
     for victim in victims {

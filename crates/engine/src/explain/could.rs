@@ -101,7 +101,7 @@ pub(super) fn in_steps(amount: i64, step: i64) -> Option<i64> {
 
 /// The most that each of `needed` pods of the class can have of one resource on the nodes as they are, if nothing but
 /// room counts there. O(nodes x bits).
-pub(super) fn most_that_fits((tables, policy): (&Tables, &Policy), class: ClassId, dim: DimId, needed: u32) -> i64 {
+pub(super) fn most_that_fits(tables: &Tables, policy: &Policy, class: ClassId, dim: DimId, needed: u32) -> i64 {
     let row = tables.classes.row(class);
     let requested = row.demand.get(dim);
     let room = |(other, amount): (DimId, i64), node| (tables.nodes.room(node, other) / amount.max(1)).max(0);

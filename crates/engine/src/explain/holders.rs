@@ -12,6 +12,7 @@ use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId, TimeMs};
 use crate::policy::Policy;
 use crate::reasons::{plural, time_text};
 use crate::resource_dims::{PODS, amount_text};
+use crate::search::View;
 use crate::world::end_times::Confidence;
 use crate::world::tables::Tables;
 
@@ -73,7 +74,7 @@ struct Sum {
 }
 
 /// Nothing where too many pods would have to be looked at. O(nodes and pods on them).
-pub(super) fn holders_of((tables, policy): (&Tables, &Policy), of: Of, now: TimeMs) -> Option<ResourceHolders> {
+pub(super) fn holders_of(View { tables, policy, now, .. }: View<'_>, of: Of) -> Option<ResourceHolders> {
     let nodes: Vec<NodeId> = tables.nodes.ids().filter(|node| counts(tables, policy, of, *node)).collect();
     let pods: usize = nodes.iter().map(|node| tables.nodes.row(*node).tasks.len()).sum();
     if pods > PODS_LOOKED_AT_MAX {

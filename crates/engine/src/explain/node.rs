@@ -10,11 +10,12 @@ use std::fmt::{self, Display, Formatter};
 use serde::{Deserialize, Serialize};
 
 use super::holders::job_of;
-use crate::ids::{DimId, GroupId, NodeId, TimeMs};
+use crate::ids::{DimId, GroupId, NodeId};
 use crate::node_plugins::predicates;
 use crate::policy::Policy;
 use crate::reasons::{plural, time_text, tree};
 use crate::resource_dims::{Resources, amount_text};
+use crate::search::View;
 use crate::share;
 use crate::world::end_times::Confidence;
 use crate::world::tables::Tables;
@@ -63,7 +64,7 @@ pub struct NodeWhy {
 }
 
 impl NodeWhy {
-    pub(crate) fn of((tables, policy): (&Tables, &Policy), node: NodeId, now: TimeMs) -> Self {
+    pub(crate) fn of(View { tables, policy, now, .. }: View<'_>, node: NodeId) -> Self {
         let row = tables.nodes.row(node);
         let closed = Some(predicates::closed(row)).filter(|why| !why.is_empty()).unwrap_or("cordoned");
         let mut barred: Vec<String> = row.unschedulable.then(|| closed.to_owned()).into_iter().collect();

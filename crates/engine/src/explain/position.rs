@@ -1,6 +1,6 @@
 //! Where in its queue's order a group stands, and who is before it.
 //!
-//! Invariant: exact where few wait; where many do it is what the lines of the backlog say, to the minute, and said to be about
+//! Invariant: exact where few wait; where many do it is what the queue positions say, to the minute, and said to be about
 //! that. Called by `why`.
 
 use std::fmt::{self, Display, Formatter};
@@ -9,9 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::holders::job_of;
 use crate::ids::GroupId;
-use crate::policy::Policy;
-use crate::search::pending::PendingIndex;
-use crate::world::tables::Tables;
+use crate::search::View;
 
 /// Where more groups wait, they are not compared one by one.
 const COMPARED_MAX: usize = 20_000;
@@ -37,7 +35,7 @@ pub struct Line {
 }
 
 /// Nothing for a group that does not wait in a line. O(groups that wait), O(minutes) where they are many.
-pub(super) fn line((tables, policy, pending_index): (&Tables, &Policy, &PendingIndex), group: GroupId) -> Option<Line> {
+pub(super) fn line(View { tables, policy, pending_index, .. }: View<'_>, group: GroupId) -> Option<Line> {
     let waiting = &tables.groups.waiting;
     let row = tables.groups.row(group);
     let name = tables.queues.row(row.queue).name.to_string();

@@ -12,11 +12,10 @@ use super::holders::{Of, ResourceHolders, holders_of};
 use super::node::text_of;
 use crate::cycle_end;
 use crate::explain::queue_view::QueueView;
-use crate::ids::{GroupId, NodeId, QueueId, TimeMs};
-use crate::policy::Policy;
+use crate::ids::{GroupId, NodeId, QueueId};
 use crate::reasons::{plural, time_text, tree};
 use crate::resource_dims::{Resources, amount_text};
-use crate::search::pending::PendingIndex;
+use crate::search::View;
 use crate::share;
 use crate::world::tables::Tables;
 
@@ -61,14 +60,9 @@ pub struct QueueWhy {
 }
 
 impl QueueWhy {
-    pub(crate) fn of(
-        tables: &Tables,
-        policy: &Policy,
-        pending_index: &PendingIndex,
-        queue: QueueId,
-        now: TimeMs,
-    ) -> Self {
-        let view = QueueView::of(tables, policy, queue);
+    pub(crate) fn of(view: View<'_>, queue: QueueId) -> Self {
+        let View { tables, policy, now, .. } = view;
+        let queue_view = QueueView::of(tables, policy, queue);
         let row = tables.queues.row(queue);
         let mut waiting: Vec<GroupId> = Vec::new();
         // What is only being bound does not wait.
@@ -87,24 +81,23 @@ impl QueueWhy {
         }
         waiting.sort_by(order);
         let told = |group: &GroupId| {
-            let reasons = cycle_end::reasons_of(tables, policy, pending_index, *group);
+            let reasons = cycle_end::reasons_of(view, *group);
             let summary = reasons.map_or_else(|| "was not looked at yet".to_owned(), |reasons| reasons.summary());
             (tables.groups.row(*group).key(), summary)
         };
         let closed = (!row.is_open()).then(|| format!("queue {} is {:?} and takes no new work", row.name, row.state));
-        let bounds = view.deserved.iter().chain([&view.capability]).flat_map(|amounts| amounts.iter());
+        let bounds = queue_view.deserved.iter().chain([&queue_view.capability]).flat_map(|amounts| amounts.iter());
         // The limit, where there is one, is what is said.
         let bounds: BTreeMap<&String, i64> = bounds.map(|(name, amount)| (name, *amount)).collect();
         let of = bounds.iter().filter_map(|(name, bound)| Some(Of::Queue(queue, tables.dims.lookup(name)?, *bound)));
-        let holders =
-            of.filter_map(|of| holders_of((tables, policy), of, now)).filter(ResourceHolders::is_of_use).collect();
+        let holders = of.filter_map(|of| holders_of(view, of)).filter(ResourceHolders::is_of_use).collect();
         let reservation = tables.reservations.in_queue(queue);
         let starts = reservation.and_then(|one| one.forecast.as_ref()).map(|forecast| forecast.at);
         Self {
-            queue: view.name,
-            allocated: view.allocated,
-            deserved: view.deserved,
-            capability: view.capability,
+            queue: queue_view.name,
+            allocated: queue_view.allocated,
+            deserved: queue_view.deserved,
+            capability: queue_view.capability,
             held_up: closed.or_else(|| policy.overused(tables, queue).map(|reason| reason.to_string())),
             waiting: all,
             unadmitted,
@@ -146,7 +139,9 @@ impl Display for QueueWhy {
             lines.push(line);
         }
         lines.extend(self.holders.iter().map(ToString::to_string));
-        if let Some((node, room)) = self.hole.as_ref().filter(|_| self.waiting > 0) {
+        if let Some((node, room)) = self.hole.as_ref()
+            && self.waiting > 0
+        {
             lines.push(format!("the most room for one pod is on {node}: {}", text_of(room)));
         }
         if let Some(group) = &self.reserved_for {

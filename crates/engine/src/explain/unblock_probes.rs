@@ -1,4 +1,4 @@
-//! What would let a group start now: each change is tried in the engine, at a sketch of the World that is erased, by the code
+//! What would let a group start now: each change is tried in the engine, in a dry run of the World, by the code
 //! that decides. Nothing here is guessed from texts.
 //!
 //! Invariant: a change that is told makes the group start in the next cycle if nothing else changes, and asking changes no
@@ -17,7 +17,7 @@ use crate::facts::{GroupPhase, PodTemplate, TaintEffect, Toleration};
 use crate::ids::{ClassId, DimId, GroupId, QueueId, TimeMs};
 use crate::reasons::{Check, NodesUnfit, Reason};
 use crate::search::finder::Telling;
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::world::minimum::missing;
 use crate::world::queues::ROOT;
 use crate::world::reservations::Lift;
@@ -39,7 +39,7 @@ const RESOURCES_TRIED_MAX: usize = 4;
 
 /// The trials for one group.
 pub(crate) struct UnblockProbes<'c, 'w> {
-    cycle: &'c mut Cycle<'w>,
+    session: &'c mut Session<'w>,
     dry_run: DryRun,
     group: GroupId,
     looks_left: u64,
@@ -50,30 +50,30 @@ pub(crate) struct UnblockProbes<'c, 'w> {
 }
 
 impl<'c, 'w> UnblockProbes<'c, 'w> {
-    pub(crate) fn begin(cycle: &'c mut Cycle<'w>, group: GroupId) -> Self {
-        let dry_run = cycle.tables.begin_dry_run(group);
-        Self { cycle, dry_run, group, looks_left: LOOKS_MAX, variations: 0, bounded: false }
+    pub(crate) fn begin(session: &'c mut Session<'w>, group: GroupId) -> Self {
+        let dry_run = session.tables.begin_dry_run(group);
+        Self { session, dry_run, group, looks_left: LOOKS_MAX, variations: 0, bounded: false }
     }
 
     pub(crate) fn end(self) {
-        self.cycle.tables.end_dry_run(self.dry_run);
-        self.cycle.policy.settle(self.cycle.tables);
+        self.session.tables.end_dry_run(self.dry_run);
+        self.session.policy.settle(self.session.tables);
     }
 
     /// Its turn as things are, with all that stands against it. Nothing where it has too many pods, or none.
     pub(crate) fn as_it_is(&mut self) -> Option<TentativePlacement> {
-        if self.cycle.tables.groups.row(self.group).pending() == 0 || !self.pay(2) {
+        if self.session.tables.groups.row(self.group).pending() == 0 || !self.pay(2) {
             return None;
         }
-        self.cycle.finder.tell(Telling::All);
-        let tentative = self.in_its_place(|trials| place_tentatively(trials.cycle, trials.group));
-        self.cycle.finder.tell(Telling::Nothing);
+        self.session.finder.tell(Telling::All);
+        let tentative = self.in_its_place(|probes| place_tentatively(probes.session, probes.group));
+        self.session.finder.tell(Telling::Nothing);
         Some(tentative)
     }
 
     /// Whether it would fit if nothing else ran.
     pub(crate) fn fits_empty(&mut self) -> Option<bool> {
-        self.pay(1).then(|| enqueue::is_possible(self.cycle, self.group))
+        self.pay(1).then(|| enqueue::is_possible(self.session, self.group))
     }
 
     /// The changes that would let it start now.
@@ -102,19 +102,19 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
     }
 
     fn is_admitted_and_placed(&mut self) -> bool {
-        let row = self.cycle.tables.groups.row(self.group);
+        let row = self.session.tables.groups.row(self.group);
         let pending = row.pending();
-        let unadmitted = row.phase == GroupPhase::Pending && self.cycle.config.has(Action::Enqueue);
-        if (unadmitted || pending == 0) && !enqueue::admits_now(self.cycle, self.group) {
+        let unadmitted = row.phase == GroupPhase::Pending && self.session.config.has(Action::Enqueue);
+        if (unadmitted || pending == 0) && !enqueue::admits_now(self.session, self.group) {
             return false;
         }
-        pending == 0 || place_tentatively(self.cycle, self.group).starts
+        pending == 0 || place_tentatively(self.session, self.group).starts
     }
 
     /// With what is kept for it free, and all taken back after.
     fn in_its_place<R>(&mut self, trial: impl FnOnce(&mut Self) -> R) -> R {
-        if self.cycle.tables.reservations.of(self.group).is_some() {
-            self.cycle.tables.free_for(self.group, self.cycle.now);
+        if self.session.tables.reservations.of(self.group).is_some() {
+            self.session.tables.free_for(self.group, self.session.now);
         }
         let result = trial(self);
         self.reset_dry_run();
@@ -122,14 +122,14 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
     }
 
     fn reset_dry_run(&mut self) {
-        self.cycle.tables.reset_dry_run(&self.dry_run);
-        self.cycle.policy.settle(self.cycle.tables);
+        self.session.tables.reset_dry_run(&self.dry_run);
+        self.session.policy.settle(self.session.tables);
     }
 
     fn pay(&mut self, times: u64) -> bool {
-        let row = self.cycle.tables.groups.row(self.group);
+        let row = self.session.tables.groups.row(self.group);
         let pods = u64::from(row.min_member.max(1)) + u64::from(row.pending()) / 4;
-        let price = times * (u64::from(self.cycle.tables.nodes.known) + LOOKS_A_POD * pods);
+        let price = times * (u64::from(self.session.tables.nodes.known) + LOOKS_A_POD * pods);
         self.bounded |= price > self.looks_left;
         let paid = price <= self.looks_left;
         self.looks_left -= if paid { price } else { 0 };
@@ -145,24 +145,24 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
     ) -> Option<R> {
         let mut varied = Vec::new();
         for class in classes {
-            let row = self.cycle.tables.classes.row(*class);
+            let row = self.session.tables.classes.row(*class);
             let mut template = (*row.template).clone();
             edit(&mut template);
             self.variations += 1;
-            varied.push((*class, row.varied(template, &self.cycle.tables.dims, u64::MAX - self.variations)?));
+            varied.push((*class, row.varied(template, &self.session.tables.dims, u64::MAX - self.variations)?));
         }
         let before: Vec<_> =
-            varied.into_iter().map(|(class, row)| (class, self.cycle.tables.classes.swap(class, row))).collect();
+            varied.into_iter().map(|(class, row)| (class, self.session.tables.classes.swap(class, row))).collect();
         let result = trial(self);
         for (class, row) in before {
-            self.cycle.tables.classes.swap(class, row);
+            self.session.tables.classes.swap(class, row);
         }
         Some(result)
     }
 
     /// The classes of what it lacks.
     fn classes(&self) -> Vec<ClassId> {
-        let tables = &*self.cycle.tables;
+        let tables = &*self.session.tables;
         let mut classes: BTreeSet<ClassId> = missing(tables, self.group).parts.iter().map(|part| part.class).collect();
         let tasks = tables.groups.row(self.group).tasks.iter().map(|task| tables.task(*task));
         classes.extend(tasks.filter(|task| task.state == TaskState::Pending).map(|task| task.class));
@@ -171,13 +171,13 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
 
     fn less_of_a_resource(&mut self, unfit: &[(ClassId, NodesUnfit)], reasons: &[Reason]) -> Vec<Could> {
         let mut wanted: BTreeSet<(ClassId, DimId)> = BTreeSet::new();
-        let dim_of = |trials: &Self, name: &str| trials.cycle.tables.dims.lookup(name);
+        let dim_of = |probes: &Self, name: &str| probes.session.tables.dims.lookup(name);
         for (class, unfit) in unfit {
             wanted.extend(unfit.short.iter().filter_map(|short| Some((*class, dim_of(self, &short.resource)?))));
         }
         let of_limits = reasons.iter().filter_map(limited).filter_map(|name| dim_of(self, name)).collect::<Vec<_>>();
         for class in self.classes() {
-            let asks = |dim: &&DimId| self.cycle.tables.classes.row(class).demand.get(**dim) > 0;
+            let asks = |dim: &&DimId| self.session.tables.classes.row(class).demand.get(**dim) > 0;
             wanted.extend(of_limits.iter().filter(asks).map(|dim| (class, *dim)));
         }
         let wanted = wanted.into_iter().take(RESOURCES_TRIED_MAX);
@@ -186,16 +186,16 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
 
     /// The most of one resource with which it would start, in steps that people write.
     fn less_of(&mut self, class: ClassId, dim: DimId) -> Option<Could> {
-        let resource = self.cycle.tables.dims.name(dim).to_string();
-        let requested = self.cycle.tables.classes.row(class).demand.get(dim);
+        let resource = self.session.tables.dims.name(dim).to_string();
+        let requested = self.session.tables.classes.row(class).demand.get(dim);
         let step = step_of(&resource, requested);
-        let needed = missing(self.cycle.tables, self.group).parts.iter().find(|part| part.class == class)?.count;
-        let by_nodes = most_that_fits((self.cycle.tables, self.cycle.policy), class, dim, needed.max(1));
+        let needed = missing(self.session.tables, self.group).parts.iter().find(|part| part.class == class)?.count;
+        let by_nodes = most_that_fits(self.session.tables, self.session.policy, class, dim, needed.max(1));
         let mut most = in_steps(by_nodes.min(requested - 1), step)?;
         let mut least_failed = requested;
         let mut best = None;
         for _ in 0..NARROWING_MAX {
-            if self.starts_with(class, (&resource, most))? {
+            if self.starts_with(class, &resource, most)? {
                 best = Some(most);
                 let higher = in_steps(most + (least_failed - most) / 2, step).filter(|higher| *higher > most);
                 // What nodes have is the most there is; only where something else stood against it is there more to find.
@@ -213,7 +213,7 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
         best.map(|amount| Could::Request { resource, amount, requested, role })
     }
 
-    fn starts_with(&mut self, class: ClassId, (resource, amount): (&str, i64)) -> Option<bool> {
+    fn starts_with(&mut self, class: ClassId, resource: &str, amount: i64) -> Option<bool> {
         let edit = |template: &mut PodTemplate| {
             template.requests.insert(resource.to_owned(), amount);
         };
@@ -222,16 +222,16 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
 
     /// The name of the task that makes the class's pods, where the group has several.
     fn role_of(&self, class: ClassId) -> String {
-        if self.cycle.tables.groups.row(self.group).roles.len() < 2 {
+        if self.session.tables.groups.row(self.group).roles.len() < 2 {
             return String::new();
         }
-        let parts = missing(self.cycle.tables, self.group).parts;
+        let parts = missing(self.session.tables, self.group).parts;
         parts.iter().find(|part| part.class == class).map_or_else(String::new, |part| part.role.to_string())
     }
 
     /// With a smaller minimum.
     fn fewer(&mut self, as_it_is: Option<&TentativePlacement>) -> Option<Could> {
-        let row = self.cycle.tables.groups.row(self.group);
+        let row = self.session.tables.groups.row(self.group);
         let (min, ready) = (row.min_member, row.counts.ready());
         // One that holds nodes and can't start is told of by itself when its minimum changes.
         if min <= ready + 1 || row.counts.get(TaskState::Bound) > 0 {
@@ -254,17 +254,17 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
     }
 
     fn starts_with_minimum(&mut self, min: u32) -> Option<bool> {
-        let row = self.cycle.tables.groups.row_mut(self.group);
+        let row = self.session.tables.groups.row_mut(self.group);
         let before = row.declared_min;
         row.set_minimum(min);
         let starts = self.starts();
-        self.cycle.tables.groups.row_mut(self.group).set_minimum(before);
+        self.session.tables.groups.row_mut(self.group).set_minimum(before);
         starts
     }
 
     /// Ended in time to be out of the way of those for whom room is kept, or before an administrator's window begins.
     fn a_limit(&mut self) -> Option<Could> {
-        let (tables, now) = (&*self.cycle.tables, self.cycle.now);
+        let (tables, now) = (&*self.session.tables, self.session.now);
         let waits_in_turn = tables.reservations.of(self.group).is_none() && tables.reservations.keep_any();
         let lifts = if waits_in_turn { tables.reservations.lifts() } else { Vec::new() };
         let windows = tables.maintenance_windows.all.iter().map(|window| window.from);
@@ -281,11 +281,11 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
             }
             tried = limit_ms;
             let edit = |template: &mut PodTemplate| template.time_limit_ms = Some(limit_ms);
-            let starts = self.with_templates(edit, &classes, |trials| {
+            let starts = self.with_templates(edit, &classes, |probes| {
                 if let Some(lift) = lift {
-                    trials.cycle.tables.lift_reservations(lift, now);
+                    probes.session.tables.lift_reservations(lift, now);
                 }
-                trials.starts()
+                probes.starts()
             })??;
             if starts {
                 return Some(Could::Limit { limit_ms });
@@ -298,7 +298,7 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
     fn other_words(&mut self, unfit: &[(ClassId, NodesUnfit)]) -> Vec<Could> {
         let mut could: Vec<Could> = Vec::new();
         for (class, unfit) in unfit {
-            let template = self.cycle.tables.classes.row(*class).template.clone();
+            let template = self.session.tables.classes.row(*class).template.clone();
             let fails = |check: Check| unfit.checks.iter().any(|count| count.check == check);
             // Whom a spread counts depends on these words.
             if !template.inter_pod.spread.is_empty() {
@@ -335,8 +335,8 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
     /// Tolerations of the taints that keep such pods away.
     fn taints(&self, template: &PodTemplate) -> Vec<Toleration> {
         let mut taints: BTreeSet<(String, String)> = BTreeSet::new();
-        for node in self.cycle.tables.nodes.ids() {
-            for taint in untolerated(&template.tolerations, self.cycle.tables.nodes.row(node)) {
+        for node in self.session.tables.nodes.ids() {
+            for taint in untolerated(&template.tolerations, self.session.tables.nodes.row(node)) {
                 taints.insert((taint.key.clone(), taint.value.clone()));
             }
             if taints.len() >= WORDS_TRIED_MAX {
@@ -354,11 +354,11 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
 
     /// In a queue that is open, has none below it, and keeps no order that it would break.
     fn other_queues(&mut self) -> Vec<Could> {
-        let tables = &*self.cycle.tables;
+        let tables = &*self.session.tables;
         let own = tables.groups.row(self.group).queue;
         let usable = |queue: &QueueId| {
             let row = tables.queues.row(*queue);
-            let strict = self.cycle.policy.is_strict(tables, *queue);
+            let strict = self.session.policy.is_strict(tables, *queue);
             *queue != own && row.is_open() && row.children.is_empty() && &*row.name != ROOT && !strict
         };
         let queues = tables.queues.table.iter().map(|(queue, _)| queue).filter(usable);
@@ -368,7 +368,7 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
         let mut could: Vec<Could> = Vec::new();
         for queue in queues.into_iter().take(QUEUES_TRIED_MAX) {
             if could.len() < QUEUES_TOLD_MAX && self.starts_in(queue) == Some(true) {
-                let queue = self.cycle.tables.queues.row(queue).name.to_string();
+                let queue = self.session.tables.queues.row(queue).name.to_string();
                 could.push(Could::Queue { queue });
             }
         }
@@ -376,26 +376,26 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
     }
 
     fn starts_in(&mut self, queue: QueueId) -> Option<bool> {
-        let row = self.cycle.tables.groups.row(self.group);
+        let row = self.session.tables.groups.row(self.group);
         let (own, namespace) = (row.queue, row.namespace_id);
-        let names = [own, queue].map(|queue| self.cycle.tables.queues.row(queue).name.clone());
-        let sums = self.cycle.tables.queues.sums(&[own, queue]);
-        let tenants = self.cycle.tables.namespace_shares.touched(&[(queue, namespace)]);
+        let names = [own, queue].map(|queue| self.session.tables.queues.row(queue).name.clone());
+        let sums = self.session.tables.queues.sums(&[own, queue]);
+        let tenants = self.session.tables.namespace_shares.touched(&[(queue, namespace)]);
         // Nothing may forget it meanwhile.
-        self.cycle.tables.queues.row_mut(own).groups += 1;
-        self.cycle.tables.set_queue(self.group, Some(&names[1]));
+        self.session.tables.queues.row_mut(own).groups += 1;
+        self.session.tables.set_queue(self.group, Some(&names[1]));
         let starts = self.pay(2).then(|| {
-            self.in_its_place(|trials| {
-                enqueue::admits_now(trials.cycle, trials.group) && {
-                    trials.reset_dry_run();
-                    trials.is_admitted_and_placed()
+            self.in_its_place(|probes| {
+                enqueue::admits_now(probes.session, probes.group) && {
+                    probes.reset_dry_run();
+                    probes.is_admitted_and_placed()
                 }
             })
         });
-        self.cycle.tables.set_queue(self.group, Some(&names[0]));
-        self.cycle.tables.queues.row_mut(own).groups -= 1;
-        self.cycle.tables.queues.set_sums(sums);
-        self.cycle.tables.namespace_shares.untouch(tenants);
+        self.session.tables.set_queue(self.group, Some(&names[0]));
+        self.session.tables.queues.row_mut(own).groups -= 1;
+        self.session.tables.queues.set_sums(sums);
+        self.session.tables.namespace_shares.untouch(tenants);
         starts
     }
 }

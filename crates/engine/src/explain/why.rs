@@ -18,8 +18,9 @@ use crate::actions::enqueue;
 use crate::config::Action;
 use crate::ids::{ClassId, GroupId};
 use crate::reasons::{Branch, Reason, Reasons, Stage, forest};
+use crate::search::View;
 use crate::search::pending::PendingIndex;
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::world::eviction_records::EvictionRecord;
 use crate::world::minimum::missing;
 
@@ -70,38 +71,38 @@ impl Why {
 }
 
 /// Completes what the last cycle said of the group.
-pub(crate) fn why(cycle: &mut Cycle<'_>, lines: &PendingIndex, group: GroupId, reasons: Reasons) -> Why {
-    let line = position::line((cycle.tables, cycle.policy, lines), group);
-    let evictions = cycle.tables.eviction_records_of(&cycle.tables.groups.row(group).key(), cycle.now);
-    let mut why = Why { line, evictions, bounded: !cycle.tables.can_dry_run(), ..Why::of(reasons) };
+pub(crate) fn why(session: &mut Session<'_>, pending_index: &PendingIndex, group: GroupId, reasons: Reasons) -> Why {
+    let line = position::line(View { pending_index, ..session.view() }, group);
+    let evictions = session.tables.eviction_records_of(&session.tables.groups.row(group).key(), session.now);
+    let mut why = Why { line, evictions, bounded: !session.tables.can_dry_run(), ..Why::of(reasons) };
     let waits = matches!(why.reasons.stage, Stage::Enqueue | Stage::Allocate);
     if !waits || why.bounded {
         why.bounded &= waits;
         return why;
     }
     if why.reasons.stage == Stage::Enqueue {
-        for reason in enqueue::objections(cycle, group) {
+        for reason in enqueue::objections(session, group) {
             if !why.reasons.reasons.iter().any(|other| other.is_about_as(&reason)) {
                 why.reasons.reasons.push(reason);
             }
         }
     }
-    let mut trials = UnblockProbes::begin(cycle, group);
-    let as_it_is = trials.as_it_is().filter(|_| why.reasons.stage == Stage::Allocate);
+    let mut probes = UnblockProbes::begin(session, group);
+    let as_it_is = probes.as_it_is().filter(|_| why.reasons.stage == Stage::Allocate);
     if let Some(tentative) = &as_it_is {
         why.starts_next = tentative.starts;
         renew(&mut why.reasons.reasons, tentative);
     }
-    why.fits_empty = trials.fits_empty();
-    why.could = trials.changes(as_it_is.as_ref(), &why.reasons.reasons);
-    why.bounded = trials.bounded;
-    trials.end();
+    why.fits_empty = probes.fits_empty();
+    why.could = probes.changes(as_it_is.as_ref(), &why.reasons.reasons);
+    why.bounded = probes.bounded;
+    probes.end();
     if let Some(tentative) = &as_it_is {
-        why.room_on = room_on(cycle, tentative);
+        why.room_on = room_on(session, tentative);
     }
-    why.holders = holders(cycle, group, as_it_is.as_ref(), &why.reasons.reasons);
-    if !why.starts_next && cycle.config.has(Action::Preempt) {
-        why.spared = spared(cycle.tables, cycle.policy, group);
+    why.holders = holders(session, group, as_it_is.as_ref(), &why.reasons.reasons);
+    if !why.starts_next && session.config.has(Action::Preempt) {
+        why.spared = spared(session.tables, session.policy, group);
     }
     why
 }
@@ -123,10 +124,10 @@ fn renew(reasons: &mut Vec<Reason>, tentative: &TentativePlacement) {
     reasons.splice(place..place, fresh);
 }
 
-fn room_on(cycle: &Cycle<'_>, tentative: &TentativePlacement) -> Vec<(String, u32)> {
+fn room_on(session: &Session<'_>, tentative: &TentativePlacement) -> Vec<(String, u32)> {
     let mut nodes: Vec<(String, u32)> = Vec::new();
     for (_, node) in &tentative.placed {
-        let name = &**cycle.tables.node_name(*node);
+        let name = &**session.tables.node_name(*node);
         let full = nodes.len() >= ROOM_TOLD_MAX;
         match nodes.iter_mut().find(|(other, _)| other == name) {
             Some((_, pods)) => *pods += 1,
@@ -138,12 +139,12 @@ fn room_on(cycle: &Cycle<'_>, tentative: &TentativePlacement) -> Vec<(String, u3
 }
 
 fn holders(
-    cycle: &Cycle<'_>,
+    session: &Session<'_>,
     group: GroupId,
     as_it_is: Option<&TentativePlacement>,
     reasons: &[Reason],
 ) -> Vec<ResourceHolders> {
-    let tables = &*cycle.tables;
+    let tables = &*session.tables;
     let mut of: BTreeSet<Of> = BTreeSet::new();
     for (class, unfit) in as_it_is.into_iter().flat_map(|tentative| &tentative.unfit) {
         let dims = unfit.short.iter().filter_map(|short| tables.dims.lookup(&short.resource));
@@ -167,7 +168,7 @@ fn holders(
         let (Of::Nodes(_, dim) | Of::Queue(_, dim, _)) = of;
         holders::is_told(*dim)
     });
-    let holders = told.filter_map(|of| holders::holders_of((tables, cycle.policy), of, cycle.now));
+    let holders = told.filter_map(|of| holders::holders_of(session.view(), of));
     let mut told: Vec<ResourceHolders> = Vec::new();
     for holders in holders.filter(ResourceHolders::is_of_use) {
         if !told.contains(&holders) {

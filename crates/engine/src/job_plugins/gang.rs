@@ -94,12 +94,16 @@ impl Plugin for Gang {
         let row = tables.groups.row(group);
         if row.role_minima_apply() {
             let short = row.roles.iter().find(|role| role.counts.valid() < role.min);
-            if let Some(role) = short.filter(|_| row.counts.valid() > 0) {
+            if let Some(role) = short
+                && row.counts.valid() > 0
+            {
                 let (role, min, valid) = (role.name.to_string(), role.min, role.counts.valid());
                 return Some(Reason::NotEnoughTasksOfRole { role, min, valid });
             }
         }
-        if let Some((policy, found)) = row.missing_parts().filter(|_| row.counts.valid() > 0) {
+        if let Some((policy, found)) = row.missing_parts()
+            && row.counts.valid() > 0
+        {
             let min = policy.min_sub_groups.unwrap_or(0);
             return Some(Reason::NotEnoughParts { policy: policy.name.clone(), min, found });
         }

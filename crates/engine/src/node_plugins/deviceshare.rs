@@ -58,7 +58,7 @@ enum When {
 }
 
 /// Who asks, as far as sharing a card depends on it.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Asker {
     group: Option<GroupId>,
     rules: u64,
@@ -110,7 +110,7 @@ impl DeviceShare {
                 if asked.is_empty() {
                     return Some(Grant::default());
                 }
-                virtual_cards::choose(pool()?, template, &asked, (asker.group, asker.rules), policy)
+                virtual_cards::choose(pool()?, template, &asked, asker, policy)
             }
         }
     }
@@ -181,12 +181,12 @@ impl Plugin for DeviceShare {
 
     fn moved(&mut self, tables: &Tables, change: Move) {
         let row = tables.task(change.task);
-        let node = row.node.filter(|_| row.state.holds_node());
+        let node = if row.state.holds_node() { row.node } else { None };
         if let Some(at) = self.decisions.take_misplaced(row, node) {
             self.nodes.renew(at);
         }
         // The books don't show a pod that has just been given room: it does not stand in its own way.
-        let chosen = node.filter(|_| row.state == TaskState::Allocated && self.decisions.get(row).is_none());
+        let chosen = if row.state == TaskState::Allocated && self.decisions.get(row).is_none() { node } else { None };
         if let Some(node) = chosen {
             let template = &tables.classes.row(row.class).template;
             if let Some(grant) =

@@ -145,12 +145,12 @@ impl Plugin for NumaAware {
 
     fn moved(&mut self, tables: &Tables, change: Move) {
         let row = tables.task(change.task);
-        let node = row.node.filter(|_| row.state.holds_node());
+        let node = if row.state.holds_node() { row.node } else { None };
         if let Some(at) = self.decisions.take_misplaced(row, node) {
             self.nodes.renew(at);
         }
         // The books don't show a pod that has just been given room: it does not stand in its own way.
-        let chosen = node.filter(|_| row.state == TaskState::Allocated && self.decisions.get(row).is_none());
+        let chosen = if row.state == TaskState::Allocated && self.decisions.get(row).is_none() { node } else { None };
         if let Some(node) = chosen {
             let template = &tables.classes.row(row.class).template;
             if let Some(cpus) = self.choose(template, node).filter(|cpus| !cpus.is_empty()) {

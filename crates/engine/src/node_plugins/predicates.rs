@@ -135,12 +135,16 @@ impl Plugin for Predicates {
         note(row.unschedulable && !tolerates_cordon(template), Check::Unschedulable, closed(row).to_owned());
         let selected = selects(&template.node_selector, template.required_terms.as_deref(), row);
         note(self.node_affinity && !selected, Check::NodeAffinity, String::new());
-        for taint in untolerated(&template.tolerations, row).filter(|_| self.taints) {
-            note(true, Check::Taint, taint_text(taint));
+        if self.taints {
+            for taint in untolerated(&template.tolerations, row) {
+                note(true, Check::Taint, taint_text(taint));
+            }
         }
         note(!template.unsupported.is_empty(), Check::Unsupported, template.unsupported.join(" and "));
-        for port in taken_ports(template, row).filter(|_| self.node_ports) {
-            note(true, Check::HostPort, port.port.to_string());
+        if self.node_ports {
+            for port in taken_ports(template, row) {
+                note(true, Check::HostPort, port.port.to_string());
+            }
         }
         if let Some(task) = task {
             let row = tables.task(task);

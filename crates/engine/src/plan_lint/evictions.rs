@@ -1,4 +1,4 @@
-//! What must hold for evictions and fences: nobody leaves twice, in vain or without a receipt, and no more room is
+//! What must hold for evictions and nominations: nobody leaves twice, in vain or without a record, and no more room is
 //! promised than there will be.
 
 use rustc_hash::FxHashSet;
@@ -99,7 +99,7 @@ fn beneficiary(tables: &Tables, plan: &Plan, eviction: &Eviction) -> Option<Stri
     (!known).then(|| format!("{group} does not exist"))
 }
 
-/// Every promise of the plan: kept by a fence, and on a node that will have the room.
+/// Every promise of the plan: kept by a nomination, and on a node that will have the room.
 pub(super) fn fences(tables: &Tables, plan: &Plan, found: &mut Vec<String>) {
     let mut seen = FxHashSet::default();
     for promise in &plan.pipelined {

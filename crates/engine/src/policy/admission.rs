@@ -1,4 +1,4 @@
-//! Which groups are admitted, or refused, alike: one of them answers for all. Called by the backlog and by `enqueue`.
+//! Which groups are admitted, or refused, alike: one of them answers for all. Called by the pending index and by `enqueue`.
 
 use std::hash::{Hash, Hasher};
 

@@ -1,5 +1,5 @@
 //! What kind of reasons a group has: objects are written anew only when this changes, so numbers are no part of it.
-//! Called by `close` for all that wait, each cycle: comparing makes no text.
+//! Called by `cycle_end` for all that wait, each cycle: comparing makes no text.
 
 use std::fmt::{self, Write};
 

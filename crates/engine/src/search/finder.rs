@@ -23,6 +23,7 @@ mod scaled;
 
 use cache::Cache;
 use class_memo::{ClassMemo, Tellers};
+pub(crate) use diagnosis::PodsWanted;
 use regions::{Question, Regions};
 
 /// Memory of the caches, about; beyond it all are dropped and built again on use.

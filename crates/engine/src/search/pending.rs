@@ -1,9 +1,9 @@
-//! The backlog: groups that wait for nodes, so ordered that a cycle looks only at those whose turn may come.
+//! The pending index: groups that wait for nodes, so ordered that a cycle looks only at those whose turn may come.
 //!
 //! Groups that hold nothing and want pods of one kind, as many together, in one queue and namespace are alike: where
-//! one finds no room, none of them does. They lie in one bucket, in their order, and only the first is tried. All
+//! one finds no room, none of them does. They lie together, in their order, and only the first is tried. All
 //! others are tried one by one. A cache over the tables: losing it changes no decision. Brought up to date by
-//! `refresh` at the start of `allocate`, for the groups that changed; called by `allocate` and `close`.
+//! `refresh` at the start of `allocate`, for the groups that changed; called by `allocate` and `cycle_end`.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ pub(crate) const SIZE_WHOLE: i64 = 1_000_000;
 /// Nothing is told to be larger than a thousand clusters.
 pub(crate) const SIZE_MAX: i64 = SIZE_WHOLE * 1_000;
 
-/// What groups of one bucket have in common.
+/// What groups of one task class have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TaskClassKey {
     pub(crate) queue: QueueId,
@@ -88,9 +88,9 @@ pub(crate) struct PendingIndex {
     pub(crate) usage_by_priority: UsageByPriority,
     /// What waits, admitted or not.
     pub(crate) queue_positions: QueuePositions,
-    /// What the cluster offered when the lines were made.
+    /// What the cluster offered when the positions were made.
     positions_offered: Vec<i64>,
-    /// The facts that all orders depend on, as they were when the backlog was made.
+    /// The facts that all orders depend on, as they were when the pending index was made.
     orders: Option<u64>,
 }
 
@@ -169,7 +169,7 @@ impl PendingIndex {
         }
     }
 
-    /// The bucket that the group lies in.
+    /// The task class that the group lies in.
     pub(crate) fn task_class_of(&self, group: GroupId) -> Option<&TaskClassGroups> {
         match self.slots.get(group.index())?.slot {
             Slot::TaskClassGroups(kind) => self.by_task_class.get(&kind),
@@ -285,7 +285,7 @@ fn task_class_key_of(tables: &Tables, policy: &Policy, group: GroupId, row: &Gro
         return None;
     }
     let needed = row.min_member.clamp(1, pending);
-    let length = length_of(tables.passes_for(group, class, Confidence::Expected));
+    let length = length_of(tables.backfills_for(group, class, Confidence::Expected));
     Some(TaskClassKey { queue: row.queue, namespace: row.namespace_id, class, needed, length, preemptable })
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn forecast(
         return None;
     }
     parts.sort_by_key(|part| std::cmp::Reverse(tables.size(part.class)));
-    let rooms = RoomOverTime::new((tables, policy), group, parts, confidence, now);
+    let rooms = RoomOverTime::new(tables, policy, group, parts, confidence, now);
     let at = rooms.first(now, |time| rooms.fill(time).is_some())?;
     let places = rooms.fill(at)?;
     Some(Forecast { at, confidence, places })
@@ -80,7 +80,7 @@ pub(crate) fn at_places(
 ) -> Option<Forecast> {
     let parts = awaited(tables, group).parts;
     let of = |confidence| {
-        let rooms = RoomOverTime::new((tables, policy), group, parts.clone(), confidence, now);
+        let rooms = RoomOverTime::new(tables, policy, group, parts.clone(), confidence, now);
         let first = rooms.first(now, |time| rooms.has_room(places, time));
         first.map(|at| Forecast { at, confidence, places: places.to_vec() })
     };
@@ -113,8 +113,10 @@ pub(crate) fn of_limits(
         }
         let mut amounts: Amounts = dims.iter().map(|dim| (*dim, at(&needed, *dim))).collect();
         for (end, class) in ends_in(tables, queue, forecast.confidence, now) {
-            for (dim, amount) in amounts.iter_mut().filter(|_| end <= forecast.at) {
-                *amount = amount.saturating_sub(tables.classes.row(class).demand.get(*dim));
+            if end <= forecast.at {
+                for (dim, amount) in &mut amounts {
+                    *amount = amount.saturating_sub(tables.classes.row(class).demand.get(*dim));
+                }
             }
         }
         amounts.retain(|(_, amount)| *amount > 0);
@@ -153,7 +155,8 @@ pub(crate) fn renewal_ms(tables: &Tables) -> i64 {
 
 impl<'a> RoomOverTime<'a> {
     fn new(
-        (tables, policy): (&'a Tables, &Policy),
+        tables: &'a Tables,
+        policy: &Policy,
         group: GroupId,
         parts: Vec<Part>,
         confidence: Confidence,

@@ -3,7 +3,7 @@
 //! A guess from sums, cheap enough for each of a million groups: what stands before a group in its line, what others of the
 //! same standing have served meanwhile, what runs and when it is expected to end. Guesses are compared with what came, and
 //! what is told is an interval in which as many of those like it lay. Invariant: nothing here changes a decision. Brought
-//! up to date by `close`; read by `World::reasons`.
+//! up to date by `cycle_end`; read by `World::reasons`.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use crate::ids::{GroupId, TimeMs};
 use crate::policy::Policy;
 use crate::reasons::Reason;
+use crate::search::View;
 use crate::search::pending::queue_positions::{Entry, QueueNamespace, Waiting};
 use crate::search::pending::{PendingIndex, SIZE_MAX, SIZE_WHOLE as WHOLE};
 use crate::search::reservation_forecast;
@@ -107,15 +108,8 @@ impl StartEstimates {
     }
 
     /// Watches what becomes of a group that waits.
-    pub(crate) fn watch(
-        &mut self,
-        tables: &Tables,
-        policy: &Policy,
-        pending_index: &PendingIndex,
-        group: GroupId,
-        now: TimeMs,
-    ) {
-        let row = tables.groups.row(group);
+    pub(crate) fn watch(&mut self, view: View<'_>, group: GroupId) {
+        let row = view.tables.groups.row(group);
         let created = row.created;
         if !row.reasons.as_ref().is_some_and(|kept| is_foreseeable(&kept.failure.reasons)) {
             return;
@@ -126,22 +120,22 @@ impl StartEstimates {
             return;
         }
         self.tried_now += 1;
-        if let Some(representative) = self.representative((tables, policy, pending_index), group, now, Look::Sums) {
+        if let Some(lead_ms) = self.lead_ms(view, group, Look::Sums) {
             self.watched_now += 1;
-            self.watched.insert(group, (created, now, representative));
+            self.watched.insert(group, (created, view.now, lead_ms));
         }
     }
 
     /// A group has started, or is gone: what was guessed of it is compared with what came.
     pub(crate) fn ended(&mut self, group: GroupId, started: Option<TimeMs>, now: TimeMs) {
-        let Some((created, made, representative)) = self.watched.remove(&group) else { return };
+        let Some((created, made, lead_ms)) = self.watched.remove(&group) else { return };
         if started != Some(created) {
             return;
         }
         let waited = now.0.saturating_sub(made.0).max(1_000);
-        let ratio = waited.saturating_mul(1_000) / representative.max(1_000);
+        let ratio = waited.saturating_mul(1_000) / lead_ms.max(1_000);
         self.came.resize_with(LENGTHS, Default::default);
-        let (ratios, next) = &mut self.came[length_of(representative)];
+        let (ratios, next) = &mut self.came[length_of(lead_ms)];
         let ratio = u32::try_from(ratio).unwrap_or(u32::MAX);
         if ratios.len() < REMEMBERED {
             ratios.push(ratio);
@@ -152,16 +146,10 @@ impl StartEstimates {
     }
 
     /// When the group is expected to start, as those like it did.
-    pub(crate) fn guess(
-        &self,
-        of: (&Tables, &Policy, &PendingIndex),
-        group: GroupId,
-        now: TimeMs,
-        look: Look,
-    ) -> Option<Guess> {
-        let representative = self.representative(of, group, now, look)?;
-        let mut ratios = self.ratios(representative);
-        if of.0.reservations.of(group).is_some() {
+    pub(crate) fn guess(&self, view: View<'_>, group: GroupId, look: Look) -> Option<Guess> {
+        let lead_ms = self.lead_ms(view, group, look)?;
+        let mut ratios = self.ratios(lead_ms);
+        if view.tables.reservations.of(group).is_some() {
             // It has a time of its own, which is told in its place.
             let [earliest, early, middle, late] = &mut ratios;
             *middle = WHOLE_RATIO;
@@ -169,8 +157,8 @@ impl StartEstimates {
             *late = (*late).max(WHOLE_RATIO);
         }
         let [earliest, early, middle, late] = ratios;
-        let by = |ratio: i64| representative.max(1_000).saturating_mul(ratio) / 1_000;
-        let least = self.least_lead(of.2, group, now);
+        let by = |ratio: i64| lead_ms.max(1_000).saturating_mul(ratio) / 1_000;
+        let least = self.least_lead(view.pending_index, group, view.now);
         let [earliest_ms, early_ms] = [earliest, early].map(|ratio| by(ratio).max(least).min(by(middle)));
         Some(Guess { lead_ms: by(middle), early_ms, earliest_ms, late_ms: by(late) })
     }
@@ -184,8 +172,8 @@ impl StartEstimates {
     }
 
     /// The fiftieth, the tenth, the half and nine tenths of what came of guesses of that length, or of the next ones to it.
-    fn ratios(&self, representative: i64) -> [i64; 4] {
-        let length = length_of(representative);
+    fn ratios(&self, lead_ms: i64) -> [i64; 4] {
+        let length = length_of(lead_ms);
         let mut near: Vec<u32> = Vec::new();
         for apart in 0..LENGTHS {
             let around = [length.checked_sub(apart), length.checked_add(apart).filter(|_| apart > 0)];
@@ -202,11 +190,10 @@ impl StartEstimates {
     }
 
     /// In how many milliseconds the group would start if all sums were as they seem.
-    fn representative(
+    fn lead_ms(
         &self,
-        (tables, policy, pending_index): (&Tables, &Policy, &PendingIndex),
+        View { tables, policy, pending_index, now }: View<'_>,
         group: GroupId,
-        now: TimeMs,
         look: Look,
     ) -> Option<i64> {
         if let Some(reservation) = tables.reservations.of(group) {
@@ -230,7 +217,7 @@ impl StartEstimates {
         let capacity = WHOLE.saturating_sub(releases.endless);
         let by_work = (capacity > 0 && releases.work.saturating_add(work) > 0)
             .then(|| i128::from(releases.work.saturating_add(work)) * 1_000 / i128::from(capacity))
-            .and_then(|representative| i64::try_from(representative).ok());
+            .and_then(|lead_ms| i64::try_from(lead_ms).ok());
         if lacking <= 0 {
             // By sums it would have started: what is free lies where it can't be used.
             let is_cheap = look == Look::Nodes && tables.tasks.span() <= PODS_LOOKED_AT_MAX;
@@ -241,18 +228,16 @@ impl StartEstimates {
         if !is_placeable(tables, policy, group) {
             return None;
         }
-        let representative = [
-            by_ends.map(|end| end.0.saturating_sub(now.0)),
-            by_work.map(|representative| representative.saturating_sub(passed)),
-        ];
-        let representative = representative.into_iter().flatten().min().map(|representative| representative.max(0))?;
+        let lead_ms =
+            [by_ends.map(|end| end.0.saturating_sub(now.0)), by_work.map(|lead_ms| lead_ms.saturating_sub(passed))];
+        let lead_ms = lead_ms.into_iter().flatten().min().map(|lead_ms| lead_ms.max(0))?;
         // Sums know nothing of nodes that are closed to it.
         let barred = !tables.maintenance_windows.all.is_empty()
             && look == Look::Nodes
             && tables.tasks.span() <= PODS_LOOKED_AT_MAX;
         let opens = || reservation_forecast::forecast(tables, policy, group, Confidence::Expected, now);
         let opens = barred.then(opens).flatten().map_or(0, |forecast| forecast.at.0.saturating_sub(now.0));
-        Some(representative.max(opens))
+        Some(lead_ms.max(opens))
     }
 }
 

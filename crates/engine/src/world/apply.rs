@@ -8,97 +8,118 @@ use pumice_units::stable_hash;
 
 use crate::cluster::objects::Namespace;
 use crate::cluster::table::key_of;
-use crate::facts::{Delta, GroupCondition, GroupFacts, GroupPhase, NodeFacts, PodFacts, ShapeTask};
-use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
-use crate::world::groups::{AWAITS_NODES, GroupRow, MADE_PREFIX, ROLES_MAX, ShapePart};
-use crate::world::sub_jobs::{JOB_HYPER_NODE, REST};
-use crate::world::tables::{Shape, Tables};
+use crate::facts::{Delta, GroupPhase, NodeFacts, PodFacts};
+use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, TaskId, TimeMs};
+use crate::world::groups::{GroupRow, MADE_PREFIX};
+use crate::world::sub_jobs::REST;
+use crate::world::tables::Tables;
 use crate::world::tasks::{TaskRow, TaskState, index_of, state_of};
 
+mod groups;
+
 impl Tables {
-    /// False if nothing that a cycle reads has changed.
+    /// False if nothing that a cycle reads has changed. Each delta has an arm of its own, so that none is dropped in silence.
     pub(crate) fn apply(&mut self, delta: &Delta) -> bool {
         assert!(!self.journal.is_open(), "deltas come between cycles");
         match delta {
             Delta::NodeUpsert(facts) => return self.upsert_node(facts),
+            Delta::NodeUsage { name, usage } => return self.nodes.measure(name, *usage),
+            Delta::NodeRemove(name) => self.remove_node(name),
+            Delta::AutoscalerSeen(seen) => return self.nodes.see_autoscaler(*seen),
             Delta::TaskUpsert(facts) => return self.upsert_task(facts),
             Delta::TaskRemove(uid) => return self.remove_task(uid),
-            Delta::NodeUsage { name, usage } => return self.nodes.measure(name, *usage),
-            Delta::AutoscalerSeen(seen) => return self.nodes.see_autoscaler(*seen),
-            Delta::NodeRemove(name) => self.remove_node(name),
             Delta::GroupUpsert(facts) => self.upsert_group(facts),
             Delta::GroupRemove { namespace, name, uid } => self.remove_group(namespace, name, uid),
             Delta::ShapeUpsert { owner_uid, tasks, ended } => self.upsert_shape(owner_uid, tasks, *ended),
             Delta::ShapeRemove { owner_uid } => self.remove_shape(owner_uid),
-            Delta::QueueUpsert(facts) => self.queues.upsert(facts, &mut self.dims),
-            Delta::QueueRemove(name) => self.queues.remove(name),
             Delta::RunsLearned { namespace, profile, runs_ms } => {
                 let (namespace, profile) = (self.intern_namespace(namespace), profile.as_str().into());
                 runs_ms.iter().for_each(|run| self.run_times.learn(namespace, &profile, *run));
             }
+            Delta::QueueUpsert(facts) => self.queues.upsert(facts, &mut self.dims),
+            Delta::QueueRemove(name) => self.queues.remove(name),
             Delta::PriorityClassUpsert { name, value, global_default } => {
-                let before = self.priorities.values.insert(name.clone(), (*value, *global_default));
-                if before == Some((*value, *global_default)) {
-                    return false;
-                }
-                let for_all = *global_default || before.is_some_and(|(_, global_default)| global_default);
-                self.resolve_priorities(Some(name).filter(|_| !for_all));
+                return self.upsert_priority_class(name, *value, *global_default);
             }
             Delta::PriorityClassRemove(name) => {
                 self.priorities.values.remove(name);
                 self.resolve_priorities(None);
             }
-            _ => return self.apply_object(delta),
+            Delta::NamespaceUpsert { name, weight, labels, queue } => {
+                let queue = queue.as_deref().filter(|queue| !queue.is_empty()).map(Arc::from);
+                return self
+                    .upsert_namespace(name, &Namespace { weight: (*weight).max(1), labels: labels.clone(), queue });
+            }
+            Delta::NamespaceRemove(name) => return self.remove_namespace(name),
+            Delta::HyperNodeUpsert(facts) => return self.objects.hyper_nodes.upsert(facts.name.clone(), facts),
+            Delta::HyperNodeRemove(name) => return self.objects.hyper_nodes.remove(name),
+            Delta::NumaUpsert(facts) => {
+                let changed = self.objects.numa.upsert(facts.name.clone(), &Arc::new(facts.clone()));
+                return self.touch_node(&facts.name, changed);
+            }
+            Delta::NumaRemove(name) => {
+                let changed = self.objects.numa.remove(name);
+                return self.touch_node(name, changed);
+            }
+            Delta::ShardUpsert(facts) => return self.objects.shards.upsert(facts.name.clone(), facts),
+            Delta::ShardRemove(name) => return self.objects.shards.remove(name),
+            Delta::BudgetUpsert(facts) => {
+                return self.objects.budgets.upsert(key_of(&facts.namespace, &facts.name), facts);
+            }
+            Delta::BudgetRemove { namespace, name } => return self.objects.budgets.remove(&key_of(namespace, name)),
+            Delta::QuotaUpsert(facts) => {
+                return self.objects.quotas.upsert(key_of(&facts.namespace, &facts.name), facts);
+            }
+            Delta::QuotaRemove { namespace, name } => return self.objects.quotas.remove(&key_of(namespace, name)),
+            Delta::WindowUpsert(facts) => return self.objects.windows.upsert(facts.name.clone(), facts),
+            Delta::WindowRemove(name) => return self.objects.windows.remove(name),
+            Delta::VolumeClaimUpsert(facts) => return self.storage.upsert_claim(facts),
+            Delta::VolumeClaimRemove { namespace, name } => return self.storage.remove_claim(&key_of(namespace, name)),
+            Delta::VolumeUpsert(facts) => return self.storage.volumes.upsert(facts.name.clone(), facts),
+            Delta::VolumeRemove(name) => return self.storage.volumes.remove(name),
+            Delta::StorageClassUpsert(facts) => return self.storage.classes.upsert(facts.name.clone(), facts),
+            Delta::StorageClassRemove(name) => return self.storage.classes.remove(name),
+            Delta::CsiNodeUpsert(facts) => return self.storage.csi_nodes.upsert(facts.node.clone(), facts),
+            Delta::CsiNodeRemove(node) => return self.storage.csi_nodes.remove(node),
+            Delta::DeviceClaimUpsert(facts) => return self.devices.upsert_claim(facts),
+            Delta::DeviceClaimRemove { namespace, name } => return self.devices.remove_claim(&key_of(namespace, name)),
+            Delta::DeviceClassUpsert(facts) => return self.devices.classes.upsert(facts.name.clone(), facts),
+            Delta::DeviceClassRemove(name) => return self.devices.classes.remove(name),
+            Delta::DeviceSliceUpsert(facts) => return self.devices.slices.upsert(facts.name.clone(), facts),
+            Delta::DeviceSliceRemove(name) => return self.devices.slices.remove(name),
         }
         true
     }
 
-    /// Objects that are kept as they are.
-    fn apply_object(&mut self, delta: &Delta) -> bool {
-        if let Some(changed) = self.storage.apply(delta).or_else(|| self.devices.apply(delta)) {
-            return changed;
+    /// What is known of a node beside its facts has changed, if so.
+    fn touch_node(&mut self, name: &str, changed: bool) -> bool {
+        if changed {
+            self.nodes.touch(name);
         }
-        let objects = &mut self.objects;
-        match delta {
-            Delta::HyperNodeUpsert(facts) => objects.hyper_nodes.upsert(facts.name.clone(), facts),
-            Delta::HyperNodeRemove(name) => objects.hyper_nodes.remove(name),
-            Delta::NumaUpsert(facts) => {
-                let changed = objects.numa.upsert(facts.name.clone(), &Arc::new(facts.clone()));
-                if changed {
-                    self.nodes.touch(&facts.name);
-                }
-                changed
-            }
-            Delta::NumaRemove(name) => {
-                let changed = objects.numa.remove(name);
-                if changed {
-                    self.nodes.touch(name);
-                }
-                changed
-            }
-            Delta::ShardUpsert(facts) => objects.shards.upsert(facts.name.clone(), facts),
-            Delta::ShardRemove(name) => objects.shards.remove(name),
-            Delta::BudgetUpsert(facts) => objects.budgets.upsert(key_of(&facts.namespace, &facts.name), facts),
-            Delta::BudgetRemove { namespace, name } => objects.budgets.remove(&key_of(namespace, name)),
-            Delta::QuotaUpsert(facts) => objects.quotas.upsert(key_of(&facts.namespace, &facts.name), facts),
-            Delta::WindowUpsert(facts) => objects.windows.upsert(facts.name.clone(), facts),
-            Delta::WindowRemove(name) => objects.windows.remove(name),
-            Delta::QuotaRemove { namespace, name } => objects.quotas.remove(&key_of(namespace, name)),
-            Delta::NamespaceUpsert { name, weight, labels, queue } => {
-                self.inter_pod.namespace_changed(name, Some(labels));
-                let queue = queue.as_deref().filter(|queue| !queue.is_empty()).map(Arc::from);
-                let before = objects.namespaces.all.get(name).and_then(|namespace| namespace.queue.as_ref());
-                self.queues_to_inherit |= before != queue.as_ref();
-                let namespace = Namespace { weight: (*weight).max(1), labels: labels.clone(), queue };
-                objects.namespaces.upsert(name.clone(), &namespace)
-            }
-            Delta::NamespaceRemove(name) => {
-                self.inter_pod.namespace_changed(name, None);
-                self.queues_to_inherit |= objects.namespaces.all.get(name).is_some_and(|one| one.queue.is_some());
-                objects.namespaces.remove(name)
-            }
-            _ => false,
+        changed
+    }
+
+    fn upsert_namespace(&mut self, name: &str, facts: &Namespace) -> bool {
+        self.inter_pod.namespace_changed(name, Some(&facts.labels));
+        let before = self.objects.namespaces.all.get(name).and_then(|namespace| namespace.queue.as_ref());
+        self.queues_to_inherit |= before != facts.queue.as_ref();
+        self.objects.namespaces.upsert(name.to_owned(), facts)
+    }
+
+    fn remove_namespace(&mut self, name: &str) -> bool {
+        self.inter_pod.namespace_changed(name, None);
+        self.queues_to_inherit |= self.objects.namespaces.all.get(name).is_some_and(|one| one.queue.is_some());
+        self.objects.namespaces.remove(name)
+    }
+
+    fn upsert_priority_class(&mut self, name: &String, value: i32, global_default: bool) -> bool {
+        let before = self.priorities.values.insert(name.clone(), (value, global_default));
+        if before == Some((value, global_default)) {
+            return false;
         }
+        let for_all = global_default || before.is_some_and(|(_, global_default)| global_default);
+        self.resolve_priorities(if for_all { None } else { Some(name) });
+        true
     }
 
     fn upsert_node(&mut self, facts: &NodeFacts) -> bool {
@@ -190,14 +211,16 @@ impl Tables {
             self.inter_pod.release_labels(&old.labels);
         }
         let had_ended = kept.as_ref().is_some_and(|row| matches!(row.state, TaskState::Succeeded | TaskState::Failed));
-        if let Some(group) = group.filter(|_| !had_ended) {
+        if let Some(group) = group
+            && !had_ended
+        {
             self.note_run(group, class, state, facts);
         }
         let gate_passed = kept.as_ref().is_some_and(|row| row.gate_passed);
         let (nominated_until, no_nomination_before, spared_until) = kept
             .as_ref()
             .map_or_else(Default::default, |row| (row.nominated_until, row.no_nomination_before, row.spared_until));
-        let pass_until = kept.as_ref().and_then(|row| row.pass_until);
+        let backfilled_until = kept.as_ref().and_then(|row| row.backfilled_until);
         let (attempts, not_before, bind_error, noticed) = kept.map_or((0, TimeMs::default(), None, None), |row| {
             (row.attempts, row.not_before, row.bind_error, row.noticed)
         });
@@ -235,7 +258,7 @@ impl Tables {
             nominated_until,
             no_nomination_before,
             spared_until,
-            pass_until,
+            backfilled_until,
             evicting: evicting.map(Box::new),
             in_flight: false,
             index: index_of(&facts.name),
@@ -356,211 +379,6 @@ impl Tables {
         true
     }
 
-    fn upsert_group(&mut self, facts: &GroupFacts) {
-        let group = self.intern_group(&facts.namespace, &key_of(&facts.namespace, &facts.name), None);
-        let status = self.groups.share(&facts.status);
-        let priority_class = self.groups.share_name(&facts.priority_class);
-        let run_profile = self.groups.share_name(&facts.run_profile);
-        let row = self.groups.row_mut(group);
-        let replaced = row.known && *row.uid != *facts.uid;
-        let same_owner = row.known && !replaced && row.owner.as_deref() == facts.owner.as_ref();
-        if replaced {
-            row.emitted = None;
-            row.reasons = None;
-            row.writing = false;
-        }
-        // The phase is ours to decide: what is stored is only read where nothing was decided yet.
-        if replaced || (!row.known && !row.of_one) {
-            row.phase = facts.status.phase;
-        }
-        if !row.writing {
-            row.emitted = Some(status);
-        }
-        let was_known = std::mem::replace(&mut row.known, true);
-        if !row.writing {
-            row.told_hyper_node = facts.annotations.get(JOB_HYPER_NODE).map(|name| name.as_str().into());
-        }
-        row.uid = facts.uid.as_str().into();
-        row.created = facts.created;
-        row.priority_class = priority_class;
-        row.priority = self.priorities.resolve(&facts.priority_class);
-        row.annotations.clone_from(&facts.annotations);
-        row.preemptable = facts.preemptable;
-        row.topology = facts.topology.clone().map(Box::new);
-        row.run_profile = run_profile;
-        let parts_changed = !was_known || row.sub_groups != facts.sub_groups;
-        row.sub_groups.clone_from(&facts.sub_groups);
-        row.min_resources = facts.min_resources.as_ref().map(|resources| Box::new(self.dims.demand(resources)));
-        for role in &mut row.roles {
-            role.declared_min = 0;
-        }
-        for (name, min) in facts.min_task_member.iter().take(ROLES_MAX) {
-            let name = self.groups.share_name(name);
-            let row = self.groups.row_mut(group);
-            let role = row.role(&name);
-            row.roles[role as usize].declared_min = *min;
-        }
-        self.groups.row_mut(group).set_minimum(facts.min_member);
-        // Its place among others depends on all of this.
-        self.groups.set_deadline(group, facts.deadline);
-        if replaced || !was_known {
-            let until = self.groups.row(group).restored_sum(&facts.status);
-            self.groups.set_sum(group, until);
-            let says = |condition: &GroupCondition| condition.kind == AWAITS_NODES && condition.status;
-            let awaits = facts.status.phase == GroupPhase::Inqueue && facts.status.conditions.iter().any(says);
-            self.groups.set_awaits_nodes(group, awaits);
-        }
-        self.groups.refresh(group);
-        let row = self.groups.row_mut(group);
-        row.shape_version += 1;
-        let shape = facts.owner.as_ref().and_then(|owner| self.shapes.get(owner.uid.as_str()));
-        // An owner that is gone has no shape, and stays gone.
-        row.ended = shape.map_or(same_owner && row.ended, |shape| shape.ended);
-        let old_owner = self.groups.set_owner(group, facts.owner.clone());
-        self.plan_tasks(group);
-        self.nodes.widen(self.dims.len());
-        if parts_changed {
-            self.make_parts(group);
-        }
-        self.set_owner(group, old_owner.map(|owner| owner.uid), facts.owner.as_ref().map(|owner| owner.uid.clone()));
-        self.set_queue(group, Some(facts.queue.as_str()).filter(|queue| !queue.is_empty()));
-        self.groups.refresh(group);
-    }
-
-    fn set_owner(&mut self, group: GroupId, old: Option<String>, new: Option<String>) {
-        if old == new {
-            return;
-        }
-        if let Some(uid) = old
-            && let Some(groups) = self.owned.get_mut(uid.as_str())
-        {
-            groups.retain(|other| *other != group);
-            if groups.is_empty() {
-                self.owned.remove(uid.as_str());
-            }
-        }
-        if let Some(uid) = new {
-            let known = self.shapes.get_key_value(uid.as_str()).map(|(uid, _)| uid.clone());
-            let groups = self.owned.entry(known.unwrap_or_else(|| uid.into())).or_default();
-            let place = groups.partition_point(|other| *other < group);
-            groups.insert(place, group);
-        }
-    }
-
-    pub(crate) fn set_queue(&mut self, group: GroupId, name: Option<&str>) {
-        let queue = self.queues.intern(name.unwrap_or(&self.default_queue));
-        let row = self.groups.row_mut(group);
-        let old = std::mem::replace(&mut row.queue, queue);
-        if old == queue {
-            return;
-        }
-        let (tasks, namespace): (Vec<TaskId>, _) = (row.tasks.iter().copied().collect(), row.namespace_id);
-        for task in tasks {
-            let (state, class) = (self.task(task).state_in_queue(), self.task(task).class);
-            let demand = &self.classes.row(class).demand;
-            self.queues.charge(old, state, demand, -1);
-            self.queues.charge(queue, state, demand, 1);
-            if state.is_allocated() || state == TaskState::Pipelined {
-                self.namespace_shares.charge(old, namespace, demand, -1);
-                self.namespace_shares.charge(queue, namespace, demand, 1);
-            }
-            self.charge_devices(task, old, -1);
-            self.charge_devices(task, queue, 1);
-        }
-        self.queues.row_mut(queue).groups += 1;
-        self.leave_queue(old);
-    }
-
-    fn leave_queue(&mut self, queue: QueueId) {
-        self.queues.row_mut(queue).groups -= 1;
-        self.queues.release(queue);
-    }
-
-    fn remove_group(&mut self, namespace: &str, name: &str, uid: &str) {
-        let Some(group) = self.groups.table.find(&key_of(namespace, name)) else { return };
-        let row = self.groups.row_mut(group);
-        if !row.known || (!uid.is_empty() && *row.uid != *uid) {
-            return;
-        }
-        row.known = false;
-        row.emitted = None;
-        row.writing = false;
-        row.reasons = None;
-        if !row.of_one {
-            row.phase = GroupPhase::Pending;
-        }
-        let owner = self.groups.set_owner(group, None).map(|owner| owner.uid);
-        self.set_owner(group, owner, None);
-        self.plan_tasks(group);
-        self.groups.set_deadline(group, None);
-        self.groups.set_sum(group, None);
-        self.groups.set_awaits_nodes(group, false);
-        self.groups.refresh(group);
-        self.release_group(group);
-    }
-
-    /// Frees a placeholder that no pod names any more.
-    fn release_group(&mut self, group: GroupId) {
-        let row = self.groups.row(group);
-        if row.known || !row.tasks.is_empty() {
-            return;
-        }
-        let (key, queue) = (row.key.clone(), row.queue);
-        self.groups.table.remove(&key);
-        self.groups.forget(group);
-        self.leave_queue(queue);
-    }
-
-    fn upsert_shape(&mut self, owner_uid: &str, tasks: &[ShapeTask], ended: bool) {
-        let parts: Vec<ShapePart> = tasks
-            .iter()
-            .filter(|task| task.count > 0)
-            .map(|task| ShapePart {
-                role: self.groups.share_name(&task.role),
-                class: self.acquire_class(&task.template),
-                count: task.count,
-                depends_on: task.depends_on.clone().map(Arc::new),
-            })
-            .collect();
-        self.nodes.widen(self.dims.len());
-        if self.shapes.get(owner_uid).is_some_and(|shape| *shape.parts == parts && shape.ended == ended) {
-            parts.into_iter().for_each(|part| self.release_class(part.class));
-            return;
-        }
-        let old = if parts.is_empty() && !ended {
-            self.shapes.remove(owner_uid)
-        } else {
-            let known = self.owned.get_key_value(owner_uid).map(|(uid, _)| uid.clone());
-            let parts = self.groups.share_parts(parts);
-            self.shapes.insert(known.unwrap_or_else(|| owner_uid.into()), Shape { parts, ended })
-        };
-        self.release_shape(old);
-        self.owner_changed(owner_uid, ended);
-    }
-
-    /// The owner is gone: what it made goes after it.
-    fn remove_shape(&mut self, owner_uid: &str) {
-        let old = self.shapes.remove(owner_uid);
-        self.release_shape(old);
-        self.owner_changed(owner_uid, true);
-    }
-
-    fn release_shape(&mut self, shape: Option<Shape>) {
-        for part in shape.iter().flat_map(|shape| shape.parts.iter()) {
-            self.release_class(part.class);
-        }
-    }
-
-    fn owner_changed(&mut self, owner_uid: &str, ended: bool) {
-        for group in self.owned.get(owner_uid).into_iter().flatten().copied().collect::<Vec<_>>() {
-            let row = self.groups.row_mut(group);
-            row.shape_version += 1;
-            row.ended = ended;
-            self.plan_tasks(group);
-            self.groups.refresh(group);
-        }
-    }
-
     /// The answer to a bind: confirmed, or back to waiting with a backoff.
     pub(crate) fn bind_result(&mut self, uid: &str, result: Result<(), &str>, now: TimeMs) {
         const BACKOFF_FIRST_MS: i64 = 500;
@@ -586,7 +404,7 @@ impl Tables {
                 let row = self.tasks.row_mut(task.index());
                 let delay = BACKOFF_FIRST_MS << row.attempts.min(BACKOFF_DOUBLINGS_MAX);
                 row.attempts += 1;
-                row.pass_until = None;
+                row.backfilled_until = None;
                 row.not_before = now.plus_ms(delay);
                 row.bind_error = Some(message.chars().take(1024).collect::<String>().into());
             }

@@ -36,7 +36,7 @@ pub struct ExpectedRun {
 
 impl Tables {
     /// How long a pod of this class will run at most, for a group that wants to pass a reservation. Nothing is endless.
-    pub(crate) fn passes_for(&self, group: GroupId, class: ClassId, confidence: Confidence) -> Option<i64> {
+    pub(crate) fn backfills_for(&self, group: GroupId, class: ClassId, confidence: Confidence) -> Option<i64> {
         let limit = self.classes.row(class).template.time_limit_ms;
         let learned = || self.runs_of(group, class)?.quantile(PASSING_PER_MILLE);
         match confidence {

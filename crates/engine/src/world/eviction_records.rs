@@ -1,6 +1,6 @@
-//! Receipts of evictions: who had to leave, for whom, by which rule, and what became of the room.
+//! Eviction records: who had to leave, for whom, by which rule, and what became of the room.
 //!
-//! Invariant: an eviction for somebody has one receipt, which ends once: when that group has started, or can't any more in
+//! Invariant: an eviction for somebody has one record, which ends once: when that group has started, or can't any more in
 //! that room. The last ones are kept, so many; decisions don't read them. Written by the statements of actions, ended at the
 //! start of a cycle, read by `explain`.
 
@@ -17,7 +17,7 @@ use crate::world::tables::Tables;
 
 /// The rule by which backfill leaves that has run longer than nearly all of its kind, as the plan names it.
 pub(crate) const OVERRUN: &str = "overrun";
-/// Receipts that are kept.
+/// Records that are kept.
 const KEPT_MAX: usize = 2_048;
 /// Of these, told in one answer.
 const TOLD_MAX: usize = 5;
@@ -117,7 +117,7 @@ impl Tables {
         }
     }
 
-    /// Ends the receipts of which the end shows, and says which. O(receipts) while any is open.
+    /// Ends the records of which the end shows, and says which. O(records) while any is open.
     pub(crate) fn settle_eviction_records(&mut self, now: TimeMs) -> Vec<FreedRoom> {
         let Self { eviction_records, groups, reservations, .. } = self;
         if eviction_records.open == 0 {
@@ -153,7 +153,7 @@ impl Tables {
         settled
     }
 
-    /// The last receipts of a group, as the one that had to leave or as the one that others left for; the newest first.
+    /// The last records of a group, as the one that had to leave or as the one that others left for; the newest first.
     pub(crate) fn eviction_records_of(&self, group: &str, now: TimeMs) -> Vec<EvictionRecord> {
         let of_it = self
             .eviction_records

@@ -21,7 +21,7 @@ impl Tables {
         Some(evicting)
     }
 
-    /// The answer to an eviction: a pod that could not be told to leave stays what it was, and the fences of the group
+    /// The answer to an eviction: a pod that could not be told to leave stays what it was, and the nominations of the group
     /// that was to have its room fall.
     pub(crate) fn evict_result(&mut self, uid: &str, result: Result<(), &str>, now: TimeMs) {
         let (Some(task), Err(_)) = (self.tasks.find(uid), result) else { return };

@@ -230,7 +230,7 @@ fn charge_tenant(
 
 impl Tables {
     /// Brings all promises up to date. O(groups that changed), and O(groups with promises) after a change of queues.
-    pub(crate) fn settle_promises(&mut self) {
+    pub(crate) fn settle_inqueue_demand(&mut self) {
         let mut stale = self.groups.take_unsettled();
         if self.inqueue_demand.queues_version != self.queues.version {
             self.inqueue_demand.queues_version = self.queues.version;

@@ -3,7 +3,7 @@
 //! Invariant: a pod starts on a node only if no window of that node bars it: those who may use it are named, or the pod is
 //! certain to be gone before it begins. Like Slurm's: what has no known end does not start where a window is to come.
 //! Worked out at the start of a cycle from the Reservations told, nodes that have joined since included. Asked by
-//! `Policy`, the forecast and the reasons; what is still there when a window begins is the action `windows`' matter.
+//! `Policy`, the forecast and the reasons; what is still there when a window begins is `eviction::maintenance`'s matter.
 
 use std::sync::Arc;
 
@@ -161,7 +161,7 @@ impl Tables {
     pub(crate) fn run_before_windows(&self, group: GroupId, class: ClassId, preemptable: bool) -> Option<i64> {
         match preemptable {
             true => self.reliable_run(group, class),
-            false => self.passes_for(group, class, Confidence::Certain),
+            false => self.backfills_for(group, class, Confidence::Certain),
         }
     }
 

@@ -3,7 +3,7 @@
 //! A driver declares what its executors will need. From its admission on the sum is promised to the group, until its pods
 //! have held all of it once, or none was made for a while and none waits. Then it is spent. The sum of a Job that we know the
 //! tasks of is that of its tasks, and promised like this where some of them depend on others. Read by `minimum` and the
-//! promises; kept by `close` and by what is told of groups.
+//! promises; kept by `cycle_end` and by what is told of groups.
 //!
 //! Invariant: `sums` holds the groups with a `sum_until`, by that time. What a status says of it outlives the scheduler.
 
@@ -86,7 +86,7 @@ impl Tables {
     }
 
     /// The same as a reason, of a group that has begun.
-    pub(crate) fn promise_reason(&self, group: GroupId, now: TimeMs) -> Option<Reason> {
+    pub(crate) fn inqueue_demand_reason(&self, group: GroupId, now: TimeMs) -> Option<Reason> {
         let row = self.groups.row(group);
         let begun = matches!(row.phase, GroupPhase::Running | GroupPhase::Unknown);
         let until = row.sum_until.filter(|until| begun && *until != SOME_TIME)?;

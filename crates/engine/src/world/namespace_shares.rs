@@ -1,7 +1,7 @@
-//! Tenants: what each namespace holds in each queue, and, where past use counts, how much it held lately.
+//! Namespace shares: what each namespace holds in each queue, and, where past use counts, how much it held lately.
 //!
 //! The past is the mean of the share held, in which a moment counts half as much after each half-life. It is worked out
-//! anew only when the share changes, from the share that was held since: O(1) a tenant, whatever time has passed.
+//! anew only when the share changes, from the share that was held since: O(1) a namespace, whatever time has passed.
 //! Charged by `Tables` with every task; settled when a cycle starts and ends; read by `Policy::namespace_order`.
 
 use std::cmp::Ordering;
@@ -103,7 +103,7 @@ pub(crate) struct NamespaceShares {
     weights: FxHashMap<NamespaceId, i64>,
     /// Those whose holdings changed since they were settled.
     changed: FxHashSet<(QueueId, NamespaceId)>,
-    /// What weights and tenants were settled for: versions of namespaces and queues, and how many namespaces there were.
+    /// What weights and shares were settled for: versions of namespaces and queues, and how many namespaces there were.
     seen: (u64, u64, usize),
 }
 
@@ -157,8 +157,8 @@ impl NamespaceShares {
 }
 
 impl Tables {
-    /// Brings shares, weights and the past up to date. O(tenants that changed), or O(tenants) where the past counts.
-    pub(crate) fn settle_tenants(&mut self, decay: Option<&Decay>, now: TimeMs) {
+    /// Brings shares, weights and the past up to date. O(shares that changed), or O(shares) where the past counts.
+    pub(crate) fn settle_namespace_shares(&mut self, decay: Option<&Decay>, now: TimeMs) {
         let Self { namespace_shares: shares, queues, objects, namespaces, nodes, .. } = self;
         let seen = (objects.namespaces.version, queues.version, namespaces.span());
         if shares.seen != seen {

@@ -79,7 +79,7 @@ impl Tables {
         self.by_name(|dim| self.nodes.idle(node, dim))
     }
 
-    /// What a group's pods have, fences included.
+    /// What a group's pods have, nominated room included.
     pub fn group_allocated(&self, group: GroupId) -> Resources {
         self.dims.resources(&self.group(group).allocated)
     }

@@ -15,7 +15,7 @@ use crate::world::tasks::TaskState;
 pub(crate) struct Sums {
     /// Of tasks that have room and keep it.
     pub(crate) allocated: Vec<i64>,
-    /// Of fences.
+    /// Of nominated pods.
     pub(crate) pipelined: Vec<i64>,
     /// Of tasks that are leaving, or whose node does not answer.
     pub(crate) releasing: Vec<i64>,
@@ -29,7 +29,7 @@ pub(crate) fn amount(amounts: &[i64], dim: DimId) -> i64 {
 }
 
 impl Sums {
-    /// What is taken or promised: allocated and fences.
+    /// What is taken or promised: allocated and nominated.
     pub(crate) fn promised(&self, dim: DimId) -> i64 {
         amount(&self.allocated, dim).saturating_add(amount(&self.pipelined, dim))
     }

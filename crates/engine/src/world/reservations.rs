@@ -56,7 +56,7 @@ pub(crate) struct Reservation {
     pub(crate) hard: bool,
     /// Nothing where it is not known when it can start: then nothing is kept for it.
     pub(crate) forecast: Option<Forecast>,
-    /// When the prospect was worked out, and when it is to be worked out again.
+    /// When the forecast was worked out, and when it is to be worked out again.
     pub(crate) renew_at: TimeMs,
 }
 

@@ -16,7 +16,7 @@ pub enum TaskState {
     Pending,
     /// Given room inside this cycle; the group is not decided yet.
     Allocated,
-    /// Waits for room that is being freed on its node. One that outlives its cycle is a fence: the room is kept for it.
+    /// Waits for room that is being freed on its node. One that outlives its cycle is nominated: the room is kept for it.
     Pipelined,
     /// Decided: the bind is in flight.
     Binding,
@@ -106,14 +106,14 @@ pub struct TaskRow {
     pub(crate) device_labels: Option<Arc<BTreeMap<String, String>>>,
     /// How long it may take to end after it was told to, where it says so.
     pub(crate) grace_ms: Option<i64>,
-    /// While Pipelined past the cycle: when the fence falls.
+    /// While Pipelined past the cycle: when the nomination expires.
     pub(crate) nominated_until: TimeMs,
-    /// Makes no victims before this time: a fence of its has fallen.
+    /// Makes no victims before this time: a nomination of it has expired.
     pub(crate) no_nomination_before: TimeMs,
     /// Is no victim before this time: it could not be evicted.
     pub(crate) spared_until: TimeMs,
     /// It went before a reservation, to be gone by then; only as runs of its kind were.
-    pub(crate) pass_until: Option<TimeMs>,
+    pub(crate) backfilled_until: Option<TimeMs>,
     /// We are evicting it.
     pub(crate) evicting: Option<Box<Evicting>>,
     /// Counted among the binds that are on their way to its node.
@@ -182,7 +182,7 @@ pub enum Counting {
 }
 
 crate::save::saved! {
-    TaskRow { uid, namespace, name, group, role, sub_job, part_labels, class, labels, claims, profile, state, node, gated, queue_gated, gate_passed, best_effort, priority, created, started, scheduled, preemptable, never_preempts, of_daemon_set, priority_class, nominated, annotations, device_labels, grace_ms, nominated_until as "fence_until", no_nomination_before as "no_fence_before", spared_until, pass_until, evicting, in_flight, index, attempts, not_before, bind_error, noticed };
+    TaskRow { uid, namespace, name, group, role, sub_job, part_labels, class, labels, claims, profile, state, node, gated, queue_gated, gate_passed, best_effort, priority, created, started, scheduled, preemptable, never_preempts, of_daemon_set, priority_class, nominated, annotations, device_labels, grace_ms, nominated_until as "fence_until", no_nomination_before as "no_fence_before", spared_until, backfilled_until as "pass_until", evicting, in_flight, index, attempts, not_before, bind_error, noticed };
     Evicting { was, beneficiary, confirmed };
 }
 

@@ -11,8 +11,8 @@ use super::{REASONS_MAX, Wanted, needed, objection};
 use crate::ids::{ClassId, DimId, GroupId, HyperId, TaskId};
 use crate::plugin::HyperSearch;
 use crate::reasons::{NoDomain, Reason};
-use crate::search::finder::Search;
-use crate::session::Cycle;
+use crate::search::finder::{PodsWanted, Search};
+use crate::session::Session;
 use crate::world::sub_jobs::Reach;
 use crate::world::tables::Tables;
 use crate::world::tasks::Counting;
@@ -41,29 +41,29 @@ struct Turn {
 
 /// Places what the group needs to start, or one pod more of a part. The placed pods, or why there are none.
 pub(crate) fn place_in_domains(
-    cycle: &mut Cycle<'_>,
+    session: &mut Session<'_>,
     group: GroupId,
     wanted: &Wanted,
     counting: Counting,
 ) -> Result<Vec<TaskId>, Vec<Reason>> {
-    let parts = parts(cycle, group, wanted.tasks.iter().chain(&wanted.reserve));
-    if let Some(reason) = unknown_tier(cycle.tables, group, &parts) {
+    let parts = parts(session, group, wanted.tasks.iter().chain(&wanted.reserve));
+    if let Some(reason) = unknown_tier(session.tables, group, &parts) {
         return Err(vec![reason]);
     }
     let elastic = parts.iter().any(|part| part.tasks.len() > part.needed);
     let (room, placed, failed, reasons) = (Room::All, Vec::new(), FxHashSet::default(), Vec::new());
     let mut turn = Turn { group, counting, parts, room, placed, failed, reasons };
-    if turn.place_group(cycle) {
+    if turn.place_group(session) {
         return Ok(turn.placed);
     }
     if elastic {
         turn.room = Room::Minimum;
         turn.failed.clear();
-        if turn.place_group(cycle) {
+        if turn.place_group(session) {
             return Ok(turn.placed);
         }
     }
-    turn.explain(cycle);
+    turn.explain(session);
     Err(turn.reasons)
 }
 
@@ -78,33 +78,33 @@ fn unknown_tier(tables: &Tables, group: GroupId, parts: &[Part]) -> Option<Reaso
 
 impl Turn {
     /// Tries the group in one HyperNode after the other; the best of the first gradient that has any is kept.
-    fn place_group(&mut self, cycle: &mut Cycle<'_>) -> bool {
-        let minimum = cycle.tables.groups.row(self.group).min_resources.as_deref().cloned().unwrap_or_default();
+    fn place_group(&mut self, session: &mut Session<'_>) -> bool {
+        let minimum = session.tables.groups.row(self.group).min_resources.as_deref().cloned().unwrap_or_default();
         let need: Vec<(DimId, i64)> = minimum.iter().collect();
-        let root = cycle.tables.hyper_nodes.root();
+        let root = session.tables.hyper_nodes.root();
         let search = HyperSearch { group: self.group, sub_job: None, within: root, need: &need, evict: false };
-        for gradient in cycle.policy.hyper_gradients(cycle.tables, &search) {
-            let single = (self.parts.len() == 1).then(|| self.bounds(cycle, &gradient));
+        for gradient in session.policy.hyper_gradients(session.tables, &search) {
+            let single = (self.parts.len() == 1).then(|| self.bounds(session, &gradient));
             let best = match single {
-                Some(bounds) => self.best_for_one(cycle, bounds),
-                None => self.best_for_many(cycle, &gradient),
+                Some(bounds) => self.best_for_one(session, bounds),
+                None => self.best_for_many(session, &gradient),
             };
             if let Some(hyper) = best {
-                return self.place_in(cycle, hyper).is_some();
+                return self.place_in(session, hyper).is_some();
             }
         }
         false
     }
 
     /// No score that the only part can get in a HyperNode is above this.
-    fn bounds(&self, cycle: &Cycle<'_>, gradient: &[HyperId]) -> Vec<(HyperId, i64)> {
-        let need = self.need(cycle.tables, &self.parts[0]);
+    fn bounds(&self, session: &Session<'_>, gradient: &[HyperId]) -> Vec<(HyperId, i64)> {
+        let need = self.need(session.tables, &self.parts[0]);
         let mut bounds: Vec<(HyperId, i64)> = Vec::with_capacity(gradient.len());
         for hyper in gradient {
             let search = self.search(&self.parts[0], *hyper, &need);
             let tried: Vec<HyperId> =
-                cycle.policy.hyper_gradients(cycle.tables, &search).into_iter().flatten().collect();
-            let ranked = cycle.policy.rank_hyper_nodes(cycle.tables, &search, &tried);
+                session.policy.hyper_gradients(session.tables, &search).into_iter().flatten().collect();
+            let ranked = session.policy.rank_hyper_nodes(session.tables, &search, &tried);
             bounds.extend(ranked.first().map(|(_, score)| (*hyper, *score)));
         }
         bounds.sort_by_key(|(hyper, score)| (std::cmp::Reverse(*score), *hyper));
@@ -112,13 +112,13 @@ impl Turn {
     }
 
     /// The HyperNode with the highest score: those that can't come up to it any more are not tried.
-    fn best_for_one(&mut self, cycle: &mut Cycle<'_>, bounds: Vec<(HyperId, i64)>) -> Option<HyperId> {
+    fn best_for_one(&mut self, session: &mut Session<'_>, bounds: Vec<(HyperId, i64)>) -> Option<HyperId> {
         let mut best: Option<(i64, HyperId)> = None;
         for (hyper, bound) in bounds {
             if best.is_some_and(|(score, _)| score >= bound) {
                 break;
             }
-            let score = self.try_in(cycle, hyper);
+            let score = self.try_in(session, hyper);
             if let Some(score) = score.filter(|score| best.is_none_or(|(before, _)| *score > before)) {
                 best = Some((score, hyper));
             }
@@ -126,10 +126,10 @@ impl Turn {
         best.map(|(_, hyper)| hyper)
     }
 
-    fn best_for_many(&mut self, cycle: &mut Cycle<'_>, gradient: &[HyperId]) -> Option<HyperId> {
+    fn best_for_many(&mut self, session: &mut Session<'_>, gradient: &[HyperId]) -> Option<HyperId> {
         let mut best: Option<(i64, HyperId)> = None;
         for hyper in gradient {
-            let score = self.try_in(cycle, *hyper);
+            let score = self.try_in(session, *hyper);
             if let Some(score) = score.filter(|score| best.is_none_or(|(before, _)| *score > before)) {
                 best = Some((score, *hyper));
             }
@@ -138,25 +138,25 @@ impl Turn {
     }
 
     /// Places the group in a HyperNode and takes it back: the score, if it fits.
-    fn try_in(&mut self, cycle: &mut Cycle<'_>, hyper: HyperId) -> Option<i64> {
-        let savepoint = cycle.tables.savepoint();
-        let score = self.place_in(cycle, hyper);
-        cycle.rollback(savepoint);
+    fn try_in(&mut self, session: &mut Session<'_>, hyper: HyperId) -> Option<i64> {
+        let savepoint = session.tables.savepoint();
+        let score = self.place_in(session, hyper);
+        session.rollback(savepoint);
         self.placed.clear();
         score
     }
 
     /// Places one part after the other, and then more of each, until the group is ready: the sum of the scores, if it
     /// becomes so.
-    fn place_in(&mut self, cycle: &mut Cycle<'_>, hyper: HyperId) -> Option<i64> {
-        let savepoint = cycle.tables.savepoint();
+    fn place_in(&mut self, session: &mut Session<'_>, hyper: HyperId) -> Option<i64> {
+        let savepoint = session.tables.savepoint();
         let mut total = 0_i64;
         loop {
             let before = self.placed.len();
             for part in 0..self.parts.len() {
-                let Some(score) = self.place_part(cycle, part, hyper) else { continue };
+                let Some(score) = self.place_part(session, part, hyper) else { continue };
                 total = total.saturating_add(score);
-                if cycle.policy.job_ready(cycle.tables, self.group, self.counting) {
+                if session.policy.job_ready(session.tables, self.group, self.counting) {
                     return Some(total);
                 }
             }
@@ -164,21 +164,21 @@ impl Turn {
                 break;
             }
         }
-        cycle.rollback(savepoint);
+        session.rollback(savepoint);
         self.placed.clear();
         None
     }
 
     /// Places one part in the best HyperNode at or below `within`: its score there.
-    fn place_part(&mut self, cycle: &mut Cycle<'_>, part: usize, within: HyperId) -> Option<i64> {
-        let need = self.need(cycle.tables, &self.parts[part]);
+    fn place_part(&mut self, session: &mut Session<'_>, part: usize, within: HyperId) -> Option<i64> {
+        let need = self.need(session.tables, &self.parts[part]);
         let search = self.search(&self.parts[part], within, &need);
-        for gradient in cycle.policy.hyper_gradients(cycle.tables, &search) {
-            for (hyper, score) in cycle.policy.rank_hyper_nodes(cycle.tables, &search, &gradient) {
+        for gradient in session.policy.hyper_gradients(session.tables, &search) {
+            for (hyper, score) in session.policy.rank_hyper_nodes(session.tables, &search, &gradient) {
                 if self.failed.contains(&hyper) {
                     continue;
                 }
-                if self.place_tasks(cycle, part, hyper) {
+                if self.place_tasks(session, part, hyper) {
                     return Some(score);
                 }
                 if self.parts.len() == 1 && self.placed.is_empty() {
@@ -190,23 +190,23 @@ impl Turn {
     }
 
     /// Places pods of one part on the nodes of a HyperNode until the part is ready; nothing if it does not get so.
-    fn place_tasks(&mut self, cycle: &mut Cycle<'_>, part: usize, hyper: HyperId) -> bool {
+    fn place_tasks(&mut self, session: &mut Session<'_>, part: usize, hyper: HyperId) -> bool {
         let Part { id, mut needed, uniform, .. } = self.parts[part];
-        if cycle.policy.sub_job_ready(cycle.tables, self.group, id, self.counting) {
+        if session.policy.sub_job_ready(session.tables, self.group, id, self.counting) {
             needed = 1;
         }
         if let Some(class) = uniform
-            && room_for(cycle.tables, hyper, class, needed) < needed
+            && room_for(session.tables, hyper, class, needed) < needed
         {
             return false;
         }
-        let savepoint = cycle.tables.savepoint();
+        let savepoint = session.tables.savepoint();
         let before = self.placed.len();
         let tasks = self.parts[part].tasks.clone();
-        if self.fill(cycle, id, hyper, &tasks) {
+        if self.fill(session, id, hyper, &tasks) {
             return true;
         }
-        cycle.rollback(savepoint);
+        session.rollback(savepoint);
         self.placed.truncate(before);
         if uniform.is_some() || needed < 2 {
             return false;
@@ -214,38 +214,38 @@ impl Turn {
         // Small pods may have taken the room that only a large one needs.
         let mut tasks = tasks;
         let minimum = needed.min(tasks.len());
-        tasks[..minimum].sort_by_key(|task| std::cmp::Reverse(cycle.tables.size(cycle.tables.task(*task).class)));
-        let ready = self.fill(cycle, id, hyper, &tasks);
+        tasks[..minimum].sort_by_key(|task| std::cmp::Reverse(session.tables.size(session.tables.task(*task).class)));
+        let ready = self.fill(session, id, hyper, &tasks);
         if !ready {
-            cycle.rollback(savepoint);
+            session.rollback(savepoint);
             self.placed.truncate(before);
         }
         ready
     }
 
-    fn fill(&mut self, cycle: &mut Cycle<'_>, part: u32, hyper: HyperId, tasks: &[TaskId]) -> bool {
+    fn fill(&mut self, session: &mut Session<'_>, part: u32, hyper: HyperId, tasks: &[TaskId]) -> bool {
         let mut failed: FxHashSet<ClassId> = FxHashSet::default();
         for task in tasks.iter().copied() {
-            let row = cycle.tables.task(task);
+            let row = session.tables.task(task);
             let class = row.class;
-            if row.state != TaskState::Pending || failed.contains(&class) && !cycle.tables.is_tied(task) {
+            if row.state != TaskState::Pending || failed.contains(&class) && !session.tables.is_tied(task) {
                 continue;
             }
-            let queue = cycle.tables.groups.row(self.group).queue;
-            if let Some(reason) = objection(cycle, queue, task) {
+            let queue = session.tables.groups.row(self.group).queue;
+            if let Some(reason) = objection(session, queue, task) {
                 failed.insert(class);
                 self.note(reason);
                 continue;
             }
-            let nodes = &cycle.tables.hyper_nodes.row(hyper).nodes;
-            let search = Search::of_task(cycle.tables, task).within(nodes);
-            let Some(node) = cycle.finder.best(cycle.tables, cycle.policy, search) else {
+            let nodes = &session.tables.hyper_nodes.row(hyper).nodes;
+            let search = Search::of_task(session.tables, task).within(nodes);
+            let Some(node) = session.finder.best(session.tables, session.policy, search) else {
                 failed.insert(class);
                 continue;
             };
-            cycle.assign(task, node);
+            session.assign(task, node);
             self.placed.push(task);
-            if cycle.policy.sub_job_ready(cycle.tables, self.group, part, self.counting) {
+            if session.policy.sub_job_ready(session.tables, self.group, part, self.counting) {
                 return true;
             }
         }
@@ -282,17 +282,17 @@ impl Turn {
     }
 
     /// What the HyperNodes say to the first part that did not get what it needs.
-    fn explain(&mut self, cycle: &mut Cycle<'_>) {
+    fn explain(&mut self, session: &mut Session<'_>) {
         if !self.reasons.is_empty() {
             return;
         }
-        let ready = |part: &Part| cycle.policy.sub_job_ready(cycle.tables, self.group, part.id, self.counting);
+        let ready = |part: &Part| session.policy.sub_job_ready(session.tables, self.group, part.id, self.counting);
         let part = self.parts.iter().find(|part| !ready(part)).or(self.parts.first());
         let Some((part, task)) = part.and_then(|part| Some((part, *part.tasks.first()?))) else { return };
-        let tables = &*cycle.tables;
+        let tables = &*session.tables;
         let (hyper, row) = (&tables.hyper_nodes, tables.groups.row(self.group));
         let class = tables.task(task).class;
-        let group_needed = needed(cycle, self.group) as usize;
+        let group_needed = needed(session, self.group) as usize;
         let wanted = if part.sub_job.is_some() { part.needed } else { group_needed.min(part.tasks.len()) };
         let mut nearest = hyper.root();
         if let Reach::Tier(tier_max) = row.reach_of(part.id, hyper) {
@@ -320,12 +320,12 @@ impl Turn {
                 return;
             }
         }
-        let nodes = &cycle.tables.hyper_nodes.row(nearest).nodes;
-        let search = Search::of_task(cycle.tables, task).within(nodes);
-        let numbers = (u32::try_from(wanted).unwrap_or(u32::MAX), 0);
-        let mut unfit = cycle.finder.diagnose(cycle.tables, cycle.policy, search, numbers);
-        let row = cycle.tables.groups.row(self.group);
-        unfit.role = row.roles[cycle.tables.task(task).role as usize].name.to_string();
+        let nodes = &session.tables.hyper_nodes.row(nearest).nodes;
+        let search = Search::of_task(session.tables, task).within(nodes);
+        let pods = PodsWanted { needed: u32::try_from(wanted).unwrap_or(u32::MAX), found_room: 0 };
+        let mut unfit = session.finder.diagnose(session.tables, session.policy, search, pods);
+        let row = session.tables.groups.row(self.group);
+        unfit.role = row.roles[session.tables.task(task).role as usize].name.to_string();
         self.reasons.push(Reason::NodesUnfit(unfit));
     }
 }

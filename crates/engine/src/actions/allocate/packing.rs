@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use super::{Trial, Wanted, needed, objection, tell_of_shares};
 use crate::ids::{ClassId, GroupId, NodeId, TaskId};
 use crate::reasons::Reason;
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::world::tables::Tables;
 use crate::world::tasks::Counting;
 use crate::world::tasks::TaskState;
@@ -38,61 +38,61 @@ struct Packing {
 /// For a gang of several kinds of pods: small pods may have taken the room that only a large one needs. Where there is
 /// no other way: whether its queue's share was in the way of one.
 pub(super) fn another_way(
-    cycle: &mut Cycle<'_>,
+    session: &mut Session<'_>,
     group: GroupId,
     wanted: &mut Wanted,
     counting: Counting,
     packings_left: &mut u32,
 ) -> Result<Trial, bool> {
-    let (savepoint, needed) = (cycle.tables.savepoint(), needed(cycle, group));
-    largest_first(cycle, wanted, needed);
+    let (savepoint, needed) = (session.tables.savepoint(), needed(session, group));
+    largest_first(session, wanted, needed);
     let mut trial = Trial::new(needed);
-    if trial.place_all(cycle, group, wanted, counting) {
+    if trial.place_all(session, group, wanted, counting) {
         return Ok(trial);
     }
-    cycle.rollback(savepoint);
+    session.rollback(savepoint);
     let by_shares = tell_of_shares(&trial.reasons);
     let Some(left) = packings_left.checked_sub(1) else { return Err(by_shares) };
     *packings_left = left;
     let tasks: Vec<TaskId> = wanted.tasks.iter().chain(&wanted.reserve).copied().collect();
-    let placed = place_largest_first(cycle, group, &tasks, counting).map_err(|also| by_shares || also)?;
+    let placed = place_largest_first(session, group, &tasks, counting).map_err(|also| by_shares || also)?;
     // It starts: no turn after this one needs those that ask for nothing.
-    wanted.tasks.retain(|task| cycle.tables.task(*task).state == TaskState::Pending);
+    wanted.tasks.retain(|task| session.tables.task(*task).state == TaskState::Pending);
     wanted.reserve.clear();
     wanted.next = 0;
     Ok(Trial { placed, ..Trial::new(needed) })
 }
 
 /// Orders the pods of the minimum by size, the largest first. They stand first in the worksheet.
-fn largest_first(cycle: &Cycle<'_>, wanted: &mut Wanted, needed: u32) {
+fn largest_first(session: &Session<'_>, wanted: &mut Wanted, needed: u32) {
     let minimum = wanted.tasks.len().min(needed as usize);
-    wanted.tasks[..minimum].sort_by_key(|task| Reverse(cycle.tables.size(cycle.tables.task(*task).class)));
+    wanted.tasks[..minimum].sort_by_key(|task| Reverse(session.tables.size(session.tables.task(*task).class)));
     wanted.next = 0;
 }
 
 /// Gives nodes to as many of `tasks`, in their order, as the group needs to start, or changes nothing and says whether
 /// its queue's share was in the way.
 pub(crate) fn place_largest_first(
-    cycle: &mut Cycle<'_>,
+    session: &mut Session<'_>,
     group: GroupId,
     tasks: &[TaskId],
     counting: Counting,
 ) -> Result<Vec<TaskId>, bool> {
-    let row = cycle.tables.groups.row(group);
-    let alone = |task: &TaskId| cycle.tables.is_tied(*task) || cycle.policy.is_specific(cycle.tables, *task);
-    let bounded = tasks.len() <= PODS_MAX && !row.wants_domains(&cycle.tables.hyper_nodes);
+    let row = session.tables.groups.row(group);
+    let alone = |task: &TaskId| session.tables.is_tied(*task) || session.policy.is_specific(session.tables, *task);
+    let bounded = tasks.len() <= PODS_MAX && !row.wants_domains(&session.tables.hyper_nodes);
     if !bounded || tasks.iter().any(alone) {
         return Err(false);
     }
-    let tasks = by_size(cycle.tables, tasks);
+    let tasks = by_size(session.tables, tasks);
     let mut nodes: Vec<Vec<NodeId>> = Vec::with_capacity(tasks.len());
     for (at, task) in tasks.iter().enumerate() {
-        let class = cycle.tables.task(*task).class;
-        let known = at > 0 && cycle.tables.task(tasks[at - 1]).class == class;
-        nodes.push(if known { nodes[at - 1].clone() } else { candidates(cycle, class) });
+        let class = session.tables.task(*task).class;
+        let known = at > 0 && session.tables.task(tasks[at - 1]).class == class;
+        nodes.push(if known { nodes[at - 1].clone() } else { candidates(session, class) });
     }
     let mut packing = Packing { group, counting, tasks, nodes, steps: STEPS_MAX, placed: Vec::new(), by_shares: false };
-    if packing.search(cycle, 0, 0) { Ok(packing.placed) } else { Err(packing.by_shares) }
+    if packing.search(session, 0, 0) { Ok(packing.placed) } else { Err(packing.by_shares) }
 }
 
 /// The largest first, and those that are alike after the first of them.
@@ -118,9 +118,9 @@ fn kind(tables: &Tables, task: TaskId) -> (ClassId, u32) {
 }
 
 /// The nodes that fit now, those with the least room to spare first.
-fn candidates(cycle: &mut Cycle<'_>, class: ClassId) -> Vec<NodeId> {
-    let mut nodes = cycle.finder.fitting(cycle.tables, cycle.policy, class);
-    let tables = &*cycle.tables;
+fn candidates(session: &mut Session<'_>, class: ClassId) -> Vec<NodeId> {
+    let mut nodes = session.finder.fitting(session.tables, session.policy, class);
+    let tables = &*session.tables;
     let demand = &tables.classes.row(class).demand;
     let spare = |node: &NodeId| {
         let parts = demand.iter().map(|(dim, amount)| tables.nodes.idle(*node, dim).saturating_sub(amount) / amount);
@@ -133,47 +133,47 @@ fn candidates(cycle: &mut Cycle<'_>, class: ClassId) -> Vec<NodeId> {
 
 impl Packing {
     /// Places the pods from `at` on, one that is like the one before it on no earlier node than that.
-    fn search(&mut self, cycle: &mut Cycle<'_>, at: usize, from: usize) -> bool {
-        if !self.placed.is_empty() && cycle.policy.job_ready(cycle.tables, self.group, self.counting) {
+    fn search(&mut self, session: &mut Session<'_>, at: usize, from: usize) -> bool {
+        if !self.placed.is_empty() && session.policy.job_ready(session.tables, self.group, self.counting) {
             return true;
         }
-        let left = self.tasks.len() - at + cycle.tables.groups.row(self.group).pending_best_effort as usize;
-        if at == self.tasks.len() || self.steps == 0 || left < needed(cycle, self.group) as usize {
+        let left = self.tasks.len() - at + session.tables.groups.row(self.group).pending_best_effort as usize;
+        if at == self.tasks.len() || self.steps == 0 || left < needed(session, self.group) as usize {
             return false;
         }
         self.steps -= 1;
         let task = self.tasks[at];
-        let like = |other: &&TaskId| kind(cycle.tables, **other) == kind(cycle.tables, task);
+        let like = |other: &&TaskId| kind(session.tables, **other) == kind(session.tables, task);
         let alike = self.tasks[at..].iter().take_while(like).count();
-        if self.allowed(cycle, task) {
+        if self.allowed(session, task) {
             for choice in from..self.nodes[at].len() {
                 let node = self.nodes[at][choice];
-                if !fits(cycle, task, node) {
+                if !fits(session, task, node) {
                     continue;
                 }
-                let savepoint = cycle.tables.savepoint();
-                cycle.assign(task, node);
+                let savepoint = session.tables.savepoint();
+                session.assign(task, node);
                 self.placed.push(task);
-                if self.search(cycle, at + 1, if alike > 1 { choice } else { 0 }) {
+                if self.search(session, at + 1, if alike > 1 { choice } else { 0 }) {
                     return true;
                 }
                 self.placed.pop();
-                cycle.rollback(savepoint);
+                session.rollback(savepoint);
             }
         }
         // Without this one, and those like it.
-        self.search(cycle, at + alike, 0)
+        self.search(session, at + alike, 0)
     }
 
-    fn allowed(&mut self, cycle: &Cycle<'_>, task: TaskId) -> bool {
-        let queue = cycle.tables.groups.row(self.group).queue;
-        let objection = objection(cycle, queue, task);
+    fn allowed(&mut self, session: &Session<'_>, task: TaskId) -> bool {
+        let queue = session.tables.groups.row(self.group).queue;
+        let objection = objection(session, queue, task);
         self.by_shares |= objection.as_ref().is_some_and(Reason::is_of_share);
         objection.is_none()
     }
 }
 
-fn fits(cycle: &Cycle<'_>, task: TaskId, node: NodeId) -> bool {
-    let class = cycle.tables.classes.row(cycle.tables.task(task).class);
-    cycle.tables.nodes.fits(node, &class.demand) && cycle.policy.check_use(cycle.tables, class, node).is_none()
+fn fits(session: &Session<'_>, task: TaskId, node: NodeId) -> bool {
+    let class = session.tables.classes.row(session.tables.task(task).class);
+    session.tables.nodes.fits(node, &class.demand) && session.policy.check_use(session.tables, class, node).is_none()
 }

@@ -2,7 +2,7 @@
 //! gang actions.
 
 use crate::ids::{ClassId, GroupId, TaskId};
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::world::sub_jobs::REST;
 use crate::world::tasks::Counting;
 use crate::world::tasks::TaskState;
@@ -23,8 +23,12 @@ pub(crate) struct Part {
 }
 
 /// Parts with pending pods: first those that `minSubGroups` needs, each kind by sub-job order.
-pub(crate) fn parts<'t>(cycle: &Cycle<'_>, group: GroupId, wanted: impl IntoIterator<Item = &'t TaskId>) -> Vec<Part> {
-    let tables = &*cycle.tables;
+pub(crate) fn parts<'t>(
+    session: &Session<'_>,
+    group: GroupId,
+    wanted: impl IntoIterator<Item = &'t TaskId>,
+) -> Vec<Part> {
+    let tables = &*session.tables;
     let row = tables.groups.row(group);
     let pending = |task: &&TaskId| tables.task(**task).state == TaskState::Pending;
     let mut tasks: Vec<Vec<TaskId>> = vec![Vec::new(); row.sub_jobs.rows().len().max(1)];
@@ -46,12 +50,14 @@ pub(crate) fn parts<'t>(cycle: &Cycle<'_>, group: GroupId, wanted: impl IntoIter
     if row.sub_jobs.is_empty() {
         return parts;
     }
-    parts.sort_by(|left, right| cycle.policy.sub_job_order(tables, group, left.id, right.id));
+    parts.sort_by(|left, right| session.policy.sub_job_order(tables, group, left.id, right.id));
     let ready = |id: u32| row.part_ready(id, Counting::WithBestEffort, false);
     let mut short: Vec<usize> =
         row.sub_groups.iter().map(|policy| policy.min_sub_groups.unwrap_or(0) as usize).collect();
     for (id, part) in (REST..).zip(row.sub_jobs.rows()) {
-        if let Some(policy) = part.policy.filter(|_| ready(id)) {
+        if let Some(policy) = part.policy
+            && ready(id)
+        {
             short[policy] = short[policy].saturating_sub(1);
         }
     }

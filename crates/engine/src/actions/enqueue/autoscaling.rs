@@ -7,7 +7,7 @@
 use super::is_possible;
 use crate::config::Autoscaling;
 use crate::ids::GroupId;
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::world::minimum::missing;
 use crate::world::tables::Tables;
 
@@ -15,11 +15,11 @@ use crate::world::tables::Tables;
 const SIGNS: [(&str, Option<&str>); 2] = [("karpenter.sh/nodepool", None), ("pumice.sh/autoscaled", Some("true"))];
 
 /// Whether nodes are added for pods that wait. O(nodes) where they have to say so.
-pub(super) fn adds_nodes(cycle: &Cycle<'_>) -> bool {
-    match cycle.config.autoscaling() {
+pub(super) fn adds_nodes(session: &Session<'_>) -> bool {
+    match session.config.autoscaling() {
         Autoscaling::Off => false,
         Autoscaling::On => true,
-        Autoscaling::IfSeen => cycle.tables.nodes.autoscaler || some_node_says(cycle.tables),
+        Autoscaling::IfSeen => session.tables.nodes.autoscaler || some_node_says(session.tables),
     }
 }
 
@@ -34,18 +34,18 @@ fn some_node_says(tables: &Tables) -> bool {
 }
 
 /// Groups that wait for nodes and fit those that have come are promised what they need from now on.
-pub(super) fn look_again(cycle: &mut Cycle<'_>) {
-    let seen = cycle.tables.nodes.offers_version;
-    if cycle.tables.groups.await_nodes.is_empty() || cycle.tables.groups.looked_for_nodes == seen {
+pub(super) fn look_again(session: &mut Session<'_>) {
+    let seen = session.tables.nodes.offers_version;
+    if session.tables.groups.await_nodes.is_empty() || session.tables.groups.looked_for_nodes == seen {
         return;
     }
-    cycle.tables.groups.looked_for_nodes = seen;
-    let waiting: Vec<GroupId> = cycle.tables.groups.await_nodes.iter().copied().collect();
+    session.tables.groups.looked_for_nodes = seen;
+    let waiting: Vec<GroupId> = session.tables.groups.await_nodes.iter().copied().collect();
     for group in waiting {
-        if is_possible(cycle, group) {
-            cycle.tables.groups.set_awaits_nodes(group, false);
-            let missing = missing(cycle.tables, group);
-            cycle.tables.promise(group, &missing);
+        if is_possible(session, group) {
+            session.tables.groups.set_awaits_nodes(group, false);
+            let missing = missing(session.tables, group);
+            session.tables.promise(group, &missing);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What changes between cycles under the couplings: nodes' labels and taints, namespaces' labels, and the label keys
+//! What changes between cycles under these constraints: nodes' labels and taints, namespaces' labels, and the label keys
 //! that profiles must keep.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Coupled classes: the terms that a class of pods names, resolved to rows that count.
+//! Constrained classes: the terms that a class of pods names, resolved to rows that count.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -134,7 +134,7 @@ impl InterPod {
         self.classes.get(class.index())?.as_deref()
     }
 
-    /// Counts a pod of a coupled class for the terms that it names itself.
+    /// Counts a pod of a constrained class for the terms that it names itself.
     pub(super) fn count_owner(&mut self, class: ClassId, node: NodeId, change: Change) {
         let Some(coupled) = self.classes.get_mut(class.index()).and_then(Option::as_deref_mut) else { return };
         let placed = coupled.placed.entry(node).or_default();

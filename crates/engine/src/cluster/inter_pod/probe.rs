@@ -101,7 +101,9 @@ impl InterPod {
             spread: SmallVec::new(),
         };
         let coupled = self.class(class);
-        if let Some(coupled) = coupled.filter(|_| rules.affinity) {
+        if let Some(coupled) = coupled
+            && rules.affinity
+        {
             if let Some((selection, terms)) = &coupled.affinity {
                 probe.affinity = terms.iter().map(|term| self.matching(*term, when)).collect();
                 let nobody = |term: &u32| {
@@ -114,7 +116,9 @@ impl InterPod {
                 self.against(*term, when, false, &mut probe.anti);
             }
         }
-        if let Some(coupled) = coupled.filter(|_| rules.spread) {
+        if let Some(coupled) = coupled
+            && rules.spread
+        {
             probe.spread = coupled.hard.iter().map(|spread| self.spread(profile, spread)).collect();
         }
         if rules.affinity {

@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Kind, Want};
 use crate::ids::{DimId, GroupId, HyperId, TaskId};
-use crate::session::Cycle;
+use crate::session::Session;
 use crate::world::groups::GroupRow;
 use crate::world::tables::Tables;
 use crate::world::tasks::Counting;
@@ -29,12 +29,12 @@ pub(super) struct Bundle {
 }
 
 /// All there are in a domain.
-pub(super) fn of(cycle: &Cycle<'_>, want: &Want, domain: HyperId) -> Vec<Bundle> {
-    let tables = &*cycle.tables;
+pub(super) fn of(session: &Session<'_>, want: &Want, domain: HyperId) -> Vec<Bundle> {
+    let tables = &*session.tables;
     let mut groups: BTreeMap<GroupId, Vec<TaskId>> = BTreeMap::new();
     for node in tables.hyper_nodes.row(domain).nodes.ones() {
         for task in &tables.nodes.row(node.into()).tasks {
-            if may_take(cycle, want, *task)
+            if may_take(session, want, *task)
                 && let Some(group) = tables.task(*task).group
             {
                 groups.entry(group).or_default().push(*task);
@@ -60,8 +60,8 @@ pub(super) fn of(cycle: &Cycle<'_>, want: &Want, domain: HyperId) -> Vec<Bundle>
     bundles
 }
 
-fn may_take(cycle: &Cycle<'_>, want: &Want, victim: TaskId) -> bool {
-    let tables = &*cycle.tables;
+fn may_take(session: &Session<'_>, want: &Want, victim: TaskId) -> bool {
+    let tables = &*session.tables;
     let row = tables.task(victim);
     let Some(group) = row.group.filter(|group| *group != want.group) else { return false };
     let (owner, asking) = (tables.groups.row(group), tables.groups.row(want.group));
@@ -78,7 +78,7 @@ fn may_take(cycle: &Cycle<'_>, want: &Want, victim: TaskId) -> bool {
     theirs
         && row.preemptable
         && !row.of_daemon_set
-        && row.spared_until <= cycle.now
+        && row.spared_until <= session.now
         && owner.exists()
         && owner.preemptable != Some(false)
 }
@@ -155,16 +155,16 @@ fn worth(tables: &Tables, want: &Want, group: GroupId, tasks: &[TaskId], whole: 
 }
 
 /// Safe ones first; then those of whoever comes last; then by worth.
-pub(super) fn sort(cycle: &Cycle<'_>, want: &Want, bundles: &mut [Bundle]) {
-    let tables = &*cycle.tables;
+pub(super) fn sort(session: &Session<'_>, want: &Want, bundles: &mut [Bundle]) {
+    let tables = &*session.tables;
     let queue = |group: GroupId| tables.groups.row(group).queue;
     let first = |bundle: &Bundle| bundle.tasks.first().map(|task| tables.task(*task).uid.clone());
     bundles.sort_by(|left, right| {
         let owners = match want.kind {
             _ if left.group == right.group => Ordering::Equal,
-            Kind::Preempt => cycle.policy.job_order_alone(tables, right.group, left.group),
+            Kind::Preempt => session.policy.job_order_alone(tables, right.group, left.group),
             Kind::Reclaim => {
-                cycle.policy.victim_queue_order(tables, queue(left.group), queue(right.group), queue(want.group))
+                session.policy.victim_queue_order(tables, queue(left.group), queue(right.group), queue(want.group))
             }
         };
         let uid = |bundle: &Bundle| tables.groups.row(bundle.group).uid.clone();
@@ -178,13 +178,13 @@ pub(super) fn sort(cycle: &Cycle<'_>, want: &Want, bundles: &mut [Bundle]) {
 }
 
 /// Leaves out what plugins don't allow: a whole bundle goes with any of its pods, a safe one shrinks.
-pub(super) fn keep(cycle: &Cycle<'_>, want: &Want, bundles: &mut Vec<Bundle>, allowed: &FxHashSet<TaskId>) {
+pub(super) fn keep(session: &Session<'_>, want: &Want, bundles: &mut Vec<Bundle>, allowed: &FxHashSet<TaskId>) {
     bundles.retain_mut(|bundle| {
         if bundle.whole {
             return bundle.tasks.iter().all(|task| allowed.contains(task));
         }
         bundle.tasks.retain(|task| allowed.contains(task));
-        bundle.worth = worth(cycle.tables, want, bundle.group, &bundle.tasks, bundle.whole);
+        bundle.worth = worth(session.tables, want, bundle.group, &bundle.tasks, bundle.whole);
         !bundle.tasks.is_empty()
     });
 }

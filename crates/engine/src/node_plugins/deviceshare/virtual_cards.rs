@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 
 use crate::cluster::nodes::NodeRow;
 use crate::facts::{ContainerFacts, PodTemplate, VGPU_MEMORY as MEMORY, VGPU_NUMBER as NUMBER};
-use crate::ids::{GroupId, TimeMs};
+use crate::ids::TimeMs;
 use crate::plugin::score::FULL;
 
+use super::Asker;
 use super::arguments::SchedulePolicy;
 use super::cards::{Card, Grant, Holder, Mode, Part, Pool};
 
@@ -117,7 +118,7 @@ pub(super) fn choose(
     pool: &Pool,
     template: &PodTemplate,
     requested: &[Request],
-    asker: (Option<GroupId>, u64),
+    asker: &Asker,
     policy: SchedulePolicy,
 ) -> Option<Grant> {
     let wished = template.annotations.get(MODE);
@@ -134,13 +135,13 @@ pub(super) fn choose(
             }
             let mode = pool.mode;
             let card = &mut pool.cards[index];
-            if !fits(card, mode, request, template, asker) {
+            if !fits(card, mode, request, template, *asker) {
                 continue;
             }
             let memory = request.memory.on(card);
             let part = Part { id: card.id.clone(), kind: KIND.to_owned(), memory, cores: request.cores };
             let unused = card.holders.is_empty();
-            card.charge(&part, Holder { group: asker.0, rules: asker.1 });
+            card.charge(&part, Holder { group: asker.group, rules: asker.rules });
             grant.score = grant.score.saturating_add(match policy {
                 SchedulePolicy::BinPack => card.fullness(),
                 SchedulePolicy::Spread if unused => FULL,
@@ -167,13 +168,7 @@ fn order(cards: &[Card], policy: SchedulePolicy) -> Vec<usize> {
     order
 }
 
-fn fits(
-    card: &Card,
-    mode: Mode,
-    request: &Request,
-    template: &PodTemplate,
-    (group, rules): (Option<GroupId>, u64),
-) -> bool {
+fn fits(card: &Card, mode: Mode, request: &Request, template: &PodTemplate, Asker { group, rules }: Asker) -> bool {
     let cores = card.used_cores.saturating_add(request.cores);
     let apart = spreads(template) && group.is_some() && card.holders.iter().any(|holder| holder.group == group);
     let excluded = mode == Mode::Software && card.holders.iter().any(|holder| holder.rules & rules != 0);

@@ -52,7 +52,7 @@ impl Places {
 
     fn update(&mut self, tables: &Tables, task: TaskId) {
         let row = tables.task(task);
-        let node = row.node.filter(|_| row.state.is_allocated());
+        let node = if row.state.is_allocated() { row.node } else { None };
         let now = node.and_then(|node| tables.hyper_nodes.of_node(node).first()).map(|hyper| (row.sub_job, *hyper));
         let before = match now {
             Some(place) => self.tasks.insert(task, place),

@@ -35,8 +35,8 @@ impl Sums {
 
     pub(super) fn follow(&mut self, tables: &Tables, change: Move) {
         let row = tables.task(change.task);
-        let now = row.node.filter(|_| row.state.holds_node());
-        let first = change.node.filter(|_| change.state.holds_node());
+        let now = if row.state.holds_node() { row.node } else { None };
+        let first = if change.state.holds_node() { change.node } else { None };
         let before = self.moved.insert(change.task, now).unwrap_or(first);
         if before == now {
             return;

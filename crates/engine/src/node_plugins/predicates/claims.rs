@@ -58,16 +58,18 @@ pub(super) fn prebind(tables: &Tables, task: TaskId, node: NodeId, binding: bool
     let Some(claims) = row.claims.as_deref() else { return Vec::new() };
     let (namespace, node) = (row.namespace.to_string(), tables.node_name(node).to_string());
     let mut writes = Vec::new();
-    for name in claims.volumes.iter().filter(|_| binding) {
-        let key = key_of(&namespace, name);
-        let Some(claim) = tables.storage.claims.all.get(&key).filter(|claim| tables.storage.waits(claim)) else {
-            continue;
-        };
-        let (namespace, claim_name, uid) = (namespace.clone(), name.clone(), claim.uid.clone());
-        writes.push(match tables.storage.chosen(&key) {
-            Some(volume) => Prebind::BindVolume { namespace, claim: claim_name, uid, volume: volume.to_owned() },
-            None => Prebind::SelectNode { namespace, claim: claim_name, node: node.clone() },
-        });
+    if binding {
+        for name in &claims.volumes {
+            let key = key_of(&namespace, name);
+            let Some(claim) = tables.storage.claims.all.get(&key).filter(|claim| tables.storage.waits(claim)) else {
+                continue;
+            };
+            let (namespace, claim_name, uid) = (namespace.clone(), name.clone(), claim.uid.clone());
+            writes.push(match tables.storage.chosen(&key) {
+                Some(volume) => Prebind::BindVolume { namespace, claim: claim_name, uid, volume: volume.to_owned() },
+                None => Prebind::SelectNode { namespace, claim: claim_name, node: node.clone() },
+            });
+        }
     }
     for name in &claims.devices {
         let decided = tables.devices.decided(&key_of(&namespace, name));

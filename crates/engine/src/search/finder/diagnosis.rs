@@ -61,20 +61,30 @@ struct Short {
     short_on_best: i64,
 }
 
+/// How many pods of a kind are needed together, and how many of these found room before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PodsWanted {
+    pub(crate) needed: u32,
+    pub(crate) found_room: u32,
+}
+
 impl Finder {
-    /// What the nodes say now. `needed` pods are wanted together, `found_room` of them were placed before this.
+    /// What the nodes say now.
     pub(crate) fn diagnose(
         &mut self,
         tables: &Tables,
         policy: &Policy,
         search: Search<'_>,
-        (needed, found_room): (u32, u32),
+        pods: PodsWanted,
     ) -> NodesUnfit {
         let class = search.class;
         match self.telling {
             Telling::First => {}
-            Telling::All => return thorough::scan(tables, policy, search).unfit(tables, (needed, found_room)),
-            Telling::Nothing => return NodesUnfit { needed, found_room, ..NodesUnfit::default() },
+            Telling::All => return thorough::scan(tables, policy, search).unfit(tables, pods),
+            Telling::Nothing => {
+                let PodsWanted { needed, found_room } = pods;
+                return NodesUnfit { needed, found_room, ..NodesUnfit::default() };
+            }
         }
         let specific = search.task.filter(|task| policy.is_specific(tables, *task));
         let end = tables.nodes.use_log.end();
@@ -91,7 +101,7 @@ impl Finder {
                 of_use.or_else(|| specific.and_then(|task| policy.check_task(tables, task, node)))
             });
             findings.tell_reserved(tables, row, |node| of_facts(node).is_none());
-            return findings.unfit(tables, (needed, found_room));
+            return findings.unfit(tables, pods);
         }
         self.room_index.refresh(tables);
         self.note(tables, class);
@@ -100,7 +110,7 @@ impl Finder {
         let known = memo.last.take().filter(|(at, _)| *at == end);
         let findings = known.map_or_else(|| of_class(tables, policy, row, &self.room_index, memo), |(_, known)| known);
         debug_assert_eq!(findings, scan_for(tables, policy, class), "what is remembered is what the nodes say");
-        let unfit = findings.unfit(tables, (needed, found_room));
+        let unfit = findings.unfit(tables, pods);
         memo.last = Some((end, findings));
         unfit
     }
@@ -176,8 +186,8 @@ pub(super) fn scan(
 }
 
 impl Findings {
-    /// As a reason, for `needed` pods of which `found_room` were placed before.
-    pub(crate) fn unfit(&self, tables: &Tables, (needed, found_room): (u32, u32)) -> NodesUnfit {
+    /// As a reason.
+    pub(crate) fn unfit(&self, tables: &Tables, PodsWanted { needed, found_room }: PodsWanted) -> NodesUnfit {
         let left = i64::from(needed.saturating_sub(found_room));
         let free = |dim: &DimId| self.free.get(dim).copied().unwrap_or(0);
         let short = self.short.iter().map(|(dim, short)| Shortage {

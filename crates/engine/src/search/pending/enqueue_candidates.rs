@@ -1,9 +1,9 @@
-//! Groups that ask to be admitted, in lines of those that are alike: all that admitting one of them reads is the same, so
+//! Groups that ask to be admitted, in batches of those that are alike: all that admitting one of them reads is the same, so
 //! that where one is refused all behind it are. Only the first is looked at; what is like no other is looked at by itself.
 //!
-//! Invariant: a group that asks lies in one line, in job order, or alone; and what it lies by is as its facts are now.
-//! While groups are admitted nothing gets better for those that were refused. Kept by the backlog; read by `enqueue` and
-//! `close`.
+//! Invariant: a group that asks lies in one batch, in job order, or alone; and what it lies by is as its facts are now.
+//! While groups are admitted nothing gets better for those that were refused. Kept by the pending index; read by `enqueue` and
+//! `cycle_end`.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -21,10 +21,10 @@ use crate::world::minimum::Missing;
 use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
-/// Which line.
+/// A batch of groups that are alike.
 pub(crate) type BatchId = u32;
 
-/// What groups of one line have in common.
+/// What groups of one batch have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct BatchKey {
     pub(crate) queue: QueueId,
@@ -48,7 +48,7 @@ struct Needs {
     profile: Arc<str>,
 }
 
-/// What the refusal of a line's first group rests on.
+/// What the refusal of a batch's first group rests on.
 #[derive(Debug)]
 pub(crate) struct RefusalBasis {
     pub(crate) missing: Missing,
@@ -78,14 +78,14 @@ pub(crate) struct EnqueueCandidates {
     batches: Interned<BatchKey, Batch>,
     /// Like no other.
     pub(crate) alone: BTreeSet<GroupId>,
-    /// By group, one more than the number of its line; 0 is none.
+    /// By group, one more than the number of its batch; 0 is none.
     batch_numbers: Vec<u32>,
     /// Groups that have come to ask since it was last told why groups wait.
     fresh: Vec<GroupId>,
 }
 
 impl EnqueueCandidates {
-    /// The lines, and the first group of each.
+    /// The batches, and the first group of each.
     pub(crate) fn heads(&self) -> impl Iterator<Item = (BatchId, &BatchKey, GroupId)> {
         self.batches.iter().filter_map(|(id, key_of, batch)| Some((id, key_of, batch.groups.at(Default::default())?)))
     }
@@ -98,7 +98,7 @@ impl EnqueueCandidates {
         self.batches.key(batch)
     }
 
-    /// The first of the line was refused.
+    /// The first of the batch was refused.
     pub(crate) fn fail(&mut self, batch: BatchId, failure: Arc<Failure>, refusal_basis: Option<Box<RefusalBasis>>) {
         let batch = self.batches.row_mut(batch);
         (batch.failure, batch.refusal_basis) = (Some(failure), refusal_basis);
@@ -108,7 +108,7 @@ impl EnqueueCandidates {
         self.batches.row_mut(batch)
     }
 
-    /// The line that the group lies in.
+    /// The batch that the group lies in.
     pub(crate) fn batch_of(&self, group: GroupId) -> Option<&Batch> {
         let number = self.batch_numbers.get(group.index())?.checked_sub(1)?;
         Some(self.batches.row(number))
@@ -128,7 +128,7 @@ impl EnqueueCandidates {
         (groups, batches)
     }
 
-    /// The pods of all groups of the line have been told.
+    /// The pods of all groups of the batch have been told.
     pub(crate) fn reported(&mut self, batch: BatchId) {
         let batch = self.batches.row_mut(batch);
         batch.reported = batch.failure.as_deref().map(Failure::class);
@@ -172,7 +172,7 @@ impl EnqueueCandidates {
         };
         let (id, new) = self.batches.acquire(key_of, Batch::default);
         if new && known.is_some() {
-            // Each line holds what its groups need.
+            // Each batch holds what its groups need.
             self.needs.hold(needs);
         }
         if self.batch_numbers.len() <= group.index() {

@@ -1,5 +1,5 @@
 //! A list kept in an order that only the caller knows. Chunks, so that a change moves few ids: O(log n) comparisons
-//! and O(chunk) moves for each. Used by the backlog's buckets.
+//! and O(chunk) moves for each. Used by the groups of one task class.
 
 use std::cmp::Ordering;
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the sums are those of the groups that were put in. Ranks are as fine as a priority and a minute of
 //! creation: who waits since the same minute has the same rank. Sizes are parts of what the cluster offered when the group came.
-//! Kept by the backlog; read by `start_estimates`.
+//! Kept by the pending index; read by `start_estimates`.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! What groups hold, by queue and priority: what preemption could make room of. Invariant: the sums are those of the groups
-//! that hold something, as they were at the last refresh. Kept by the backlog, so that a cycle need not look at all groups;
+//! that hold something, as they were at the last refresh. Kept by the pending index, so that a cycle need not look at all groups;
 //! read by `enqueue` and `preempt`.
 
 use std::collections::{BTreeMap, BTreeSet};

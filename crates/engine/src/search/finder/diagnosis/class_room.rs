@@ -16,7 +16,7 @@ pub(super) struct ClassRoom {
     pub(super) best: Option<(i64, NodeId)>,
 }
 
-/// The same, as of a position in the book.
+/// The same, as of a position in the room index.
 #[derive(Debug, Default)]
 pub(super) struct CachedClassRoom(Option<(u64, ClassRoom)>);
 

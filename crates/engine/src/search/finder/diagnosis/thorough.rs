@@ -23,10 +23,12 @@ pub(super) fn scan(tables: &Tables, policy: &Policy, search: Search<'_>) -> Find
         let bars = failed.iter().any(|(check, _)| check.is_of_facts());
         failed.extend(of_room(tables, class, node));
         let kept = failed.iter().any(|(check, _)| *check == Check::Reserved);
-        for ((dim, requested), rooms) in class.demand.iter().zip(&mut rooms).filter(|_| !bars) {
-            // A node whose room is kept for others lacks nothing of it.
-            let room = tables.nodes.room(node, dim);
-            rooms.look(node, if kept { requested.min(room) } else { requested }, room);
+        if !bars {
+            for ((dim, requested), rooms) in class.demand.iter().zip(&mut rooms) {
+                // A node whose room is kept for others lacks nothing of it.
+                let room = tables.nodes.room(node, dim);
+                rooms.look(node, if kept { requested.min(room) } else { requested }, room);
+            }
         }
         failed.into_iter().for_each(|(check, about)| findings.count(check, about));
     }
@@ -67,7 +69,9 @@ impl Check {
 impl Findings {
     fn add_short(&mut self, dim: DimId, requested: i64, rooms: &ClassRoom) {
         self.free.insert(dim, rooms.free());
-        if let Some((short_on_best, best)) = rooms.best.filter(|_| dim != PODS) {
+        if let Some((short_on_best, best)) = rooms.best
+            && dim != PODS
+        {
             self.short.insert(dim, super::Short { requested, best, short_on_best });
         }
     }
