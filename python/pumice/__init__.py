@@ -9,8 +9,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .asking import Asked as Asked
-    from .asking import grow as grow
     from .backend import Backend as Backend
     from .backend import Failure as Failure
     from .backend import OnOom as OnOom
@@ -40,6 +38,8 @@ if TYPE_CHECKING:
     from .items import Item as Item
     from .joblib_backend import register_joblib as register_joblib
     from .map_result import MapResult as MapResult
+    from .option_values import Asked as Asked
+    from .option_values import grow as grow
     from .parameters import grid as grid
     from .past import PastJob as PastJob
     from .past import PastSum as PastSum
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from .tasks import task as task
 
 _HOMES = {
-    "asking": ("Asked", "grow"),
+    "option_values": ("Asked", "grow"),
     "backend": ("Backend", "Failure", "OnOom", "Options", "State", "register"),
     "calendars": ("days",),
     "choice": ("context", "current", "fake", "local", "use"),

@@ -225,7 +225,7 @@ class Backend(Protocol):
 
 
 _factories: dict[str, Callable[[], Backend]] = {}
-_PROVIDED = {"local": "pumice.machine", "fake": "pumice.scripted", "platform": "pumice.platform"}
+_PROVIDED = {"local": "pumice.machine", "fake": "pumice.fake_backend", "platform": "pumice.platform"}
 
 
 def register(name: str, factory: Callable[[], Backend]) -> None:

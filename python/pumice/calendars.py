@@ -6,8 +6,8 @@ import datetime
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from .bounded_text import short_repr
 from .errors import BadOption, MissingExtension
-from .shortened import short_repr
 
 __all__ = ["days"]
 

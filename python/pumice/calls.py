@@ -32,9 +32,9 @@ def failure_from(error: BaseException, attempt: int) -> Failure:
     """A raised exception as a failure."""
     import platform
 
+    from .bounded_text import shortened
     from .pickling import dumps_value
-    from .shortened import shortened
-    from .traces import summary_of, text_of
+    from .tracebacks import summary_of, text_of
 
     try:
         pickled: bytes | None = dumps_value(error)
@@ -64,7 +64,7 @@ def run(function: Callable[..., Any], args: bytes, attempt: int, log_lines: Call
     try:
         return outcome.of_value(value)
     except Exception as error:  # noqa: BLE001 - a user's __reduce__ may raise anything
-        from .shortened import shortened
+        from .bounded_text import shortened
 
         kind = type(value).__qualname__
         refused = NotPicklable(

@@ -12,9 +12,9 @@ from .backend import Backend
 from .errors import NoBackend
 
 if TYPE_CHECKING:
+    from .fake_backend import FakeBackend
     from .machine import LocalBackend
     from .platform import PlatformBackend
-    from .scripted import FakeBackend
 
 __all__ = ["Use", "context", "current", "fake", "local", "resolve", "use"]
 
@@ -35,7 +35,7 @@ def local(workers: int | None = None) -> LocalBackend:
 
 def fake() -> FakeBackend:
     """A back end for tests: runs calls in this process, in order, and fails those it is told to."""
-    from .scripted import FakeBackend
+    from .fake_backend import FakeBackend
 
     return FakeBackend()
 

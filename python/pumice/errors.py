@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .shortened import shortened
+from .bounded_text import shortened
 
 if TYPE_CHECKING:
     from .backend import Failure

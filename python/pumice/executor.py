@@ -14,14 +14,14 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, ParamSpec, TypeVar, Unpack
 
-from . import asking, watching
-from .asking import Asked
+from . import option_values, watching
 from .backend import Backend, Job, JobSpec, Options, Record
 from .choice import resolve
 from .environment import Environment
-from .exiting import interpreter_ends, wait_at_exit
+from .exit_hooks import interpreter_ends, wait_at_exit
 from .futures import Future, Tracker
 from .interpreter import check_python
+from .option_values import Asked
 from .parameters import arguments
 from .pickling import dumps_args, dumps_function
 
@@ -192,7 +192,7 @@ class Executor(concurrent.futures.Executor):
     def __init__(self, max_workers: int | None = None, *, on: Backend | str | None = None, **asked: Unpack[Asked]) -> None:
         if max_workers is not None and max_workers <= 0:
             raise ValueError("max_workers must be greater than 0")
-        options = asking.merge(Options(max_parallel=max_workers), asked)
+        options = option_values.merge(Options(max_parallel=max_workers), asked)
         backend, made = resolve(on)
         self._calls = _Calls(backend, made, options, original=True)
         self._numbers = itertools.count()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from . import outcome, watching
 from .backend import Change, State
+from .bounded_text import shortened
 from .errors import TaskFailed
 from .parameters import Call
-from .shortened import shortened
 
 if TYPE_CHECKING:
     from .backend import Job

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from .backend import Change, JobSpec, OnChange, Outcome, Record, register
 from .errors import PumiceError
-from .exiting import close_at_exit
-from .lanes import Unit
+from .exit_hooks import close_at_exit
+from .fair_queue import Unit
 from .pool import Pool
 from .worker_log import read_lines
 

@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequen
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from .backend import Change, Job, State
+from .bounded_text import short_repr
 from .errors import BadOption, BelowMinSuccess
 from .interrupt import asked_to_cancel
 from .items import Done, Item
 from .progress import Painter, painter
-from .shortened import short_repr
 
 if TYPE_CHECKING:
     import pandas

@@ -102,6 +102,6 @@ def _compile(file: Path, package: str, size: int, changed: int) -> _Compiled | N
 
 
 def _of_code(code: types.CodeType) -> bytes:
-    from .contents import content_of  # which asks here of functions
+    from .content_hash import content_of  # which asks here of functions
 
     return content_of(code)

@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, NamedTuple
 
+from .bounded_text import short_repr
 from .errors import BadOption
-from .shortened import short_repr
 
 __all__ = ["Call", "Grid", "arguments", "calls", "content_hash", "grid", "key_of", "plain_key"]
 

@@ -9,9 +9,9 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .bounded_text import short_repr, shortened
 from .code_names import names_in
 from .errors import NotPicklable, PickleTooLarge
-from .shortened import short_repr, shortened
 
 __all__ = ["LIMIT", "called_by", "dumps_args", "dumps_function", "dumps_value", "module_of", "name_of"]
 

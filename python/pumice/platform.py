@@ -1,8 +1,8 @@
 """The back end of the platform, be it that of this machine, a cluster or a fleet: each shard is a pod of one job.
 
-The work lies in a bundle (`pumice.workstore`) in a folder which the pods see too (`pumice.place`); `pumice.worker` runs it
-there. How records went is read from the run's log when their pod ends; where the pod ended under them, the pod says how.
-The log lies where others may write. So the pods mark what is theirs with a key (`pumice.run_key`), and nothing else is
+The work lies in a bundle (`pumice.workstore`) in a folder which the pods see too (`pumice.shared_folder`); `pumice.worker`
+runs it there. How records went is read from the run's log when their pod ends; where the pod ended under them, the pod says
+how. The log lies where others may write. So the pods mark what is theirs with a key (`pumice.run_key`), and nothing else is
 unpickled.
 """
 
@@ -25,8 +25,8 @@ from . import _core, node_cache, outcome, run_key, workstore
 from .backend import Change, Failure, JobSpec, OnChange, Outcome, State, register
 from .calls import LOG_LINES
 from .errors import NoBackend, Refused
-from .exiting import close_at_exit
-from .place import TASK, Place
+from .exit_hooks import close_at_exit
+from .shared_folder import TASK, Place
 
 __all__ = ["PlatformBackend", "PlatformJob"]
 

@@ -18,9 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import endings, memory_events
+from . import memory_events, process_failures
 from .backend import Change, Failure, State
-from .lanes import Lanes, Unit
+from .fair_queue import Lanes, Unit
 from .outcome import is_success
 from .pool_worker import WorkerProcess
 from .wire import Call, Program, Report
@@ -343,7 +343,7 @@ class Pool:
             return replace(worker.killed_for, log_lines=lines, attempt=attempt, node=platform.node())
         kills = memory_events.oom_kills()
         oom, self._oom_kills = kills > self._oom_kills, kills
-        return endings.of_process(code, oom=oom, log_lines=lines, node=platform.node(), attempt=attempt)
+        return process_failures.of_process(code, oom=oom, log_lines=lines, node=platform.node(), attempt=attempt)
 
     def _end_cancelled_and_late_ones(self) -> None:
         now = time.time()
@@ -355,7 +355,7 @@ class Pool:
             if unit is None or stamp is None or unit.job.timeout is None or worker.killed_for is not None:
                 continue
             if now - stamp.started > unit.job.timeout:
-                worker.kill(endings.took_too_long(unit.job.timeout))
+                worker.kill(process_failures.took_too_long(unit.job.timeout))
 
     def _end_all(self) -> None:
         with self._lock:

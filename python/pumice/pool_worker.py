@@ -14,7 +14,7 @@ from typing import Any
 
 from .backend import Failure
 from .calls import LOG_LINES
-from .lanes import Unit
+from .fair_queue import Unit
 from .pool_child import COMMAND, STATUS_SIZE
 from .wire import Incoming, Message, Stamp, frame
 from .worker_log import Log, read_lines

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from .errors import BadOption
-from .kept import read_plain, write_once
+from .result_store import read_plain, write_once
 
 __all__ = ["key_file", "user_key"]
 

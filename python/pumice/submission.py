@@ -9,14 +9,14 @@ from typing import Any, Generic, TypeVar
 
 from . import outcome, parameters, watching
 from .backend import Backend, Job, JobSpec, OnChange, Options, Record
+from .bounded_text import short_repr
 from .environment import Environment
 from .errors import BadOption, PickleTooLarge
 from .interpreter import check_python
 from .items import Item
-from .kept import KeptResults
 from .pickling import dumps_args, dumps_function, module_of, name_of
+from .result_store import KeptResults
 from .results_key import user_key
-from .shortened import short_repr
 from .versions import version_of
 
 __all__ = ["Submission"]

@@ -10,14 +10,14 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
-from . import asking, by_value, watching
-from .asking import Asked
+from . import by_value, option_values, watching
 from .backend import Backend, JobSpec, Options, Record
 from .choice import current
 from .environment import Environment
 from .futures import Future, Tracker
 from .interpreter import check_python
 from .map_result import MapResult
+from .option_values import Asked
 from .parameters import plain_key
 from .pickling import called_by, dumps_args, dumps_function, module_of, name_of
 from .submission import Submission
@@ -62,7 +62,7 @@ class Task(Generic[P, R]):
 
     def options(self, *, on: Backend | None = None, version: str | None = None, **asked: Unpack[Asked]) -> Task[P, R]:
         """The same function, asking for something else."""
-        return Task(self._function, asking.merge(self._options, asked), on or self._on, version or self._version)
+        return Task(self._function, option_values.merge(self._options, asked), on or self._on, version or self._version)
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Run one call elsewhere."""
@@ -98,7 +98,7 @@ class Task(Generic[P, R]):
         the call is given. Calls which have their value in the folder `store` don't run again, as long as the function's
         code is the same.
         """
-        options = asking.merge(self._named(), asked)
+        options = option_values.merge(self._named(), asked)
         submission = Submission(
             self._on or current(),
             self._sent(),
@@ -112,7 +112,9 @@ class Task(Generic[P, R]):
         return MapResult(submission)
 
     def _named(self) -> Options:
-        return self._options if self._options.name is not None else asking.merge(self._options, {"name": self.__name__})
+        return (
+            self._options if self._options.name is not None else option_values.merge(self._options, {"name": self.__name__})
+        )
 
     def _sent(self) -> Callable[..., R]:
         """What is pickled: this object where the other side can import it, else the function."""
@@ -148,7 +150,7 @@ def task(
 
     `version` replaces the hash of the function's code by which kept results are told apart.
     """
-    options = asking.merge(Options(), asked)
+    options = option_values.merge(Options(), asked)
 
     def make(function: Callable[P, R]) -> Task[P, R]:
         return Task(function, options, version=version)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .contents import NoContent, content_of
+from .content_hash import NoContent, content_of
 from .errors import BadOption
 
 __all__ = ["version_of"]

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from . import outcome, traces
+from . import outcome, tracebacks
 from .backend import Backend, Change, Failure, Job, JobSpec, State
+from .bounded_text import shortened
 from .errors import NotPicklable
-from .shortened import shortened
 
 __all__ = ["failure_in", "submit", "unreadable"]
 
@@ -67,7 +67,7 @@ def failure_in(change: Change) -> Failure:
     if found is None or (isinstance(found, bytes) and outcome.is_success(found)):
         found = Failure("lost", "ended, and its outcome is nowhere to be found")
     failure = outcome.with_attempt(outcome.failure_of(found), change.attempt, change.node)
-    trace = None if failure.traceback is None else traces.with_code(failure.traceback)
+    trace = None if failure.traceback is None else tracebacks.with_code(failure.traceback)
     return replace(failure, message=shortened(failure.message), traceback=trace)
 
 

@@ -23,7 +23,7 @@ import time
 from dataclasses import replace
 from types import FrameType
 
-from . import _core, endings, memory_events, outcome
+from . import _core, memory_events, outcome, process_failures
 from .backend import Failure
 from .errors import PumiceError
 from .last_lines import LastLines
@@ -174,10 +174,10 @@ class _Shard:
         oom, self._oom_kills = kills > self._oom_kills, kills
         attempt, lines = self._store.attempt, self._last.lines()
         if late:
-            failure: Failure = replace(endings.took_too_long(self._timeout or 0), log_lines=lines, attempt=attempt)
+            failure: Failure = replace(process_failures.took_too_long(self._timeout or 0), log_lines=lines, attempt=attempt)
             self._code = self._code or 1
         else:
-            failure = endings.of_process(code, oom=oom, log_lines=lines, node=None, attempt=attempt)
+            failure = process_failures.of_process(code, oom=oom, log_lines=lines, node=None, attempt=attempt)
             self._code = max(self._code, 128 - code if code < 0 else 1)
         key = self._store.record(index).key
         print(f"{key}: {failure.message}", file=sys.stderr, flush=True)  # noqa: T201 - the pod's log

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import pumice
+from pumice.fake_backend import FakeBackend
 from pumice.machine import LocalBackend
-from pumice.scripted import FakeBackend
 
 os.environ["PYTHONPATH"] = str(Path(pumice.__file__).parent.parent)
 """For the programs tests start."""

@@ -128,7 +128,7 @@ def test_a_store_that_is_full_warns_and_the_values_come(fake, tmp_path, monkeypa
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pumice.kept.write_once", full)
+    monkeypatch.setattr("pumice.result_store.write_once", full)
     with pytest.warns(RuntimeWarning, match="Results aren't kept in .*No space left on device") as warned:
         assert fails_on_7.map([1, 2], store=tmp_path).results() == [1, 2]
     assert len(warned) == 1

@@ -16,7 +16,7 @@ import numpy
 import pytest
 
 import pumice
-from pumice import asking
+from pumice import option_values
 from pumice.backend import OnOom, Options
 from pumice.parameters import calls, content_hash, key_of
 from pumice.versions import version_of
@@ -43,7 +43,7 @@ from pumice.versions import version_of
     ],
 )
 def test_options_are_read(asked, field, meant):
-    assert getattr(asking.merge(Options(), asked), field) == meant
+    assert getattr(option_values.merge(Options(), asked), field) == meant
 
 
 @pytest.mark.parametrize(

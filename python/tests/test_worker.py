@@ -18,8 +18,8 @@ import pumice
 from pumice import _core, local_modules, node_cache, outcome, packages, workstore
 from pumice.backend import Failure, Record
 from pumice.environment import Environment
-from pumice.kept import write_once
 from pumice.pickling import LIMIT, dumps_args, dumps_function
+from pumice.result_store import write_once
 
 LIBRARY = str(Path(pumice.__file__).parent.parent)
 

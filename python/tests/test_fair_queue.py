@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from pumice.lanes import Lanes, Unit
+from pumice.fair_queue import Lanes, Unit
 
 
 def units(job, lane, count, first=0):

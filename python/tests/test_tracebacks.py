@@ -8,8 +8,8 @@ import types
 
 import pytest
 
-from pumice.shortened import short_repr, shortened
-from pumice.traces import text_of, with_code
+from pumice.bounded_text import short_repr, shortened
+from pumice.tracebacks import text_of, with_code
 
 HEAD = "Traceback (most recent call last):\n"
 END = "ValueError: odd\n"

@@ -21,7 +21,7 @@ import pandas
 import pytest
 
 import pumice
-from pumice.contents import NoContent, content_of
+from pumice.content_hash import NoContent, content_of
 from pumice.versions import version_of
 
 LIBRARY = str(Path(pumice.__file__).parent.parent)

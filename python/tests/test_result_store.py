@@ -14,7 +14,7 @@ from test_marks import THEIRS, forged
 
 import pumice
 from pumice import results_key, run_key
-from pumice.kept import KeptResults
+from pumice.result_store import KeptResults
 
 NOBODY = 65534
 
@@ -45,7 +45,7 @@ def test_what_is_kept_is_marked_with_the_users_own_key(fake, tmp_path):
 
 
 def test_another_program_knows_what_this_one_kept(fake, tmp_path):
-    program = "import sys; from pumice.kept import KeptResults; from pumice.results_key import user_key; "
+    program = "import sys; from pumice.result_store import KeptResults; from pumice.results_key import user_key; "
     program += "KeptResults(sys.argv[1], 'f', 'v', user_key()).write('k', b'+value')"
     subprocess.run([sys.executable, "-c", program, tmp_path], check=True)
     assert KeptResults(tmp_path, "f", "v", results_key.user_key()).read("k") == b"+value"

@@ -21,11 +21,11 @@ import types
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from .bounded_text import short_repr
 from .by_value import DISPATCHER
 from .code_names import attributes_in, globals_in, modules_in, names_in
 from .local_modules import is_local
 from .modules_on_disk import differs_on_disk, digest_on_disk, literals_on_disk
-from .shortened import short_repr
 
 __all__ = ["NoContent", "content_of"]
 

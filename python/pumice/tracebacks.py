@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-from .shortened import shortened
+from .bounded_text import shortened
 
 __all__ = ["summary_of", "text_of", "with_code"]
 

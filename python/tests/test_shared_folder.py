@@ -9,7 +9,7 @@ import pytest
 import pumice
 from pumice.backend import JobSpec, Options, Record
 from pumice.environment import Environment
-from pumice.place import Place
+from pumice.shared_folder import Place
 
 
 def described(local: bool = False, fleet: bool = False) -> dict[str, object]:

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Any, TypedDict
 
 from .backend import OnOom, Options
+from .bounded_text import short_repr
 from .errors import BadOption
-from .shortened import short_repr
 
 __all__ = ["Asked", "grow", "merge"]
 
