@@ -3,44 +3,15 @@
 //! `Options::build() -> NodeAgent::run(shutdown)`, with a [`Handle`] for logs and draining.
 //! Invariant: the agent may die at any time; pods go on, and the next agent takes them over.
 
-mod addresses;
-mod attend;
-mod bridge;
 mod capabilities;
-mod channels;
 mod claims;
-mod disk;
-mod environment;
-mod exec;
-mod expand;
-mod fields;
-mod hosts;
-mod image_map;
-mod launch;
 mod leftovers;
-mod log_query;
-mod log_reader;
-mod log_service;
 mod node_object;
-mod numbers;
 mod options;
-mod pod_network;
 mod pod_status;
 mod pods;
-mod port_forward;
-mod resolve;
-mod retained_logs;
-mod security;
-mod service;
-mod sessions;
-mod shim_watch;
-mod sources;
-mod spdy;
 mod start;
 mod teardown;
-mod tokens;
-mod usage;
-mod volumes;
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -56,32 +27,31 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use bridge::BridgeError;
+pub use crate::answers::NodeBody;
+use crate::images::{ImageMap, ImageMapError};
 pub use capabilities::Capabilities;
-pub use image_map::{ImageEntry, ImageMap, ImageMapError};
 pub use leftovers::finish_removals;
 pub use leftovers::set_aside::{SetAside, SetAsideError, remove_set_aside, set_aside};
-pub use log_service::NodeBody;
-pub use options::{Options, POD_PIDS_MAX, ShimCommand};
+pub use options::{Options, POD_PIDS_MAX};
 pub use teardown::{TornDown, Unended, tear_down};
 
 use crate::files::private_dir;
+use crate::kubelet_api::NodeService;
+use crate::launcher::Launcher;
 use crate::lease;
+use crate::logs::retained::RetainedLogs;
+use crate::networks::bridge::NodeNetwork;
+use crate::pod_index::PodIndex;
 use crate::shim::format::{FORMAT, Newer, newer};
-use bridge::NodeNetwork;
-use disk::Measurer;
-use launch::Launcher;
+use crate::usage::disk::Measurer;
+use crate::usage::{Sampler, Usage};
 use leftovers::remover::Remover;
-use log_service::PodIndex;
 use node_object::Capacity;
 pub use node_object::host_ip;
 use pods::{Drain, Pods};
 use pumice_clock as clock;
-use retained_logs::RetainedLogs;
-use service::NodeService;
 use start::NodeContext;
 use teardown::NodePaths;
-use usage::{Sampler, Usage};
 
 /// Who events are from.
 const COMPONENT: &str = "pumice-node";
@@ -255,7 +225,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         cgroup_node: context.cgroup_node.clone(),
     };
     let service = NodeService::new(index.clone(), retained_logs, context.shim.clone(), sampler.usage.clone());
-    let (measured, measurements) = mpsc::channel(disk::MEASURED_MAX);
+    let (measured, measurements) = mpsc::channel(crate::usage::disk::MEASURED_MAX);
     let measurer = Measurer { index: index.clone(), usage: sampler.usage.clone(), measured };
     let pods = Pods::open(context.clone(), options.pods_max, options.starts_max, index, measurements)
         .map_err(AgentError::Watch)?;

@@ -3,35 +3,63 @@
 //! (Or pretends to: [`SimulatedNodes`].) Two halves that meet in a pod's directory only: the [`shim`], one small process per pod that
 //! outlives the platform, and the agent, which follows the API server and starts, stops, adopts and
 //! reports shims.
+//!
+//! ```text
+//!   Pod ──agent/pods──> pod_spec (spec.json), images, networks ──launcher──> shim ──> containers
+//!             │                                                       │
+//!             └──> probes, usage, agent/pod_status <── shim_watch <───┘ status.json, logs
+//!   client ──kubelet_api──> logs, container_exec, streams
+//! ```
 
 // These panic where a disk is full or a pipe is closed.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod agent;
+mod answers;
 mod cgroup;
+mod container_exec;
 mod cpu_turns;
 mod detached_mount;
+mod downward_api;
 mod files;
+mod freezer;
+mod grace;
 pub mod huge_pages;
+mod images;
+mod kubelet_api;
+mod launcher;
+mod layout;
 mod lease;
 mod links;
+mod logs;
 mod nat;
 mod netlink;
+mod networks;
 mod oom;
 mod paths;
 mod pidfd;
+mod pod_index;
+mod pod_spec;
+mod probes;
 mod procfs;
 pub mod shim;
+mod shim_watch;
 mod simulated;
+mod spec_numbers;
+mod streams;
 mod survivors;
 mod tree;
+mod usage;
 
 pub use agent::{
-    AgentError, BridgeError, Capabilities, Handle, ImageEntry, ImageMap, ImageMapError, NodeAgent, NodeBody, Options,
-    POD_PIDS_MAX, SetAside, SetAsideError, ShimCommand, TornDown, Unended, finish_removals, host_ip, remove_set_aside,
-    set_aside, tear_down,
+    AgentError, Capabilities, Handle, NodeAgent, Options, POD_PIDS_MAX, SetAside, SetAsideError, TornDown, Unended,
+    finish_removals, host_ip, remove_set_aside, set_aside, tear_down,
 };
+pub use answers::NodeBody;
 pub use cgroup::{CgroupSpec, Hierarchy, Limits};
+pub use images::{ImageEntry, ImageMap, ImageMapError};
+pub use launcher::ShimCommand;
+pub use networks::bridge::BridgeError;
 pub use oom::spare_this_process;
 pub use shim::shim_main;
 pub use simulated::{

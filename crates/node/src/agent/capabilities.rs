@@ -12,9 +12,9 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use pumice_units::with_causes;
 
-use super::launch::Launcher;
 use crate::cgroup::Hierarchy;
 use crate::files;
+use crate::launcher::Launcher;
 use crate::shim::PROBE;
 use crate::shim::spec::{Isolation, RootKind};
 

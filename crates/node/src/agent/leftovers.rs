@@ -16,9 +16,10 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ObjectReference;
 use pumice_cluster::events::{Occurrence, Severity};
 
-use super::options::ShimCommand;
-use super::start::{NodeContext, claims_dir};
+use crate::agent::start::NodeContext;
 use crate::files::private_dir;
+use crate::launcher::ShimCommand;
+use crate::layout::claims_dir;
 use crate::shim::remove::remove_small;
 use crate::shim::spec::ShimSpec;
 use crate::tree::removal::Outcome;

@@ -12,7 +12,7 @@ use kube::{Api, Client};
 use pumice_cluster::{Failure, failure};
 use serde_json::{Value, json};
 
-use super::capabilities::Capabilities;
+use crate::agent::capabilities::Capabilities;
 use crate::procfs;
 
 /// How often the Lease is renewed.

@@ -1,18 +1,10 @@
 //! What a node agent is told.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use kube::Client;
 
-/// How a shim is started: `program args... POD_DIR`, which must end in `shim_main`.
-#[derive(Debug, Clone)]
-pub struct ShimCommand {
-    /// The program, an absolute path.
-    pub program: PathBuf,
-    /// Arguments before the pod's directory.
-    pub args: Vec<OsString>,
-}
+use crate::launcher::ShimCommand;
 
 /// What a node agent is told.
 #[derive(Clone)]
@@ -39,10 +31,10 @@ pub struct Options {
     pub default_path: String,
     /// Pods being started at a time.
     pub starts_max: usize,
-    /// The API server's port on this machine, for pods to be told of: on [`super::Handle::gateway`] for those that have a network
+    /// The API server's port on this machine, for pods to be told of: on [`crate::agent::Handle::gateway`] for those that have a network
     /// of their own, on 127.0.0.1 for the others. None where pods are told nothing.
     pub api_port: Option<u16>,
-    /// The port where the API server reaches [`super::Handle::answer`], on this machine's address; none where it is in the
+    /// The port where the API server reaches [`crate::agent::Handle::answer`], on this machine's address; none where it is in the
     /// same process.
     pub kubelet_port: Option<u16>,
     /// Size at which a container's log is moved aside, in bytes; as much before it is kept.

@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::resolve::is_sidecar;
+use crate::pod_spec::resolve::is_sidecar;
 use crate::shim::status::{ContainerState, ContainerStatus, Exit, ShimPhase, ShimStatus};
 
 /// Condition of a pod that wrote files which are gone with it; jobctl and the library tell of it.

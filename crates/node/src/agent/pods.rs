@@ -5,16 +5,16 @@
 //! that lost or repeated events do no harm.
 
 mod adopt;
-mod attending;
 mod calls;
 mod entry;
 mod eviction;
-mod intake;
+mod failures;
 mod names;
+mod probing;
 pub(crate) mod removal;
 mod starting;
-mod telling;
-mod trouble;
+mod status_writer;
+mod watched_pods;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::Ipv4Addr;
@@ -32,17 +32,17 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::addresses::{AddressPool, Subnet};
-use super::attend::Finding;
-use super::disk::Measured;
-use super::leftovers::{Leftover, Owner};
-use super::log_service::PodIndex;
-use super::shim_watch::StatusWatch;
-use super::start::{NodeContext, StartError};
-use super::teardown::KILL_WITHIN;
+use crate::agent::leftovers::{Leftover, Owner};
+use crate::agent::start::{NodeContext, StartError};
+use crate::agent::teardown::KILL_WITHIN;
 use crate::cgroup::CgroupSpec;
+use crate::networks::addresses::{AddressPool, Subnet};
+use crate::pod_index::PodIndex;
+use crate::probes::Finding;
 use crate::shim::control;
 use crate::shim::status::{ShimPhase, ShimStatus};
+use crate::shim_watch::StatusWatch;
+use crate::usage::disk::Measured;
 use calls::CallDone;
 use entry::{End, Entry, Presence, Stage};
 use names::Names;
@@ -60,8 +60,6 @@ const TURN_TOLD_AFTER: Duration = Duration::from_secs(10);
 /// Waits between attempts to call the API server.
 const CALL_AGAIN_FIRST: Duration = Duration::from_millis(100);
 const CALL_AGAIN_LONGEST: Duration = Duration::from_secs(5);
-/// Grace of a pod whose object is gone: it was deleted by force.
-const FORCED_GRACE_SECONDS: u64 = 1;
 /// Findings about containers that wait to be heard.
 const FINDINGS_MAX: usize = 256;
 /// How long starts and calls under way are waited for at the end.
@@ -103,8 +101,8 @@ pub(crate) struct Pods {
     exits: JoinSet<String>,
     removals: JoinSet<Removed>,
     name_writes: JoinSet<Vec<String>>,
-    farewells: JoinSet<(String, Arc<Pod>, Vec<String>)>,
-    attendants: TaskTracker,
+    pre_stops: JoinSet<(String, Arc<Pod>, Vec<String>)>,
+    probers: TaskTracker,
     findings: (mpsc::Sender<Finding>, mpsc::Receiver<Finding>),
     measurements: mpsc::Receiver<Measured>,
     drains: Vec<Drain>,
@@ -120,7 +118,7 @@ impl Pods {
         index: PodIndex,
         measurements: mpsc::Receiver<Measured>,
     ) -> std::io::Result<Pods> {
-        let subnet = context.network.as_ref().map_or(LOOPBACK, super::bridge::NodeNetwork::subnet);
+        let subnet = context.network.as_ref().map_or(LOOPBACK, crate::networks::bridge::NodeNetwork::subnet);
         let mut pods = Pods {
             pods_max,
             starts_max: starts_max.max(1),
@@ -139,8 +137,8 @@ impl Pods {
             exits: JoinSet::new(),
             removals: JoinSet::new(),
             name_writes: JoinSet::new(),
-            farewells: JoinSet::new(),
-            attendants: TaskTracker::new(),
+            pre_stops: JoinSet::new(),
+            probers: TaskTracker::new(),
             findings: mpsc::channel(FINDINGS_MAX),
             measurements,
             drains: Vec::new(),
@@ -179,7 +177,7 @@ impl Pods {
                 Some(done) = self.name_writes.join_next() => self.on_names_written(done),
                 Some(finding) = self.findings.1.recv() => self.on_finding(finding),
                 Some(measured) = self.measurements.recv() => self.on_measured(measured),
-                Some(done) = self.farewells.join_next() => self.on_farewell(done),
+                Some(done) = self.pre_stops.join_next() => self.on_pre_stop(done),
                 Some(drain) = drains.recv() => self.on_drain(drain),
                 () = sleep => self.on_wake(),
             }
@@ -210,7 +208,7 @@ impl Pods {
         let (hash, cgroup, node) =
             (self.context.node_hash, self.context.capabilities.cgroup.clone(), self.context.cgroup_node.clone());
         let removed = tokio::task::spawn_blocking(move || {
-            super::teardown::remove_shared(&node_dir, hash, cgroup.as_ref(), &node)
+            crate::agent::teardown::remove_shared(&node_dir, hash, cgroup.as_ref(), &node)
         });
         if let Err(error) = removed.await {
             tracing::warn!(error = %error, "the node's bridge and control group were not removed");
@@ -287,7 +285,7 @@ impl Pods {
             }
             Stage::Running => {
                 self.look_at_shim(uid);
-                self.attend(uid);
+                self.start_probers(uid);
                 self.keep_tokens(uid);
             }
             _ => {}
@@ -308,19 +306,19 @@ impl Pods {
         let mut troubles = Vec::new();
         if let Ok(status) = ShimStatus::read(&entry.dir) {
             if let Presence::Present(pod) = &entry.presence {
-                troubles = trouble::of_runs(pod, entry.shim.as_ref(), &status);
+                troubles = failures::of_runs(pod, entry.shim.as_ref(), &status);
             }
             let known = !matches!(entry.presence, Presence::Unknown);
             if known && status.phase == ShimPhase::Stopping && entry.gone_by.is_none() {
                 // By its shim's own decision, or by what an earlier agent said.
-                let grace = Duration::from_secs(telling::left_to_stop(entry));
+                let grace = Duration::from_secs(status_writer::left_to_stop(entry));
                 entry.expect_gone_by(clock::monotonic() + grace + KILL_WITHIN);
             }
             entry.shim = Some(status);
         }
         let done = entry.shim.as_ref().is_some_and(|status| status.phase == ShimPhase::Done);
         if done || !alive {
-            entry.stage = Stage::Ended(if done { End::Told } else { End::Lost });
+            entry.stage = Stage::Ended(if done { End::ShimReported } else { End::Lost });
             self.tell_of_end(uid);
             self.on_end(uid);
         }
@@ -332,7 +330,7 @@ impl Pods {
     /// Gives back what a pod used; its logs stay until it is deleted.
     fn on_end(&mut self, uid: &str) {
         let Some(entry) = self.pods.get_mut(uid) else { return };
-        entry.attended.clear();
+        entry.probed.clear();
         entry.token_keeper = None;
         if let Some(key) = entry.group() {
             self.names.leave(&key, uid);

@@ -14,27 +14,26 @@ use kube::Client;
 use pumice_cluster::EventRecorder;
 use pumice_units::with_causes;
 
-use super::addresses::PREFIX;
-use super::bridge::{self, NodeNetwork};
-use super::capabilities::Capabilities;
-use super::fields::Placement;
-use super::hosts::{self, Peer};
-use super::image_map::{ImageMap, ImageMapError};
-use super::launch::Launcher;
-use super::leftovers::remover::Remover;
-use super::numbers;
-use super::resolve::{self, NodeGround, ResolveError, Resolved};
-use super::retained_logs::RetainedLogs;
-use super::sources::{References, Sources};
-use super::volumes::{self, VolumeRoots};
+use crate::agent::capabilities::Capabilities;
+use crate::agent::leftovers::remover::Remover;
 use crate::cgroup::CgroupSpec;
+use crate::downward_api::Placement;
 use crate::files::{self, Durability, private_dir, write_atomic};
+use crate::grace;
+use crate::images::{ImageMap, ImageMapError};
+use crate::launcher::Launcher;
+use crate::layout::{SHIM_LOG, claims_dir, volumes_dir};
+use crate::logs::retained::RetainedLogs;
+use crate::networks::addresses::PREFIX;
+use crate::networks::bridge::{self, NodeNetwork};
+use crate::networks::hosts_file::{self, Peer};
+use crate::pod_spec::resolve::{self, NodeGround, ResolveError, Resolved};
+use crate::pod_spec::sources::{References, Sources};
+use crate::pod_spec::volumes::{self, VolumeRoots};
 use crate::shim::format::Format;
 use crate::shim::namespaces::SHARED_MEMORY;
 use crate::shim::spec::{Network, SPEC_FILE, ShimSpec};
-
-/// What a shim says of itself, in its pod's directory.
-pub(crate) const SHIM_LOG: &str = "shim.log";
+use crate::spec_numbers;
 
 /// What all starts on this node share.
 pub(crate) struct NodeContext {
@@ -127,7 +126,7 @@ impl StartError {
 
 /// Starts a pod.
 pub(crate) async fn start(context: Arc<NodeContext>, order: StartOrder) -> Result<(), StartError> {
-    numbers::check(&order.pod).map_err(ResolveError::from)?;
+    spec_numbers::check(&order.pod).map_err(ResolveError::from)?;
     let references = References::of(&order.pod);
     let sources =
         references.fetch(&context.client, &order.pod).await.map_err(|error| StartError::Fetch(Box::new(error)))?;
@@ -136,16 +135,6 @@ pub(crate) async fn start(context: Arc<NodeContext>, order: StartOrder) -> Resul
         spawn_shim(&context.shim, &context.pods_dir.join(&order.uid))
     });
     made.await.unwrap_or_else(|error| Err(StartError::Shim(error.to_string())))
-}
-
-/// Where the volumes are that a pod alone has.
-pub(crate) fn volumes_dir(pod_dir: &Path) -> PathBuf {
-    pod_dir.join("volumes")
-}
-
-/// Where the folders of claims are.
-pub(crate) fn claims_dir(data_dir: &Path) -> PathBuf {
-    data_dir.join("volumes")
 }
 
 /// Makes the pod's directory with everything that its shim needs.
@@ -234,7 +223,7 @@ fn shim_spec(context: &NodeContext, order: &StartOrder, resolved: Resolved) -> S
         owner: owner(pod),
         hostname: resolve::hostname(pod),
         restart_policy: resolve::restart_policy(pod),
-        grace_seconds: grace_seconds(pod),
+        grace_seconds: grace::grace_seconds(pod),
         active_deadline_seconds: spec.and_then(|spec| spec.active_deadline_seconds).and_then(|s| u64::try_from(s).ok()),
         isolation: context.capabilities.isolation.clone(),
         network,
@@ -258,16 +247,10 @@ fn owner(pod: &Pod) -> Option<String> {
     owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone()).next()
 }
 
-/// The grace that a pod's own spec gives it, in seconds.
-pub(crate) fn grace_seconds(pod: &Pod) -> u64 {
-    let given = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
-    given.map_or(30, numbers::grace)
-}
-
 fn write_names(dir: &Path, order: &StartOrder, spec: &ShimSpec) -> io::Result<()> {
     write_public(&dir.join("hostname"), &format!("{}\n", spec.hostname))?;
     write_public(&dir.join("resolv.conf"), &resolver_text())?;
-    hosts::rewrite(&dir.join("hosts"), &hosts_text(&order.pod, order.address, &order.members))?;
+    hosts_file::rewrite(&dir.join("hosts"), &hosts_text(&order.pod, order.address, &order.members))?;
     make_public(&dir.join("hosts"))
 }
 
@@ -276,7 +259,7 @@ pub(crate) fn hosts_text(pod: &Pod, address: Ipv4Addr, members: &[Peer]) -> Stri
     let own = Peer { hostname: resolve::hostname(pod), address };
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let subdomain = pod.spec.as_ref().and_then(|spec| spec.subdomain.as_deref()).filter(|name| !name.is_empty());
-    hosts::render(&own, namespace, subdomain, members, &resolve::host_aliases(pod))
+    hosts_file::render(&own, namespace, subdomain, members, &resolve::host_aliases(pod))
 }
 
 /// Programs of any user read it within the pod; the directory around it stays closed.

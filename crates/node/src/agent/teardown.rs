@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use pumice_clock as clock;
 use pumice_units::stable_hash;
 
-use super::bridge::NodeNetwork;
-use super::pods::{removal, seconds};
-use super::shim_watch::ProcessHandle;
+use crate::agent::pods::{removal, seconds};
 use crate::cgroup::{self, CgroupSpec, Hierarchy, PUMICE};
+use crate::networks::bridge::NodeNetwork;
 use crate::shim::control::{self, ShimProcess, Stop, Termination};
 use crate::shim::spec::ShimSpec;
 use crate::shim::status::{SHUTDOWN_MESSAGE, TERMINATED};
+use crate::shim_watch::ProcessHandle;
 use crate::survivors;
 
 /// What names a node on this host: follows from where its data directory is.

@@ -68,14 +68,14 @@ const USUAL: [&str; 13] = [
 /// Drops every capability that the program is not to have from what it can ever get.
 pub(crate) fn limit(add: &[String], drop: &[String]) -> nix::Result<()> {
     for (number, name) in NAMES.iter().enumerate() {
-        if !kept(name, add, drop) {
+        if !retains(name, add, drop) {
             drop_bounding(number)?;
         }
     }
     Ok(())
 }
 
-fn kept(name: &str, add: &[String], drop: &[String]) -> bool {
+fn retains(name: &str, add: &[String], drop: &[String]) -> bool {
     let names = |list: &[String], wanted: &str| {
         list.iter().any(|entry| entry.trim_start_matches("CAP_").eq_ignore_ascii_case(wanted))
     };
@@ -113,7 +113,7 @@ mod tests {
             ("CHOWN", &["ALL"], &["CHOWN"], false),
         ];
         for (name, add, drop, expected) in cases {
-            assert_eq!(kept(name, &list(add), &list(drop)), expected, "{name} +{add:?} -{drop:?}");
+            assert_eq!(retains(name, &list(add), &list(drop)), expected, "{name} +{add:?} -{drop:?}");
         }
     }
 

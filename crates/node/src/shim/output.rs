@@ -31,26 +31,26 @@ const HELD_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Output {
     pipes: [LogPipe; 2],
     /// The stream that is not read until the other one has ended its line, and since when.
-    held: Option<(usize, Instant)>,
+    paused: Option<(usize, Instant)>,
 }
 
 impl Output {
     /// Takes non-blocking pipes.
     pub(crate) fn new(stdout: File, stderr: File) -> Self {
-        Output { pipes: [LogPipe::new(stdout, Stream::Stdout), LogPipe::new(stderr, Stream::Stderr)], held: None }
+        Output { pipes: [LogPipe::new(stdout, Stream::Stdout), LogPipe::new(stderr, Stream::Stderr)], paused: None }
     }
 
     /// The pipes to poll, while somebody may still write to them.
     pub(crate) fn pollable(&self) -> impl Iterator<Item = &File> {
-        let held = self.held.map(|(which, _)| which);
-        let read = self.pipes.iter().enumerate().filter(move |(which, _)| Some(*which) != held);
+        let paused = self.paused.map(|(which, _)| which);
+        let read = self.pipes.iter().enumerate().filter(move |(which, _)| Some(*which) != paused);
         read.filter_map(|(_, pipe)| pipe.open.then_some(&pipe.pipe))
     }
 
     /// When there is something to do although nothing was written.
     pub(crate) fn next_turn(&self) -> Option<Instant> {
         let flushes = self.pipes.iter().filter_map(|pipe| pipe.flush_at);
-        let release = self.held.map(|(which, since)| {
+        let release = self.paused.map(|(which, since)| {
             let rest = self.pipes[1 - which].grew_at.map_or(since, |grew| grew + REST_WITHIN);
             rest.min(since + HELD_MAX)
         });
@@ -82,11 +82,11 @@ impl Output {
 
     /// Whether a stream is left alone for now, since the other one is in the middle of a long line.
     fn holds(&mut self, which: usize, at: Instant) -> bool {
-        let since = self.held.filter(|(held, _)| *held == which).map_or(at, |(_, since)| since);
+        let since = self.paused.filter(|(paused, _)| *paused == which).map_or(at, |(_, since)| since);
         let holds = self.pipes[1 - which].is_amid_long_line(at) && at < since + HELD_MAX;
-        match self.held {
-            _ if holds => self.held = Some((which, since)),
-            Some((held, _)) if held == which => self.held = None,
+        match self.paused {
+            _ if holds => self.paused = Some((which, since)),
+            Some((paused, _)) if paused == which => self.paused = None,
             _ => {}
         }
         holds

@@ -130,7 +130,7 @@ fn remove_runs(folder: &Path, attempt: u32, shim: Pid) {
 struct Pace {
     left: u32,
     began: Instant,
-    told: Instant,
+    reported: Instant,
 }
 
 /// What is due after an entry.
@@ -142,7 +142,7 @@ enum Due {
 impl Pace {
     fn new() -> Pace {
         let now = clock::monotonic();
-        Pace { left: ENTRIES_PER_LOOK, began: now, told: now }
+        Pace { left: ENTRIES_PER_LOOK, began: now, reported: now }
     }
 
     fn step(&mut self) -> Due {
@@ -157,10 +157,10 @@ impl Pace {
             thread::sleep(worked.min(TELL_EVERY));
             self.began = clock::monotonic();
         }
-        if now.duration_since(self.told) < TELL_EVERY {
+        if now.duration_since(self.reported) < TELL_EVERY {
             return Due::Nothing;
         }
-        self.told = now;
+        self.reported = now;
         Due::Word
     }
 }

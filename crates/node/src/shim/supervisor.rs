@@ -32,7 +32,7 @@ use super::status::{
 };
 use crate::cgroup::ContainerCgroup;
 use crate::files::{Durability, is_for_want_of_room};
-use crate::{oom, survivors};
+use crate::{freezer, oom};
 
 /// How often resident sets are looked at where no control group limits memory.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
@@ -76,7 +76,7 @@ struct Slot {
     /// Of an init container: it no longer holds up those that come after it.
     passed: bool,
     /// Whether the run of now was asked to end.
-    asked: bool,
+    stop_requested: bool,
 }
 
 /// Which list a container is in.
@@ -289,11 +289,11 @@ impl Supervisor {
         let asks = self.asks;
         for slot in self.init.iter_mut().chain(&mut self.main) {
             let Some(process) = &slot.process else { continue };
-            if slot.asked || !asks {
+            if slot.stop_requested || !asks {
                 process.kill();
             } else {
                 process.terminate();
-                slot.asked = true;
+                slot.stop_requested = true;
                 slot.kill_at = Some(at + SIDECAR_GRACE_MIN);
             }
         }
@@ -302,7 +302,7 @@ impl Supervisor {
     /// Whoever froze the pod's own groups can't keep it from ending.
     fn thaw(&self) {
         if let Some(group) = &self.spec.cgroup {
-            survivors::thaw(group);
+            freezer::thaw(group);
         }
     }
 
@@ -315,9 +315,9 @@ impl Supervisor {
             // Attempts count this run too.
             if restart.run + 1 == slot.attempts {
                 slot.kill_at = Some(clock::after(at, restart.grace_seconds));
-                if restart.grace_seconds > 0 && !slot.asked {
+                if restart.grace_seconds > 0 && !slot.stop_requested {
                     process.terminate();
-                    slot.asked = true;
+                    slot.stop_requested = true;
                 }
             }
         }
@@ -352,9 +352,9 @@ impl Supervisor {
     /// Asks those whose turn it is to end: the containers at once, then the sidecars, the last of them first.
     fn ask_to_end(&mut self) {
         let ask = |slot: &mut Slot| {
-            if let Some(process) = slot.process.as_ref().filter(|_| !slot.asked) {
+            if let Some(process) = slot.process.as_ref().filter(|_| !slot.stop_requested) {
                 process.terminate();
-                slot.asked = true;
+                slot.stop_requested = true;
             }
             slot.process.is_some()
         };
@@ -426,7 +426,7 @@ impl Supervisor {
         let wait = again.then(|| slot.backoff.after_run(ran));
         slot.start_at = wait.map(|wait| at + wait);
         slot.kill_at = None;
-        slot.asked = false;
+        slot.stop_requested = false;
         let container = &mut self.statuses(role)[index];
         container.state = match wait {
             Some(wait) => {

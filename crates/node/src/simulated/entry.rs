@@ -8,7 +8,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::order::{Plan, Template};
-use super::status::{Refusal, Told};
+use super::status::{Outcome, Refusal};
 use super::wheel::TimerId;
 
 /// How far a pod is on its node.
@@ -47,7 +47,7 @@ pub(super) enum Written {
 /// What the API server is to be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wish {
-    Tell(Told),
+    Tell(Outcome),
     Remove,
 }
 
@@ -55,8 +55,8 @@ impl Wish {
     /// What it has been told then.
     pub(super) fn written(&self) -> Written {
         match self {
-            Wish::Tell(Told::Running) => Written::Running,
-            Wish::Tell(Told::Ended { .. } | Told::Refused(_)) => Written::End,
+            Wish::Tell(Outcome::Running) => Written::Running,
+            Wish::Tell(Outcome::Ended { .. } | Outcome::Refused(_)) => Written::End,
             Wish::Remove => Written::Removed,
         }
     }
@@ -96,14 +96,14 @@ impl Entry {
         let remove = (self.leaving && self.written < Written::Removed).then_some(Wish::Remove);
         match &self.stage {
             Stage::Starting | Stage::Stopping => None,
-            Stage::Running => (self.written < Written::Running).then_some(Wish::Tell(Told::Running)),
-            Stage::Ended { at_seconds } if self.written < Written::End => Some(Wish::Tell(Told::Ended {
+            Stage::Running => (self.written < Written::Running).then_some(Wish::Tell(Outcome::Running)),
+            Stage::Ended { at_seconds } if self.written < Written::End => Some(Wish::Tell(Outcome::Ended {
                 at_seconds: *at_seconds,
                 exit_code: self.plan.exit_code,
                 oom: self.plan.oom,
             })),
             Stage::Refused(refusal) if self.written < Written::End => {
-                Some(Wish::Tell(Told::Refused((**refusal).clone())))
+                Some(Wish::Tell(Outcome::Refused((**refusal).clone())))
             }
             Stage::Ended { .. } | Stage::Refused(_) | Stage::Stopped => remove,
         }

@@ -13,7 +13,7 @@ use super::order::Template;
 
 /// What is to be told of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Outcome {
     /// Its containers run.
     Running,
     /// They have ended.
@@ -111,16 +111,16 @@ enum State<'a> {
 }
 
 /// The body of a merge patch of the pod's status, for this very pod and no later one of its name.
-pub(crate) fn patch(facts: &Facts<'_>, told: &Told) -> Vec<u8> {
+pub(crate) fn patch(facts: &Facts<'_>, outcome: &Outcome) -> Vec<u8> {
     let started = wire_time(facts.started_seconds);
-    let (phase, changed) = match told {
-        Told::Running => ("Running", started.clone()),
-        Told::Ended { exit_code: 0, at_seconds, .. } => ("Succeeded", wire_time(*at_seconds)),
-        Told::Ended { at_seconds, .. } => ("Failed", wire_time(*at_seconds)),
-        Told::Refused(_) => ("Failed", started.clone()),
+    let (phase, changed) = match outcome {
+        Outcome::Running => ("Running", started.clone()),
+        Outcome::Ended { exit_code: 0, at_seconds, .. } => ("Succeeded", wire_time(*at_seconds)),
+        Outcome::Ended { at_seconds, .. } => ("Failed", wire_time(*at_seconds)),
+        Outcome::Refused(_) => ("Failed", started.clone()),
     };
-    let (reason, message) = match told {
-        Told::Refused(refusal) => {
+    let (reason, message) = match outcome {
+        Outcome::Refused(refusal) => {
             let (reason, message) = refusal.text();
             (Some(reason), Some(message))
         }
@@ -131,8 +131,8 @@ pub(crate) fn patch(facts: &Facts<'_>, told: &Told) -> Vec<u8> {
         reason,
         message,
         start_time: &started,
-        conditions: conditions(facts, told, phase, &changed),
-        container_statuses: containers(facts, told, &started, &changed),
+        conditions: conditions(facts, outcome, phase, &changed),
+        container_statuses: containers(facts, outcome, &started, &changed),
     };
     // Strings and numbers only: nothing of it can fail to be written.
     serde_json::to_vec(&Patch { metadata: Metadata { uid: facts.uid.to_string() }, status }).unwrap_or_default()
@@ -158,13 +158,13 @@ impl Refusal {
     }
 }
 
-fn conditions<'a>(facts: &Facts<'a>, told: &Told, phase: &str, changed: &'a str) -> Vec<Condition<'a>> {
+fn conditions<'a>(facts: &Facts<'a>, outcome: &Outcome, phase: &str, changed: &'a str) -> Vec<Condition<'a>> {
     let others: Vec<Value> = serde_json::from_str(facts.conditions).unwrap_or_default();
     let mut all: Vec<Condition<'a>> = others.into_iter().map(Condition::Others).collect();
-    if matches!(told, Told::Refused(_)) {
+    if matches!(outcome, Outcome::Refused(_)) {
         return all;
     }
-    let ready = *told == Told::Running;
+    let ready = *outcome == Outcome::Running;
     let reason = match phase {
         "Running" => None,
         "Succeeded" => Some("PodCompleted"),
@@ -180,11 +180,16 @@ fn conditions<'a>(facts: &Facts<'a>, told: &Told, phase: &str, changed: &'a str)
     all
 }
 
-fn containers<'a>(facts: &Facts<'a>, told: &Told, started: &'a str, changed: &'a str) -> Vec<ContainerStatus<'a>> {
-    let state = |first: bool| match told {
-        Told::Running => Some(State::Running { started_at: started }),
-        Told::Refused(_) => None,
-        Told::Ended { exit_code, oom, .. } => {
+fn containers<'a>(
+    facts: &Facts<'a>,
+    outcome: &Outcome,
+    started: &'a str,
+    changed: &'a str,
+) -> Vec<ContainerStatus<'a>> {
+    let state = |first: bool| match outcome {
+        Outcome::Running => Some(State::Running { started_at: started }),
+        Outcome::Refused(_) => None,
+        Outcome::Ended { exit_code, oom, .. } => {
             // The others end well, as far as anybody knows.
             let exit_code = if first { *exit_code } else { 0 };
             let reason = match (exit_code, *oom) {
@@ -200,8 +205,8 @@ fn containers<'a>(facts: &Facts<'a>, told: &Told, started: &'a str, changed: &'a
             name: &container.name,
             image: &container.image,
             image_id: "",
-            ready: *told == Told::Running,
-            started: *told == Told::Running,
+            ready: *outcome == Outcome::Running,
+            started: *outcome == Outcome::Running,
             restart_count: 0,
             state: state(index == 0)?,
         })
@@ -222,7 +227,7 @@ mod tests {
     use k8s_openapi::api::core::v1::PodStatus;
     use serde_json::json;
 
-    fn rendered(told: &Told) -> (Value, PodStatus) {
+    fn rendered(outcome: &Outcome) -> (Value, PodStatus) {
         let shape: NodeShape = "cpu=1".parse().unwrap();
         let container = |name: &str| Container { name: name.into(), image: "i".into() };
         let containers = [container("a"), container("b\"")].into();
@@ -231,13 +236,13 @@ mod tests {
             others(&[json!({"type": "PodScheduled", "status": "True"}), json!({"type": "Ready", "status": "X"})]);
         let facts =
             Facts { uid: Uuid::from_u128(7), template: &template, started_seconds: 10, conditions: &conditions };
-        let body: Value = serde_json::from_slice(&patch(&facts, told)).unwrap();
+        let body: Value = serde_json::from_slice(&patch(&facts, outcome)).unwrap();
         (body.clone(), serde_json::from_value(body["status"].clone()).unwrap())
     }
 
     #[test]
     fn a_running_pod_is_ready_and_keeps_the_conditions_of_others() {
-        let (body, status) = rendered(&Told::Running);
+        let (body, status) = rendered(&Outcome::Running);
         assert_eq!(body["metadata"]["uid"], "00000000-0000-0000-0000-000000000007");
         assert_eq!(status.phase.as_deref(), Some("Running"));
         let conditions: Vec<_> =
@@ -253,7 +258,7 @@ mod tests {
         let cases =
             [(0, false, "Succeeded", "Completed"), (3, false, "Failed", "Error"), (137, true, "Failed", "OOMKilled")];
         for (exit_code, oom, phase, reason) in cases {
-            let (_, status) = rendered(&Told::Ended { at_seconds: 20, exit_code, oom });
+            let (_, status) = rendered(&Outcome::Ended { at_seconds: 20, exit_code, oom });
             assert_eq!(status.phase.as_deref(), Some(phase));
             let ends: Vec<_> = status
                 .container_statuses
@@ -269,10 +274,10 @@ mod tests {
     #[test]
     fn a_refusal_says_what_is_short() {
         let short = Shortage { resource: "cpu".into(), requested: 2, used: 3, capacity: 4 };
-        let (_, status) = rendered(&Told::Refused(Refusal::Short(short)));
+        let (_, status) = rendered(&Outcome::Refused(Refusal::Short(short)));
         assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("OutOfcpu")));
         assert!(status.message.unwrap().ends_with("cpu, requested: 2, used: 3, capacity: 4"));
-        let (_, status) = rendered(&Told::Refused(Refusal::Fault));
+        let (_, status) = rendered(&Outcome::Refused(Refusal::Fault));
         assert_eq!(status.reason.as_deref(), Some("UnexpectedAdmissionError"));
     }
 }

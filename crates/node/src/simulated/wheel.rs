@@ -65,7 +65,7 @@ impl Wheel {
                 id
             }
         };
-        self.place(id);
+        self.insert_entry(id);
         TimerId(id)
     }
 
@@ -85,7 +85,7 @@ impl Wheel {
             self.filled[(list >> BITS) as usize] &= !(1 << (u64::from(list) & (SLOTS - 1)));
             while id != NONE {
                 let next = self.entries[id as usize].next;
-                self.place(id);
+                self.insert_entry(id);
                 id = next;
             }
             self.take_due(due);
@@ -117,7 +117,7 @@ impl Wheel {
         })
     }
 
-    fn place(&mut self, id: u32) {
+    fn insert_entry(&mut self, id: u32) {
         let deadline = self.entries[id as usize].deadline;
         if deadline <= self.passed {
             return self.link(id, DUE);

@@ -16,10 +16,10 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::set_aside::SetAside;
-use super::{Folders, Owner};
-use crate::agent::options::ShimCommand;
+use crate::agent::leftovers::set_aside::SetAside;
+use crate::agent::leftovers::{Folders, Owner};
 use crate::cgroup::Hierarchy;
+use crate::launcher::ShimCommand;
 use crate::shim::remove::{EXIT_LEFT, LEFT, REMOVE};
 
 /// Processes at a time.

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use pumice_clock as clock;
 use serde::{Deserialize, Serialize};
 
-use super::{Folders, Owner, OwnerKind};
+use crate::agent::leftovers::{Folders, Owner, OwnerKind};
 use crate::files::{Durability, private_dir, read_bounded, write_atomic};
 use crate::tree::removal::{self, RemovalError};
 

@@ -14,9 +14,9 @@ use pumice_clock as clock;
 
 use tokio_util::task::AbortOnDropHandle;
 
-use super::attending::Attended;
-use super::{RETRY_FIRST, RETRY_LONGEST, TURN_TOLD_AFTER, backoff};
-use crate::agent::resolve::{Requests, hostname, requests};
+use crate::agent::pods::probing::Probed;
+use crate::agent::pods::{RETRY_FIRST, RETRY_LONGEST, TURN_TOLD_AFTER, backoff};
+use crate::pod_spec::resolve::{Requests, hostname, requests};
 use crate::shim::status::ShimStatus;
 
 /// Whether the API server has the pod.
@@ -52,7 +52,7 @@ pub(super) enum Stage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
     /// Its shim wrote it down.
-    Told,
+    ShimReported,
     /// Its shim died without a word.
     Lost,
     /// The node does not run it.
@@ -65,10 +65,10 @@ pub(super) enum End {
 
 /// Whether the last hooks of a pod that goes have been called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Farewell {
-    Unsaid,
-    BeingSaid,
-    Said,
+pub(super) enum PreStop {
+    NotRun,
+    Running,
+    Done,
 }
 
 /// One pod.
@@ -108,11 +108,11 @@ pub(super) struct Entry {
     /// the kernel is about to kill.
     pub shim_ended: bool,
     /// Its containers that are attended to.
-    pub attended: BTreeMap<String, Attended>,
+    pub probed: BTreeMap<String, Probed>,
     /// Renews its tokens.
     pub token_keeper: Option<AbortOnDropHandle<()>>,
     /// Whether its last hooks have been called.
-    pub farewell: Farewell,
+    pub pre_stop: PreStop,
     /// When its processes will be killed.
     pub kill_at: Option<Instant>,
     /// When nothing of it should be left, or when it is told again that something is.
@@ -148,9 +148,9 @@ impl Entry {
             call_again_at: None,
             finalized: false,
             shim_ended: false,
-            attended: BTreeMap::new(),
+            probed: BTreeMap::new(),
             token_keeper: None,
-            farewell: Farewell::Unsaid,
+            pre_stop: PreStop::NotRun,
             kill_at: None,
             gone_by: None,
             removing: false,

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use pumice_clock as clock;
 
-use super::Pods;
-use super::entry::Stage;
-use crate::agent::disk::{self, Measured};
+use crate::agent::pods::Pods;
+use crate::agent::pods::entry::Stage;
 use crate::agent::teardown::KILL_WITHIN;
 use crate::shim::control::{self, Stop, Termination};
 use crate::shim::status::EVICTED;
+use crate::usage::disk::{self, Measured};
 
 /// Seconds that an evicted pod has, as a kubelet gives it.
 const GRACE_SECONDS: u64 = 1;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
-use crate::agent::hosts;
+use crate::networks::hosts_file;
 
 /// A namespace and a subdomain.
 pub(super) type GroupKey = (String, String);
@@ -70,7 +70,7 @@ pub(super) struct HostsFile {
 /// Writes a batch of hosts files; answers the pods whose files could not be written, as on a full disk.
 pub(super) fn write_all(files: Vec<HostsFile>) -> Vec<String> {
     let failed = files.into_iter().filter_map(|HostsFile { uid, path, text }| {
-        let error = hosts::rewrite(&path, &text).err()?;
+        let error = hosts_file::rewrite(&path, &text).err()?;
         tracing::warn!(path = %path.display(), error = %error, "hosts file not rewritten, will be tried again");
         Some(uid)
     });

@@ -8,10 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use crate::agent::leftovers::{Folders, Leftover, Owner};
-use crate::agent::retained_logs::RetainedLogs;
-use crate::agent::shim_watch::ProcessHandle;
 use crate::cgroup::CgroupSpec;
+use crate::logs::retained::RetainedLogs;
 use crate::shim::control::{self, ShimProcess, Stop};
+use crate::shim_watch::ProcessHandle;
 
 /// How long a shim that was told to stop at once may take, in steps.
 const STEPS: u32 = 2000;

@@ -5,14 +5,14 @@ use std::time::Duration;
 use pumice_clock as clock;
 use tokio::task::JoinError;
 
-use super::entry::{Entry, Stage};
-use super::names::{self, HostsFile};
-use super::trouble::Trouble;
-use super::{Pods, START_TOLD_AFTER, Started};
-use crate::agent::hosts::Peer;
-use crate::agent::shim_watch::ProcessHandle;
+use crate::agent::pods::entry::{Entry, Stage};
+use crate::agent::pods::failures::Trouble;
+use crate::agent::pods::names::{self, HostsFile};
+use crate::agent::pods::{Pods, START_TOLD_AFTER, Started};
 use crate::agent::start::{self, StartError, StartOrder};
+use crate::networks::hosts_file::Peer;
 use crate::shim::control::ShimProcess;
+use crate::shim_watch::ProcessHandle;
 
 /// Wait before hosts files that could not be written are written again.
 const NAMES_AGAIN: Duration = Duration::from_secs(1);

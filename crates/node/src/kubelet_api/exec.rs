@@ -1,0 +1,313 @@
+//! `/exec/{namespace}/{pod}/{container}` as the kubelet serves it: one more program in a container that runs, with its
+//! streams as channels of a WebSocket, or as streams of SPDY.
+//!
+//! Invariant: the program ends with its client, and whatever happens the client is told how it went, last.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use form_urlencoded::parse;
+use http::{Request, Response, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::answers::NodeBody;
+use crate::answers::{empty, text};
+use crate::container_exec::helper::Helper;
+use crate::container_exec::stream::Stream;
+use crate::container_exec::{DRAIN, READ_BYTES};
+use crate::kubelet_api::sessions::SessionSlot;
+use crate::launcher::Launcher;
+use crate::pod_index::PodIndex;
+use crate::shim::exec;
+use crate::shim::init::Report;
+use crate::shim::status::{ContainerState, ShimStatus};
+use crate::streams::channels::{self, ChannelReceiver, ChannelSender, Message, Opening};
+use crate::streams::spdy;
+
+/// Numbers of the channels.
+const STDIN: u8 = 0;
+const STDOUT: u8 = 1;
+const STDERR: u8 = 2;
+const ERROR: u8 = 3;
+const RESIZE: u8 = 4;
+
+/// Why nothing is run.
+#[derive(Debug, thiserror::Error)]
+enum ExecError {
+    #[error("pod {pod:?} is not on this node")]
+    NoSuchPod { pod: String },
+    #[error("container {container} is not valid for pod {pod}")]
+    NoSuchContainer { pod: String, container: String },
+    #[error("container {container:?} in pod {pod:?} is not running")]
+    NotRunning { pod: String, container: String },
+    #[error("you must specify at least 1 command for the container")]
+    NoCommand,
+    #[error("you must specify at least 1 of stdin, stdout, stderr")]
+    NoStream,
+    #[error(transparent)]
+    Handshake(#[from] channels::HandshakeError),
+}
+
+impl ExecError {
+    fn code(&self) -> StatusCode {
+        match self {
+            ExecError::NoSuchPod { .. } => StatusCode::NOT_FOUND,
+            ExecError::Handshake(error) => error.code(),
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+/// What a session needs.
+struct Order {
+    shim: Launcher,
+    dir: PathBuf,
+    request: exec::Request,
+}
+
+/// Agrees to run a program, and runs it when the connection is there.
+pub(crate) fn serve<B>(
+    pods: &PodIndex,
+    shim: &Launcher,
+    slot: SessionSlot,
+    [namespace, pod, container]: [&str; 3],
+    mut request: Request<B>,
+) -> Response<NodeBody> {
+    let agreed =
+        order(pods, [namespace, pod, container], request.uri().query().unwrap_or_default()).and_then(|(dir, asked)| {
+            let spdy = spdy::is_asked(request.headers());
+            let (response, opening) =
+                if spdy { channels::accept_spdy(&mut request)? } else { channels::accept(&mut request)? };
+            Ok((response, opening, Order { shim: shim.clone(), dir, request: asked }))
+        });
+    match agreed {
+        Ok((response, opening, order)) => {
+            slot.run(session(opening, order));
+            response.map(|()| empty())
+        }
+        Err(error) => text(error.code(), &error.to_string()),
+    }
+}
+
+fn order(
+    pods: &PodIndex,
+    [namespace, pod, container]: [&str; 3],
+    query: &str,
+) -> Result<(PathBuf, exec::Request), ExecError> {
+    let request = parse_query(container, query)?;
+    let dir = pods.get(namespace, pod).ok_or_else(|| ExecError::NoSuchPod { pod: pod.to_owned() })?;
+    let (pod, container) = (pod.to_owned(), container.to_owned());
+    let Ok(status) = ShimStatus::read(&dir) else { return Err(ExecError::NotRunning { pod, container }) };
+    match status.container(&container).map(|found| &found.state) {
+        Some(ContainerState::Running { .. }) => Ok((dir, request)),
+        Some(_) => Err(ExecError::NotRunning { pod, container }),
+        None => Err(ExecError::NoSuchContainer { pod, container }),
+    }
+}
+
+fn parse_query(container: &str, query: &str) -> Result<exec::Request, ExecError> {
+    let mut request = exec::Request {
+        container: container.to_owned(),
+        argv: Vec::new(),
+        stdin: false,
+        stdout: false,
+        stderr: false,
+        terminal: false,
+    };
+    for (name, value) in parse(query.as_bytes()) {
+        let flag = matches!(&*value, "1" | "true");
+        match &*name {
+            "command" => request.argv.push(value.into_owned()),
+            "input" => request.stdin = flag,
+            "output" => request.stdout = flag,
+            "error" => request.stderr = flag,
+            "tty" => request.terminal = flag,
+            _ => {}
+        }
+    }
+    if request.argv.is_empty() {
+        return Err(ExecError::NoCommand);
+    }
+    if !(request.stdin || request.stdout || request.stderr) {
+        return Err(ExecError::NoStream);
+    }
+    Ok(request)
+}
+
+/// How a session went.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    /// The program has ended, or did not start.
+    Program(Report),
+    /// The client is gone.
+    Client,
+}
+
+async fn session(opening: Opening, order: Order) {
+    let asked = &order.request;
+    let all =
+        [(ERROR, true), (STDIN, asked.stdin), (STDOUT, asked.stdout), (STDERR, asked.stderr), (RESIZE, asked.terminal)];
+    let wanted: Vec<u8> = all.iter().filter(|(_, wanted)| *wanted).map(|(channel, _)| *channel).collect();
+    let (mut sender, mut receiver) = match opening.open(&wanted).await {
+        Ok(opened) => opened,
+        Err(error) => return tracing::debug!(%error, "a client went before its program was started"),
+    };
+    let end = run(&order, &mut sender, &mut receiver).await;
+    let end = end.unwrap_or_else(|error| End::Program(Report::Failed(error.to_string())));
+    if let End::Program(report) = end {
+        // Who does not hear it has gone.
+        let _ = sender.send(ERROR, status(&report).to_string().as_bytes()).await;
+        sender.close().await;
+        receiver.linger().await;
+    }
+}
+
+async fn run(order: &Order, sender: &mut ChannelSender, receiver: &mut ChannelReceiver) -> io::Result<End> {
+    let mut helper = Helper::start(order.shim.clone(), &order.dir, &order.request).await?;
+    match helper.report().await? {
+        Report::Started => {}
+        failed => return Ok(End::Program(failed)),
+    }
+    let mut ends = helper.take_ends().into_iter().map(|end| Stream::new(end).map(Arc::new));
+    let mut next = |wanted: bool| if wanted { ends.next().transpose() } else { Ok(None) };
+    let asked = &order.request;
+    let (stdin, window, stdout, stderr) = if asked.terminal {
+        let terminal = next(true)?;
+        (terminal.clone().filter(|_| asked.stdin), terminal.clone(), terminal, None)
+    } else {
+        (next(asked.stdin)?, None, next(asked.stdout)?, next(asked.stderr)?)
+    };
+    tokio::select! {
+        end = outbound(&mut helper, stdout, stderr, sender) => end,
+        () = inbound(stdin, window, receiver) => Ok(End::Client),
+    }
+}
+
+/// Carries output until the program has ended and all that it said has gone out.
+async fn outbound(
+    helper: &mut Helper,
+    mut stdout: Option<Arc<Stream>>,
+    mut stderr: Option<Arc<Stream>>,
+    sender: &mut ChannelSender,
+) -> io::Result<End> {
+    let (mut output, mut errors) = (vec![0; READ_BYTES], vec![0; READ_BYTES]);
+    let mut report = None;
+    loop {
+        if let (Some(report), None, None) = (&report, &stdout, &stderr) {
+            return Ok(End::Program(Report::clone(report)));
+        }
+        let (channel, bytes) = tokio::select! {
+            found = helper.report(), if report.is_none() => {
+                report = Some(found?);
+                continue;
+            }
+            read = read(stdout.as_deref(), &mut output) => (STDOUT, &output[..read]),
+            read = read(stderr.as_deref(), &mut errors) => (STDERR, &errors[..read]),
+            () = tokio::time::sleep(DRAIN), if report.is_some() => {
+                (stdout, stderr) = (None, None);
+                continue;
+            }
+        };
+        if bytes.is_empty() {
+            *(if channel == STDOUT { &mut stdout } else { &mut stderr }) = None;
+        } else if sender.send(channel, bytes).await.is_err() {
+            return Ok(End::Client);
+        }
+    }
+}
+
+/// Reads a stream, 0 at its end or when it breaks; waits for ever where there is none.
+async fn read(stream: Option<&Stream>, buffer: &mut [u8]) -> usize {
+    match stream {
+        Some(stream) => stream.read(buffer).await.unwrap_or(0),
+        None => std::future::pending().await,
+    }
+}
+
+/// Carries what is typed, and the size of the window, until the client is gone.
+async fn inbound(mut stdin: Option<Arc<Stream>>, window: Option<Arc<Stream>>, receiver: &mut ChannelReceiver) {
+    while let Some(Ok(message)) = receiver.next().await {
+        match message {
+            Message::Data { channel: STDIN, bytes } => {
+                // A program that closed its input goes on without.
+                if let Some(open) = &stdin
+                    && open.write_all(&bytes).await.is_err()
+                {
+                    stdin = None;
+                }
+            }
+            Message::Closed { channel: STDIN } => stdin = None,
+            Message::Data { channel: RESIZE, bytes } => {
+                let size = serde_json::from_slice::<WindowSize>(&bytes);
+                if let (Some(window), Ok(size)) = (&window, size) {
+                    // A program that has just ended has no window.
+                    let _ = window.resize(size.width, size.height);
+                }
+            }
+            Message::Data { .. } | Message::Closed { .. } => {}
+        }
+    }
+}
+
+/// A window in characters, as clients send it.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct WindowSize {
+    width: u16,
+    height: u16,
+}
+
+/// The `v1` Status that ends a session.
+fn status(report: &Report) -> Value {
+    let code = match report {
+        Report::Started | Report::Exited(0) | Report::Discarded(_) => {
+            return json!({"metadata": {}, "status": "Success"});
+        }
+        Report::Exited(code) => *code,
+        Report::Killed(signal) => 128 + signal,
+        Report::Failed(text) | Report::NoRoom(text) => {
+            return json!({"metadata": {}, "status": "Failure", "reason": "InternalError", "code": 500,
+                "message": format!("Internal error occurred: {text}")});
+        }
+    };
+    json!({"metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",
+        "message": format!("command terminated with non-zero exit code: exit code {code}"),
+        "details": {"causes": [{"reason": "ExitCode", "message": code.to_string()}]}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_says_what_to_run() {
+        let request = parse_query("c", "command=sh&command=-c&command=echo+a%26b&output=1&error=true&tty=0").unwrap();
+        assert_eq!(request.argv, ["sh", "-c", "echo a&b"]);
+        assert_eq!((request.stdin, request.stdout, request.stderr, request.terminal), (false, true, true, false));
+        for (query, expected) in [
+            ("output=1", "you must specify at least 1 command for the container"),
+            ("command=sh", "you must specify at least 1 of stdin, stdout, stderr"),
+            ("command=sh&output=0", "you must specify at least 1 of stdin, stdout, stderr"),
+        ] {
+            assert_eq!(parse_query("c", query).unwrap_err().to_string(), expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn the_end_is_told_as_the_kubelet_does() {
+        let cases = [
+            (Report::Exited(0), "Success", Value::Null, Value::Null),
+            (Report::Exited(3), "Failure", json!("NonZeroExitCode"), json!("3")),
+            (Report::Killed(9), "Failure", json!("NonZeroExitCode"), json!("137")),
+            (Report::Failed("no such program".into()), "Failure", json!("InternalError"), Value::Null),
+        ];
+        for (report, word, reason, code) in cases {
+            let status = status(&report);
+            assert_eq!(status["status"], word, "{report:?}");
+            assert_eq!(status["reason"], reason, "{report:?}");
+            assert_eq!(status["details"]["causes"][0]["message"], code, "{report:?}");
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Where things lie in the node's folder and in that of a pod.
+
+use std::path::{Path, PathBuf};
+
+/// What a shim says of itself, in its pod's directory.
+pub(crate) const SHIM_LOG: &str = "shim.log";
+
+/// Where the volumes are that a pod alone has.
+pub(crate) fn volumes_dir(pod_dir: &Path) -> PathBuf {
+    pod_dir.join("volumes")
+}
+
+/// Where the folders of claims are.
+pub(crate) fn claims_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("volumes")
+}

@@ -1,0 +1,40 @@
+//! The pods on this node by name, for those who answer questions about them.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock};
+
+/// Which pod has which directory.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PodIndex {
+    pods: Arc<RwLock<HashMap<(String, String), PathBuf>>>,
+}
+
+impl PodIndex {
+    /// Names the directory of a pod.
+    pub(crate) fn insert(&self, namespace: &str, name: &str, dir: PathBuf) {
+        let mut pods = self.pods.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        pods.insert((namespace.to_owned(), name.to_owned()), dir);
+    }
+
+    /// Forgets a pod, unless another one of the same name has taken its place.
+    pub(crate) fn remove(&self, namespace: &str, name: &str, dir: &PathBuf) {
+        let mut pods = self.pods.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let key = (namespace.to_owned(), name.to_owned());
+        if pods.get(&key) == Some(dir) {
+            pods.remove(&key);
+        }
+    }
+
+    /// All pods: namespace, name and directory.
+    pub(crate) fn all(&self) -> Vec<(String, String, PathBuf)> {
+        let pods = self.pods.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        pods.iter().map(|((namespace, name), dir)| (namespace.clone(), name.clone(), dir.clone())).collect()
+    }
+
+    /// The directory of a pod that is on this node.
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<PathBuf> {
+        let pods = self.pods.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        pods.get(&(namespace.to_owned(), name.to_owned())).cloned()
+    }
+}

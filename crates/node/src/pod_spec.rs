@@ -1,0 +1,16 @@
+//! From a Kubernetes Pod to what its shim is told (`spec.json`): environment, volumes, tokens, security, and the objects that it
+//! refers to.
+//!
+//! ```text
+//!   Pod + sources (ConfigMaps, Secrets, claims, tokens) ──resolve──> ShimSpec + planned volumes
+//! ```
+//! Called by the agent when it starts a pod.
+
+pub(crate) mod claims;
+mod environment;
+mod expand;
+pub(crate) mod resolve;
+mod security;
+pub(crate) mod sources;
+pub(crate) mod tokens;
+pub(crate) mod volumes;

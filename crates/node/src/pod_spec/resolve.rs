@@ -1,0 +1,565 @@
+//! From a pod to what its shim runs.
+//!
+//! Invariant: pure: the same pod, sources and node give the same spec. What can't be resolved is an
+//! error with the reason that a container waits for.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
+
+use crate::cgroup::Limits;
+use crate::downward_api::{self, Placement};
+use crate::images::{ImageEntry, ImageMap};
+use crate::pod_spec::environment::{self, Environment};
+use crate::pod_spec::expand::expand;
+use crate::pod_spec::security;
+use crate::pod_spec::sources::Sources;
+use crate::pod_spec::volumes::{self, PlannedVolume, VolumeRoots};
+use crate::probes::ProbesAndHooks;
+use crate::shim::spec::{ContainerSpec, MountSpec, RestartPolicy};
+use crate::spec_numbers::{self, NumberError};
+
+/// Why a pod can't be started as it is now; it may be later.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ResolveError {
+    #[error("{kind} {name:?} not found")]
+    Missing { kind: &'static str, name: String },
+    #[error("couldn't find key {key} in {kind} {name:?}")]
+    MissingKey { kind: &'static str, name: String, key: String },
+    #[error("there is no field {path:?} that a container can refer to")]
+    Field { path: String },
+    #[error("the path {path:?} must be relative and must not contain '..'")]
+    Path { path: String },
+    #[error("the claim {claim:?} is not bound to a volume yet")]
+    Unbound { claim: String },
+    #[error(transparent)]
+    Number(#[from] NumberError),
+    #[error("this node can't provide {what}")]
+    Unsupported { what: String },
+    #[error("container has runAsNonRoot and would run as root; set runAsUser")]
+    WouldRunAsRoot,
+    #[error("{0}")]
+    NoCommand(String),
+    // The kubelet's words, by which people look for help.
+    #[error("MountVolume.SetUp failed for volume {volume:?}")]
+    Volume {
+        volume: String,
+        #[source]
+        source: Box<ResolveError>,
+    },
+}
+
+impl ResolveError {
+    /// The reason that a waiting container shows.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            ResolveError::Volume { source, .. } => source.reason(),
+            ResolveError::NoCommand(_) => "ErrImageNeverPull",
+            _ => "CreateContainerConfigError",
+        }
+    }
+
+    /// What is wrong with a volume of the pod.
+    pub(crate) fn of_volume(self, volume: &str) -> ResolveError {
+        ResolveError::Volume { volume: volume.to_owned(), source: Box::new(self) }
+    }
+}
+
+/// What a node gives to every pod.
+pub(crate) struct NodeGround<'a> {
+    /// What images stand for.
+    pub image_map: &'a ImageMap,
+    /// Where the image map is, for messages.
+    pub image_map_path: Option<&'a Path>,
+    /// PATH of containers that set none.
+    pub default_path: &'a str,
+    /// Identity when this node has no right to another.
+    pub only_identity: Option<(u32, u32)>,
+    /// Home of that identity on this machine. It may be called root in a pod, and root's folder is none of its own.
+    pub only_home: Option<&'a str>,
+    /// Mounts of every container: hosts, host name, resolver.
+    pub common_mounts: Vec<MountSpec>,
+    /// Where the pod reaches the API server.
+    pub api: Option<SocketAddrV4>,
+}
+
+/// A pod, resolved.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    /// By their names.
+    pub volumes: BTreeMap<String, PlannedVolume>,
+    pub memory_volumes: Vec<crate::shim::spec::MemoryVolume>,
+    pub group: Option<u32>,
+    pub init_containers: Vec<ContainerSpec>,
+    pub containers: Vec<ContainerSpec>,
+}
+
+/// Resolves `pod`.
+pub(crate) fn resolve(
+    pod: &Pod,
+    sources: &Sources,
+    placement: &Placement,
+    node: &NodeGround<'_>,
+    roots: &VolumeRoots<'_>,
+) -> Result<Resolved, ResolveError> {
+    if let Some(what) = security::lacking(pod) {
+        return Err(ResolveError::Unsupported { what });
+    }
+    let planned = volumes::plan(pod, sources, placement, roots)?;
+    let spec = pod.spec.as_ref().ok_or_else(|| ResolveError::Unsupported { what: "a pod without a spec".into() })?;
+    let group = id("spec.securityContext.fsGroup", spec.security_context.as_ref().and_then(|one| one.fs_group))?;
+    let group = group.filter(|_| node.only_identity.is_none());
+    let container = |container: &Container| -> Result<ContainerSpec, ResolveError> {
+        let entry = container.image.as_deref().and_then(|image| node.image_map.get(image));
+        let mut environment = base_environment(pod, container, entry, node);
+        environment::add(&mut environment, pod, container, sources, placement)?;
+        let mut mounts = node.common_mounts.clone();
+        mounts.extend(volumes::mounts(container, &planned, |name| environment.get(name))?);
+        one(pod, container, entry, environment, mounts, node)
+    };
+    let init_containers = spec.init_containers.iter().flatten().map(container).collect::<Result<_, _>>()?;
+    let containers = spec.containers.iter().map(container).collect::<Result<_, _>>()?;
+    let memory_volumes = volumes::memory(&planned, group);
+    Ok(Resolved { memory_volumes, group, init_containers, containers, volumes: planned })
+}
+
+fn base_environment(
+    pod: &Pod,
+    container: &Container,
+    entry: Option<&ImageEntry>,
+    node: &NodeGround<'_>,
+) -> Environment {
+    let mut environment = Environment::default();
+    environment.set("PATH", node.default_path.to_owned());
+    environment.set("HOSTNAME", hostname(pod));
+    // Where clients look that find themselves in a pod.
+    if let Some(api) = node.api {
+        environment.set("KUBERNETES_SERVICE_HOST", api.ip().to_string());
+        environment.set("KUBERNETES_SERVICE_PORT", api.port().to_string());
+        environment.set("KUBERNETES_SERVICE_PORT_HTTPS", api.port().to_string());
+    }
+    for (name, value) in entry.iter().flat_map(|entry| &entry.env) {
+        environment.set(name, value.clone());
+    }
+    if container.tty == Some(true) {
+        environment.set("TERM", "xterm".into());
+    }
+    environment
+}
+
+fn one(
+    pod: &Pod,
+    container: &Container,
+    entry: Option<&ImageEntry>,
+    mut environment: Environment,
+    mounts: Vec<MountSpec>,
+    node: &NodeGround<'_>,
+) -> Result<ContainerSpec, ResolveError> {
+    let care = ProbesAndHooks::of(container).map_err(|error| ResolveError::Unsupported { what: error.to_string() })?;
+    let sidecar = is_sidecar(container);
+    let argv = argv(container, entry).iter().map(|text| expand(text, |name| environment.get(name))).collect::<Vec<_>>();
+    if argv.is_empty() {
+        return Err(no_command(container, node.image_map_path));
+    }
+    let pod_context = pod.spec.as_ref().and_then(|spec| spec.security_context.clone()).unwrap_or_default();
+    let context = container.security_context.clone().unwrap_or_default();
+    let (uid, gid) = identity(&pod_context, &context, node.only_identity)?;
+    let groups = if node.only_identity.is_none() { groups(&pod_context, gid)? } else { Vec::new() };
+    let root = entry.and_then(|entry| entry.root.clone());
+    if environment.get("HOME").is_none() {
+        // In a root folder of an image there is that image's home alone.
+        let own = node.only_home.filter(|_| root.is_none() && node.only_identity.is_some());
+        environment.set("HOME", own.map_or_else(|| home(root.as_deref(), uid), str::to_owned));
+    }
+    let capabilities = context.capabilities.unwrap_or_default();
+    let cwd = container.working_dir.clone().filter(|dir| !dir.is_empty());
+    Ok(ContainerSpec {
+        name: container.name.clone(),
+        root,
+        layer: entry.and_then(|entry| entry.layer.clone()),
+        argv,
+        env: environment.into_variables(),
+        cwd: cwd.or_else(|| entry.and_then(|entry| entry.working_dir.clone())).unwrap_or_else(|| "/".into()),
+        uid,
+        gid,
+        groups,
+        mounts,
+        read_only_root: context.read_only_root_filesystem == Some(true),
+        privileged: context.privileged == Some(true),
+        capabilities_add: capabilities.add.unwrap_or_default(),
+        capabilities_drop: capabilities.drop.unwrap_or_default(),
+        no_new_privileges: context.allow_privilege_escalation == Some(false),
+        limits: limits(container),
+        sidecar,
+        start_gate: sidecar && care.is_awaited(),
+        termination_message_path: container
+            .termination_message_path
+            .clone()
+            .unwrap_or_else(|| "/dev/termination-log".into()),
+        termination_message_from_log: container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError"),
+    })
+}
+
+/// Whether an init container goes on beside the containers.
+pub(crate) fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+/// A container's command replaces the image's whole; its arguments alone replace the image's arguments. An entry may insist.
+fn argv(container: &Container, entry: Option<&ImageEntry>) -> Vec<String> {
+    let own = |list: &Option<Vec<String>>| list.clone().filter(|list| !list.is_empty());
+    let (command, args) = match entry {
+        Some(entry) if entry.replace_command => (None, None),
+        _ => (own(&container.command), own(&container.args)),
+    };
+    match (command, args) {
+        (Some(command), args) => [command, args.unwrap_or_default()].concat(),
+        (None, Some(args)) => [entry.map(|entry| entry.command.clone()).unwrap_or_default(), args].concat(),
+        (None, None) => entry.map(|entry| [entry.command.clone(), entry.args.clone()].concat()).unwrap_or_default(),
+    }
+}
+
+fn no_command(container: &Container, map: Option<&Path>) -> ResolveError {
+    let image = container.image.as_deref().unwrap_or_default();
+    let map = match map {
+        Some(path) => format!("add {image:?} to the image map {}", path.display()),
+        None => format!("start the node with an image map (--image-map FILE) that has {image:?}"),
+    };
+    ResolveError::NoCommand(format!(
+        "container {:?} has no command, and this node runs host processes and pulls no image: {map}, with a command or a root \
+         folder, or give the container a command",
+        container.name
+    ))
+}
+
+fn identity(
+    pod: &PodSecurityContext,
+    context: &SecurityContext,
+    only: Option<(u32, u32)>,
+) -> Result<(u32, u32), ResolveError> {
+    let uid = id("securityContext.runAsUser", context.run_as_user.or(pod.run_as_user))?;
+    let gid = id("securityContext.runAsGroup", context.run_as_group.or(pod.run_as_group))?;
+    // Who names no user is root, as images that name none are.
+    let identity = only.unwrap_or((uid.unwrap_or(0), gid.unwrap_or(0)));
+    if only.is_none() && identity.0 == 0 && context.run_as_non_root.or(pod.run_as_non_root) == Some(true) {
+        return Err(ResolveError::WouldRunAsRoot);
+    }
+    Ok(identity)
+}
+
+/// The user or group that a field names, if it names one.
+fn id(field: &str, named: Option<i64>) -> Result<Option<u32>, NumberError> {
+    named.map(|named| spec_numbers::identity(field, named)).transpose()
+}
+
+/// All groups of a container whose first is `gid`.
+fn groups(pod: &PodSecurityContext, gid: u32) -> Result<Vec<u32>, NumberError> {
+    let supplemental = pod.supplemental_groups.iter().flatten().map(|group| ("supplementalGroups", *group));
+    let named = supplemental.chain(pod.fs_group.map(|group| ("fsGroup", group)));
+    let groups = named.map(|(field, group)| spec_numbers::identity(&format!("spec.securityContext.{field}"), group));
+    groups.chain([Ok(gid)]).collect()
+}
+
+/// The home of a user as the root folder's own list of users says.
+fn home(root: Option<&Path>, uid: u32) -> String {
+    let list = root.unwrap_or(Path::new("/")).join("etc/passwd");
+    let text = std::fs::read_to_string(list).unwrap_or_default();
+    let found = text.lines().map(|line| line.split(':').collect::<Vec<_>>()).find_map(|fields| {
+        let same = fields.get(2).and_then(|field| field.parse().ok()) == Some(uid);
+        same.then(|| fields.get(5).map(|home| (*home).to_owned())).flatten()
+    });
+    found.filter(|home| !home.is_empty()).unwrap_or_else(|| if uid == 0 { "/root".into() } else { "/".into() })
+}
+
+fn limits(container: &Container) -> Limits {
+    let resources = container.resources.as_ref();
+    let quantity = |list: Option<&BTreeMap<String, _>>, name: &str| {
+        list.and_then(|list| list.get(name)).and_then(downward_api::parse)
+    };
+    let (limits, requests) = (
+        resources.and_then(|resources| resources.limits.as_ref()),
+        resources.and_then(|resources| resources.requests.as_ref()),
+    );
+    let cpu_limit_milli = quantity(limits, "cpu").map(|cpu| cpu.cpu_milli()).filter(|milli| *milli > 0);
+    Limits {
+        memory_bytes: quantity(limits, "memory").map(|memory| memory.value()).filter(|bytes| *bytes > 0),
+        cpu_request_milli: quantity(requests, "cpu").map(|cpu| cpu.cpu_milli()).or(cpu_limit_milli),
+        cpu_limit_milli,
+    }
+}
+
+/// The host name that a pod sees and its peers use; cut as the kubelet cuts it.
+pub(crate) fn hostname(pod: &Pod) -> String {
+    let named = pod.spec.as_ref().and_then(|spec| spec.hostname.clone()).filter(|name| !name.is_empty());
+    let mut name = named.or_else(|| pod.metadata.name.clone()).unwrap_or_default();
+    name.truncate(name.floor_char_boundary(63));
+    name.trim_end_matches(['-', '.']).to_owned()
+}
+
+/// The restart policy, which is Always when none is given.
+pub(crate) fn restart_policy(pod: &Pod) -> RestartPolicy {
+    match pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()) {
+        Some("Never") => RestartPolicy::Never,
+        Some("OnFailure") => RestartPolicy::OnFailure,
+        _ => RestartPolicy::Always,
+    }
+}
+
+/// What a pod asks of the node at most at one time: its containers with all sidecars, or an init container with the sidecars
+/// that were started before it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Requests {
+    /// Thousandths of a core.
+    pub cpu_milli: i64,
+    /// Bytes.
+    pub memory_bytes: i64,
+}
+
+/// Adds up the requests of `pod`.
+pub(crate) fn requests(pod: &Pod) -> Requests {
+    let of = |container: &Container| {
+        let resources = container.resources.as_ref();
+        let quantity = |name: &str| {
+            let asked = resources.and_then(|resources| resources.requests.as_ref()).and_then(|list| list.get(name));
+            let limit = resources.and_then(|resources| resources.limits.as_ref()).and_then(|list| list.get(name));
+            asked.or(limit).and_then(downward_api::parse)
+        };
+        Requests {
+            cpu_milli: quantity("cpu").map_or(0, |cpu| cpu.cpu_milli()),
+            memory_bytes: quantity("memory").map_or(0, |memory| memory.value()),
+        }
+    };
+    let Some(spec) = &pod.spec else { return Requests::default() };
+    let (mut sidecars, mut most) = (Requests::default(), Requests::default());
+    for init in spec.init_containers.iter().flatten() {
+        let together = sidecars.plus(of(init));
+        most = most.max(together);
+        if is_sidecar(init) {
+            sidecars = together;
+        }
+    }
+    most.max(spec.containers.iter().map(of).fold(sidecars, Requests::plus))
+}
+
+impl Requests {
+    fn plus(self, other: Requests) -> Requests {
+        Requests {
+            cpu_milli: self.cpu_milli.saturating_add(other.cpu_milli),
+            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
+        }
+    }
+
+    /// The larger of each.
+    fn max(self, other: Requests) -> Requests {
+        Requests {
+            cpu_milli: self.cpu_milli.max(other.cpu_milli),
+            memory_bytes: self.memory_bytes.max(other.memory_bytes),
+        }
+    }
+}
+
+/// Paths of host aliases: address and names.
+pub(crate) fn host_aliases(pod: &Pod) -> Vec<(String, Vec<String>)> {
+    let aliases = pod.spec.iter().flat_map(|spec| spec.host_aliases.iter().flatten());
+    aliases.map(|alias| (alias.ip.clone(), alias.hostnames.clone().unwrap_or_default())).collect()
+}
+
+/// Files of the pod's directory that every container gets. Whom the pod asks for addresses is not for its programs to say.
+pub(crate) fn common_mounts(dir: &Path) -> Vec<MountSpec> {
+    let mount = |name: &str, read_only| MountSpec {
+        source: dir.join(name),
+        sub_path: None,
+        target: Path::new("/etc").join(name),
+        read_only,
+    };
+    vec![mount("hosts", false), mount("hostname", false), mount("resolv.conf", true)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn resolved(pod: Value) -> Result<ContainerSpec, ResolveError> {
+        resolved_as(pod, None)
+    }
+
+    /// With the only identity that pods can have, and its home.
+    fn resolved_as(pod: Value, only: Option<((u32, u32), &str)>) -> Result<ContainerSpec, ResolveError> {
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let map = dir.path().join("map.yaml");
+        std::fs::write(
+            &map,
+            "tf: {command: [python, -u], args: [default.py], root: /opt/tf, workingDir: /w}\nempty: {root: /r}\n\
+             instead: {command: [echo, $(A)], args: [b], replaceCommand: true}\n",
+        )
+        .unwrap();
+        let image_map = ImageMap::read(&map).unwrap();
+        let node = NodeGround {
+            image_map: &image_map,
+            image_map_path: Some(Path::new("/etc/map.yaml")),
+            default_path: "/bin",
+            only_identity: only.map(|(identity, _)| identity),
+            only_home: only.map(|(_, home)| home),
+            common_mounts: vec![],
+            api: Some(SocketAddrV4::new([10, 0, 0, 1].into(), 6443)),
+        };
+        let roots = VolumeRoots { pod: Path::new("/pod"), claims: Path::new("/claims") };
+        let resolved = resolve(&pod, &Sources::default(), &downward_api::placement(), &node, &roots)?;
+        Ok(resolved.containers[0].clone())
+    }
+
+    fn pod(container: Value) -> Value {
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [container]}})
+    }
+
+    #[test]
+    fn command_and_arguments_combine_with_the_images() {
+        let cases = [
+            (json!({"name": "c", "image": "x", "command": ["a"], "args": ["b"]}), vec!["a", "b"]),
+            (json!({"name": "c", "image": "x", "args": ["b", "c"]}), vec!["b", "c"]),
+            (json!({"name": "c", "image": "tf"}), vec!["python", "-u", "default.py"]),
+            (json!({"name": "c", "image": "tf", "args": ["my.py"]}), vec!["python", "-u", "my.py"]),
+            (json!({"name": "c", "image": "tf:2", "command": ["sh"]}), vec!["sh"]),
+            (
+                json!({"name": "c", "image": "instead", "command": ["none"], "args": ["c"],
+                       "env": [{"name": "A", "value": "a"}]}),
+                vec!["echo", "a", "b"],
+            ),
+            (json!({"name": "c", "image": "instead", "args": ["c"]}), vec!["echo", "$(A)", "b"]),
+            (
+                json!({"name": "c", "image": "x", "command": ["$(A)", "$(HOSTNAME)", "$$(A)", "$(NONE)"],
+                       "env": [{"name": "A", "value": "v"}]}),
+                vec!["v", "p", "$(A)", "$(NONE)"],
+            ),
+        ];
+        for (container, expected) in cases {
+            assert_eq!(resolved(pod(container.clone())).unwrap().argv, expected, "{container}");
+        }
+    }
+
+    /// Bug: what a pod relied on and did not get was passed over in silence.
+    #[test]
+    fn a_pod_that_relies_on_what_this_node_has_not_waits_and_says_why() {
+        let mut isolated = pod(json!({"name": "c", "image": "tf"}));
+        assert!(resolved(isolated.clone()).is_ok());
+        isolated["spec"]["hostUsers"] = json!(false);
+        let refused = resolved(isolated).expect_err("refused");
+        assert_eq!(refused.reason(), "CreateContainerConfigError");
+        assert_eq!(refused.to_string(), "this node can't provide a user namespace (hostUsers: false)");
+    }
+
+    #[test]
+    fn an_image_without_a_command_names_the_map() {
+        for image in ["nginx", "empty"] {
+            let error = resolved(pod(json!({"name": "c", "image": image}))).unwrap_err();
+            assert_eq!(error.reason(), "ErrImageNeverPull");
+            assert!(error.to_string().contains("the image map /etc/map.yaml"), "{error}");
+            assert!(error.to_string().contains(image), "{error}");
+        }
+    }
+
+    #[test]
+    fn security_contexts_set_identity_and_rights() {
+        let mut given = pod(json!({"name": "c", "image": "tf", "workingDir": "/mine",
+            "securityContext": {"runAsUser": 7, "capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]},
+                                "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true}}));
+        given["spec"]["securityContext"] =
+            json!({"runAsUser": 1, "runAsGroup": 2, "fsGroup": 3, "supplementalGroups": [4]});
+        let spec = resolved(given).unwrap();
+        assert_eq!((spec.uid, spec.gid, spec.groups, spec.cwd.as_str()), (7, 2, vec![4, 3, 2], "/mine"));
+        assert!(spec.no_new_privileges && spec.read_only_root && !spec.privileged);
+        assert_eq!((spec.capabilities_add, spec.capabilities_drop), (vec!["NET_ADMIN".into()], vec!["ALL".to_owned()]));
+
+        let refused = resolved(pod(json!({"name": "c", "image": "tf", "securityContext": {"runAsNonRoot": true}})));
+        assert!(matches!(refused, Err(ResolveError::WouldRunAsRoot)));
+    }
+
+    /// Bug: without root a pod's home was `/root`, which it may neither read nor write.
+    #[test]
+    fn without_root_the_home_is_that_of_the_platforms_user() {
+        let own = Some(((0, 0), "/home/ada"));
+        for (container, only, home) in [
+            (json!({"name": "c", "command": ["a"]}), own, "/home/ada"),
+            (json!({"name": "c", "command": ["a"], "securityContext": {"runAsUser": 7}}), own, "/home/ada"),
+            (json!({"name": "c", "command": ["a"]}), Some(((1000, 1000), "/home/ada")), "/home/ada"),
+            (json!({"name": "c", "command": ["a"], "env": [{"name": "HOME", "value": "/mine"}]}), own, "/mine"),
+            // A root folder of its own has its own homes.
+            (json!({"name": "c", "image": "tf"}), own, "/root"),
+            (json!({"name": "c", "command": ["a"]}), None, "/root"),
+        ] {
+            let spec = resolved_as(pod(container.clone()), only).unwrap();
+            let found = spec.env.iter().find(|(name, _)| name == "HOME").map(|(_, value)| value.as_str());
+            assert_eq!(found, Some(home), "{container} {only:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_user_is_never_root() {
+        for id in [-1_i64, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 32) + 1, i64::MIN, i64::MAX] {
+            for field in ["runAsUser", "runAsGroup"] {
+                let mut context = json!({});
+                context[field] = json!(id);
+                let refused =
+                    resolved(pod(json!({"name": "c", "image": "tf", "securityContext": context}))).unwrap_err();
+                assert!(matches!(refused, ResolveError::Number(_)), "{field} {id}: {refused}");
+                assert_eq!(refused.reason(), "CreateContainerConfigError");
+                assert!(refused.to_string().contains(field), "{refused}");
+            }
+            for context in [json!({"fsGroup": id}), json!({"supplementalGroups": [0, id]}), json!({"runAsUser": id})] {
+                let mut given = pod(json!({"name": "c", "image": "tf"}));
+                given["spec"]["securityContext"] = context;
+                assert!(matches!(resolved(given), Err(ResolveError::Number(_))), "{id}");
+            }
+        }
+    }
+
+    #[test]
+    fn requests_are_the_larger_of_init_and_main() {
+        let pod = json!({"spec": {
+        "initContainers": [{"name": "i", "resources": {"requests": {"cpu": "3", "memory": "1Mi"}}}],
+        "containers": [
+            {"name": "a", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}},
+            {"name": "b", "resources": {"limits": {"cpu": "1"}}},
+        ]}});
+        let found = requests(&serde_json::from_value(pod).unwrap());
+        assert_eq!(found, Requests { cpu_milli: 3000, memory_bytes: 1 << 30 });
+    }
+
+    #[test]
+    fn a_sidecar_counts_with_what_runs_beside_it() {
+        let with = |init: &[(&str, &str)], main: &str| {
+            let container = |cpu: &str| json!({"name": "c", "resources": {"requests": {"cpu": cpu}}});
+            let init: Vec<Value> = init
+                .iter()
+                .map(|(kind, cpu)| {
+                    let mut container = container(cpu);
+                    container["restartPolicy"] = if *kind == "sidecar" { json!("Always") } else { Value::Null };
+                    container
+                })
+                .collect();
+            let pod = json!({"spec": {"initContainers": init, "containers": [container(main)]}});
+            requests(&serde_json::from_value(pod).unwrap()).cpu_milli
+        };
+        assert_eq!(with(&[("sidecar", "1"), ("init", "2")], "500m"), 3000);
+        assert_eq!(with(&[("init", "2"), ("sidecar", "1")], "500m"), 2000);
+        assert_eq!(with(&[("sidecar", "1"), ("sidecar", "1")], "500m"), 2500);
+    }
+
+    #[test]
+    fn host_names_fit_the_kernel() {
+        let named = |name: &str, hostname: Value| {
+            hostname_of(json!({"metadata": {"name": name}, "spec": {"containers": [], "hostname": hostname}}))
+        };
+        assert_eq!(named("p", json!("h")), "h");
+        assert_eq!(named("p", json!(null)), "p");
+        assert_eq!(named(&format!("{}-b", "a".repeat(62)), json!(null)), "a".repeat(62));
+    }
+
+    fn hostname_of(pod: Value) -> String {
+        hostname(&serde_json::from_value(pod).unwrap())
+    }
+}
