@@ -409,14 +409,14 @@ fn write_status(session: &mut Session<'_>, group: GroupId, status: GroupStatus) 
     let lies_in = session.tables.lies_in(group);
     let row = session.tables.groups.row(group);
     let unchanged = row.emitted.as_ref().is_some_and(|old| old.same_class(&status));
-    let moved = lies_in.filter(|name| *name != row.told_hyper_node.clone().unwrap_or_default());
+    let moved = lies_in.filter(|name| *name != row.reported_hyper_node.clone().unwrap_or_default());
     if unchanged && moved.is_none() {
         return;
     }
     let shared = session.tables.groups.share(&status);
     let row = session.tables.groups.row_mut(group);
     if moved.is_some() {
-        row.told_hyper_node.clone_from(&moved);
+        row.reported_hyper_node.clone_from(&moved);
     }
     row.emitted = Some(shared);
     row.writing = true;

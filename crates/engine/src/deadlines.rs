@@ -30,7 +30,7 @@ pub(crate) fn look(session: &mut Session<'_>) {
         let guess = waits(row).then(guess).flatten();
         let late = late_end(session.tables, group, guess, session.now);
         let row = session.tables.groups.row_mut(group);
-        let told = std::mem::replace(&mut row.told_late, late.is_some());
+        let told = std::mem::replace(&mut row.reported_late, late.is_some());
         if let Some(expected) = late
             && !told
         {

@@ -169,7 +169,7 @@ impl World {
         row.writing = false;
         if !written {
             row.emitted = None;
-            row.told_hyper_node = None;
+            row.reported_hyper_node = None;
             self.tables.groups.review_again(group);
         }
     }

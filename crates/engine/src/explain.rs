@@ -83,7 +83,7 @@ fn kept_for_others(tables: &Tables, group: GroupId, now: TimeMs) -> Option<Reaso
     let barring = tables.barring(first);
     let (mut nodes, mut holders) = (0_u32, BTreeSet::new());
     for (node, places) in tables.reservations.places() {
-        if tables.nodes.fits_but_for_kept(node, &class.demand)
+        if tables.nodes.fits_but_for_reserved(node, &class.demand)
             && tables.maintenance_windows.on(node, &barring).is_none()
         {
             nodes += 1;

@@ -24,7 +24,7 @@ pub(crate) fn violations(tables: &Tables, policy: &Policy, plan: &Plan) -> Vec<S
         limits(tables, policy, *group, tasks, &mut found);
     }
     evictions::check(tables, plan, &mut found);
-    evictions::fences(tables, plan, &mut found);
+    evictions::nominated(tables, plan, &mut found);
     found
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn all_exceeded_by_pod(
         demand.add_to(&mut wanted, 1);
         let mut used = sums.in_use();
         for (dim, _) in demand.iter() {
-            let kept = tables.reservations.kept_of_limit(queue, dim);
+            let kept = tables.reservations.reserved_of_limit(queue, dim);
             if kept > 0 {
                 used.resize(used.len().max(dim.index() + 1), 0);
                 used[dim.index()] = used[dim.index()].saturating_add(kept);

@@ -141,11 +141,11 @@ fn fail_all(session: &mut Session<'_>, groups: Vec<GroupId>, kinds: Vec<TaskClas
         session.failures.entry(group).or_insert_with(|| failure.clone());
     }
     let failure = Arc::new(failure.clone());
-    kinds.into_iter().for_each(|kind| fail_bucket(session, kind, failure.clone()));
+    kinds.into_iter().for_each(|kind| fail_task_class(session, kind, failure.clone()));
 }
 
 /// The failure of one is that of all of the task class.
-fn fail_bucket(session: &mut Session<'_>, kind: TaskClassKey, failure: Arc<Failure>) {
+fn fail_task_class(session: &mut Session<'_>, kind: TaskClassKey, failure: Arc<Failure>) {
     if let Some(task_class) = session.pending_index.by_task_class.get_mut(&kind) {
         task_class.failure = Some(failure);
     }
@@ -315,7 +315,7 @@ impl Round {
             if let Some(lift) = self.passing
                 && outcome != Outcome::Stuck
             {
-                reserved::note_passer(session, turn.group, lift);
+                reserved::note_backfilled(session, turn.group, lift);
             }
             if outcome != Outcome::Again {
                 self.wanted.remove(&turn.group);
@@ -326,7 +326,7 @@ impl Round {
             if let (Outcome::Stuck, Some(kind)) = (outcome, turn.kind)
                 && let Some(failure) = session.failures.get(&turn.group).cloned()
             {
-                fail_bucket(session, kind, Arc::new(failure));
+                fail_task_class(session, kind, Arc::new(failure));
             }
             if outcome == Outcome::Stuck && holds_up(session, turn) {
                 let failure = Failure::at(Stage::Allocate, vec![strict_order(session, turn.queue, turn.group)]);
@@ -355,7 +355,7 @@ impl Round {
         self.held_by_shares |= reason.is_of_share();
         let failure = Failure::at(Stage::Allocate, vec![reason]);
         match turn.kind {
-            Some(kind) => fail_bucket(session, kind, Arc::new(failure)),
+            Some(kind) => fail_task_class(session, kind, Arc::new(failure)),
             None => drop(session.failures.insert(turn.group, failure)),
         }
         true

@@ -55,7 +55,7 @@ pub(crate) fn settle(session: &mut Session<'_>) {
         // Ends that were learned may have come nearer, a window may have begun or be over.
         session.tables.keep_again(session.now);
     } else {
-        session.tables.refresh_kept(session.now);
+        session.tables.refresh_reserved(session.now);
     }
     keep_of_limits(session);
 }
@@ -289,7 +289,7 @@ pub(crate) fn gives_way(session: &mut Session<'_>, group: GroupId) -> bool {
         let holds_less = || {
             other.namespace_id != namespace
                 && other.priority >= row.priority
-                && tables.compare_tenants(queue, other.namespace_id, namespace, Counted::Usage).is_lt()
+                && tables.compare_namespaces(queue, other.namespace_id, namespace, Counted::Usage).is_lt()
         };
         let pending = |task: &&TaskId| tables.task(**task).state == TaskState::Pending;
         let first = other.tasks.iter().find(pending).map(|task| tables.task(*task).class);

@@ -489,9 +489,9 @@ impl Nodes {
     }
 
     /// Whether `demand` would fit now, if nothing were kept there for others, and does not.
-    pub(crate) fn fits_but_for_kept(&self, node: NodeId, demand: &Demand) -> bool {
-        let with_kept = |dim| self.room(node, dim).saturating_add(self.reserved(node, dim));
-        !self.fits(node, demand) && demand.iter().all(|(dim, amount)| amount <= with_kept(dim))
+    pub(crate) fn fits_but_for_reserved(&self, node: NodeId, demand: &Demand) -> bool {
+        let with_reserved = |dim| self.room(node, dim).saturating_add(self.reserved(node, dim));
+        !self.fits(node, demand) && demand.iter().all(|(dim, amount)| amount <= with_reserved(dim))
     }
 
     /// Whether `demand` fits now.

@@ -39,9 +39,9 @@ impl Tables {
         let end = self.nodes.use_log.end();
         let use_log = std::mem::replace(&mut self.nodes.use_log, ChangeLog::beginning_at(end));
         let row = self.groups.row(group);
-        let (queue, tenant, allocated) = (row.queue, (row.queue, row.namespace_id), row.allocated.clone());
+        let (queue, namespace, allocated) = (row.queue, (row.queue, row.namespace_id), row.allocated.clone());
         let (groups, reservation_snapshot, namespace_shares) =
-            (self.groups.marks(), self.reservation_snapshot(), self.namespace_shares.touched(&[tenant]));
+            (self.groups.marks(), self.reservation_snapshot(), self.namespace_shares.touched(&[namespace]));
         let sums = self.queues.sums(&[queue]);
         self.journal.open();
         DryRun {

@@ -22,7 +22,8 @@ pub(crate) fn closed(tables: &Tables, policy: &Policy, group: GroupId, now: Time
     let fits = |node: NodeId| {
         let known = tables.nodes.table.get(node.index()).is_some_and(|row| row.known);
         // What is kept there, be it for itself, is another matter.
-        let has_room = tables.nodes.fits(node, &class.demand) || tables.nodes.fits_but_for_kept(node, &class.demand);
+        let has_room =
+            tables.nodes.fits(node, &class.demand) || tables.nodes.fits_but_for_reserved(node, &class.demand);
         known
             && has_room
             && policy.check_facts(tables, class, node).is_none()

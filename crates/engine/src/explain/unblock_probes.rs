@@ -380,7 +380,7 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
         let (own, namespace) = (row.queue, row.namespace_id);
         let names = [own, queue].map(|queue| self.session.tables.queues.row(queue).name.clone());
         let sums = self.session.tables.queues.sums(&[own, queue]);
-        let tenants = self.session.tables.namespace_shares.touched(&[(queue, namespace)]);
+        let namespaces = self.session.tables.namespace_shares.touched(&[(queue, namespace)]);
         // Nothing may forget it meanwhile.
         self.session.tables.queues.row_mut(own).groups += 1;
         self.session.tables.set_queue(self.group, Some(&names[1]));
@@ -395,7 +395,7 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
         self.session.tables.set_queue(self.group, Some(&names[0]));
         self.session.tables.queues.row_mut(own).groups -= 1;
         self.session.tables.queues.set_sums(sums);
-        self.session.tables.namespace_shares.untouch(tenants);
+        self.session.tables.namespace_shares.untouch(namespaces);
         starts
     }
 }

@@ -184,7 +184,7 @@ impl Display for Why {
         let mut branches: Vec<Branch> = self.reasons.facts().into_iter().map(Branch::leaf).collect();
         branches.extend(self.holders.iter().map(|holders| Branch::leaf(holders.to_string())));
         branches.extend(self.spared.iter().map(|spared| Branch::leaf(spared.to_string())));
-        branches.extend(self.evictions.iter().map(|receipt| Branch::leaf(receipt.to_string())));
+        branches.extend(self.evictions.iter().map(|record| Branch::leaf(record.to_string())));
         branches.extend(self.line.iter().filter(|line| line.waiting > 1).map(|line| Branch::leaf(line.to_string())));
         match &self.could[..] {
             [] if self.starts_next => branches.push(Branch::leaf("fits now: it starts in the next cycle".to_owned())),

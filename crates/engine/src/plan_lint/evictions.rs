@@ -100,7 +100,7 @@ fn beneficiary(tables: &Tables, plan: &Plan, eviction: &Eviction) -> Option<Stri
 }
 
 /// Every promise of the plan: kept by a nomination, and on a node that will have the room.
-pub(super) fn fences(tables: &Tables, plan: &Plan, found: &mut Vec<String>) {
+pub(super) fn nominated(tables: &Tables, plan: &Plan, found: &mut Vec<String>) {
     let mut seen = FxHashSet::default();
     for promise in &plan.pipelined {
         let name = || format!("promise to {}/{}", promise.namespace, promise.name);

@@ -26,7 +26,7 @@ impl Policy {
 
     /// Whether the order of groups begins with what goes before the order of namespaces, so that whose turn it is does
     /// not depend on who else has one.
-    pub(crate) fn ranks_lead(&self) -> bool {
+    pub(crate) fn ranks_representative(&self) -> bool {
         let ranking = self.with(Switch::JobOrder).enumerate().filter(|(_, plugin)| plugin.ranks());
         !self.fairness.namespaces || ranking.last().is_none_or(|(place, _)| place == 0)
     }

@@ -30,7 +30,7 @@ impl Policy {
         counted: Counted,
     ) -> Ordering {
         first_decided(self.with(Switch::JobOrder).map(|plugin| plugin.job_rank(tables, left.1, right.1)))
-            .then_with(|| tables.compare_tenants(queue, left.0, right.0, counted))
+            .then_with(|| tables.compare_namespaces(queue, left.0, right.0, counted))
             .then_with(|| self.job_order(tables, left.1, right.1))
     }
 }

@@ -31,7 +31,7 @@ const BYTES_MAX: usize = 256 << 20;
 /// Classes kept ready at least.
 const CLASSES_MIN: usize = 512;
 /// Memory of notes, about; beyond it all are dropped.
-const NOTES_BYTES_MAX: usize = 64 << 20;
+const MEMO_BYTES_MAX: usize = 64 << 20;
 /// What it costs a cache to take in one node, where looking at a node or region in a search counts 1: its memory is
 /// cold where many classes take turns.
 const REPAIR_EFFORT: u64 = 6;
@@ -42,7 +42,7 @@ pub(crate) struct Finder {
     active: usize,
     regions: Regions,
     class_memos: Vec<Option<Box<ClassMemo>>>,
-    notes_bytes: usize,
+    memo_bytes: usize,
     tellers: Tellers,
     empty: empty::EmptyCluster,
     room_index: diagnosis::RoomIndex,
@@ -168,22 +168,21 @@ impl Finder {
     /// Makes what is remembered of the class good for now.
     fn note(&mut self, tables: &Tables, class: ClassId) -> &mut ClassMemo {
         let row = tables.classes.row(class);
-        if self.notes_bytes > NOTES_BYTES_MAX {
+        if self.memo_bytes > MEMO_BYTES_MAX {
             self.class_memos.clear();
-            self.notes_bytes = 0;
+            self.memo_bytes = 0;
         }
         if self.class_memos.len() <= class.index() {
             self.class_memos.resize_with(class.index() + 1, || None);
         }
         let slot = &mut self.class_memos[class.index()];
         if let Some(old) = slot.take_if(|class_memos| class_memos.generation != row.generation) {
-            self.notes_bytes -= old.counted;
+            self.memo_bytes -= old.counted;
         }
         let class_memos = slot.get_or_insert_with(|| Box::new(ClassMemo::new(tables, row)));
         class_memos.refresh(tables);
         let bytes = class_memos.bytes();
-        self.notes_bytes =
-            (self.notes_bytes + bytes).saturating_sub(std::mem::replace(&mut class_memos.counted, bytes));
+        self.memo_bytes = (self.memo_bytes + bytes).saturating_sub(std::mem::replace(&mut class_memos.counted, bytes));
         class_memos
     }
 

@@ -158,13 +158,13 @@ impl StartEstimates {
         }
         let [earliest, early, middle, late] = ratios;
         let by = |ratio: i64| lead_ms.max(1_000).saturating_mul(ratio) / 1_000;
-        let least = self.least_lead(view.pending_index, group, view.now);
+        let least = self.least_lead_ms(view.pending_index, group, view.now);
         let [earliest_ms, early_ms] = [earliest, early].map(|ratio| by(ratio).max(least).min(by(middle)));
         Some(Guess { lead_ms: by(middle), early_ms, earliest_ms, late_ms: by(late) })
     }
 
     /// The group can't start before so much has come free as it needs, if all that runs ends at the soonest.
-    fn least_lead(&self, pending_index: &PendingIndex, group: GroupId, now: TimeMs) -> i64 {
+    fn least_lead_ms(&self, pending_index: &PendingIndex, group: GroupId, now: TimeMs) -> i64 {
         let releases = self.releases.as_ref().filter(|releases| !releases.soonest.is_empty());
         let size = pending_index.queue_positions.entry(group).map(|entry| entry.waiting().size);
         let least = releases.zip(size).and_then(|(releases, size)| releases.soonest(size - releases.free));

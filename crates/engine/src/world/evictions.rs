@@ -37,11 +37,11 @@ impl Tables {
         self.evicting.remove(&task);
         self.move_task(task, evicting.was, node);
         if let Some(group) = evicting.beneficiary.and_then(|key| self.groups.table.find(&key)) {
-            let is_fence = |task: &TaskId| self.task(*task).state == TaskState::Pipelined;
-            let fences: Vec<TaskId> = self.groups.row(group).tasks.iter().copied().filter(is_fence).collect();
-            for fence in fences {
-                let node = self.task(fence).node;
-                self.move_task(fence, TaskState::Pending, None);
+            let is_nominated = |task: &TaskId| self.task(*task).state == TaskState::Pipelined;
+            let nominated: Vec<TaskId> = self.groups.row(group).tasks.iter().copied().filter(is_nominated).collect();
+            for nomination in nominated {
+                let node = self.task(nomination).node;
+                self.move_task(nomination, TaskState::Pending, None);
                 if let Some(node) = node {
                     self.nodes.release(node);
                 }

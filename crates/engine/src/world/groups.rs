@@ -164,12 +164,12 @@ impl Groups {
             topology: None,
             run_profile: Arc::default(),
             deadline: None,
-            told_late: false,
+            reported_late: false,
             sum_until: None,
             awaits_nodes: false,
             sub_groups: Vec::new(),
             sub_jobs: SubJobs::default(),
-            told_hyper_node: None,
+            reported_hyper_node: None,
             emitted: None,
             partial_since: None,
             ended: false,
@@ -269,7 +269,7 @@ impl Groups {
         if old != deadline {
             old.map(|old| self.deadlines.remove(&(old, group)));
             deadline.map(|deadline| self.deadlines.insert((deadline, group)));
-            self.row_mut(group).told_late = false;
+            self.row_mut(group).reported_late = false;
         }
     }
 

@@ -162,7 +162,7 @@ impl InqueueDemand {
     }
 
     /// To groups of this namespace in the queue.
-    pub(crate) fn of_tenant(&self, queue: QueueId, namespace: NamespaceId) -> &[i64] {
+    pub(crate) fn of_namespace(&self, queue: QueueId, namespace: NamespaceId) -> &[i64] {
         self.of_namespaces.get(&(queue, namespace)).map_or(&[], |promised| promised.amounts.as_slice())
     }
 
@@ -186,7 +186,7 @@ impl InqueueDemand {
                     own.groups.remove(&group);
                 }
                 if promised {
-                    charge_tenant(&mut self.of_namespaces, (*queue, promise.namespace_id), &promise.amounts, sign);
+                    charge_namespace(&mut self.of_namespaces, (*queue, promise.namespace_id), &promise.amounts, sign);
                 }
             }
         }
@@ -214,17 +214,17 @@ impl InqueueDemand {
     }
 }
 
-fn charge_tenant(
+fn charge_namespace(
     of_namespaces: &mut FxHashMap<(QueueId, NamespaceId), OfNamespace>,
-    tenant: (QueueId, NamespaceId),
+    namespace: (QueueId, NamespaceId),
     amounts: &Demand,
     sign: i64,
 ) {
-    let promised = of_namespaces.entry(tenant).or_default();
+    let promised = of_namespaces.entry(namespace).or_default();
     amounts.add_to(&mut promised.amounts, sign);
     promised.groups = promised.groups.saturating_add_signed(if sign > 0 { 1 } else { -1 });
     if promised.groups == 0 {
-        of_namespaces.remove(&tenant);
+        of_namespaces.remove(&namespace);
     }
 }
 

@@ -186,7 +186,7 @@ impl Tables {
     }
 
     /// Which of two namespaces of a queue holds less of the cluster, per weight.
-    pub(crate) fn compare_tenants(
+    pub(crate) fn compare_namespaces(
         &self,
         queue: QueueId,
         left: NamespaceId,
@@ -196,7 +196,7 @@ impl Tables {
         let standing = |namespace| {
             let promised = match counted {
                 Counted::Usage => &[][..],
-                Counted::UsageAndPromised => self.inqueue_demand.of_tenant(queue, namespace),
+                Counted::UsageAndPromised => self.inqueue_demand.of_namespace(queue, namespace),
             };
             self.namespace_shares.usage_and_weight_with(&self.nodes.total, (queue, namespace), promised)
         };

@@ -119,7 +119,7 @@ impl Reservations {
     }
 
     /// What is kept of a queue's limit.
-    pub(crate) fn kept_of_limit(&self, queue: QueueId, dim: DimId) -> i64 {
+    pub(crate) fn reserved_of_limit(&self, queue: QueueId, dim: DimId) -> i64 {
         let all = self.of_limits.get(&queue).into_iter().flatten();
         let counted = all.take_while(|(group, _)| self.freed_for != Some(*group));
         counted
@@ -226,7 +226,7 @@ impl Tables {
     }
 
     /// Takes in what has changed on nodes since the last time. O(changed nodes and what runs there).
-    pub(crate) fn refresh_kept(&mut self, now: TimeMs) {
+    pub(crate) fn refresh_reserved(&mut self, now: TimeMs) {
         if self.reservations.places.is_empty() {
             return;
         }

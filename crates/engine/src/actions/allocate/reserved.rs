@@ -24,7 +24,7 @@ pub(super) fn pass(session: &mut Session<'_>, groups: &[GroupId]) {
 
 /// The group goes before those that are lifted. What only its kind tells of its pods' ends is put down: they may be held
 /// to it.
-pub(super) fn note_passer(session: &mut Session<'_>, group: GroupId, lift: Lift) {
+pub(super) fn note_backfilled(session: &mut Session<'_>, group: GroupId, lift: Lift) {
     let tables = &mut *session.tables;
     if lift.confidence == Confidence::Certain {
         return;

@@ -222,7 +222,7 @@ impl Findings {
     fn tell_reserved(&mut self, tables: &Tables, class: &ClassRow, allows: impl Fn(NodeId) -> bool) {
         let mut reserved: BTreeSet<NodeId> = BTreeSet::new();
         for (node, _) in tables.reservations.places() {
-            if tables.nodes.fits_but_for_kept(node, &class.demand) && allows(node) {
+            if tables.nodes.fits_but_for_reserved(node, &class.demand) && allows(node) {
                 reserved.insert(node);
             }
         }

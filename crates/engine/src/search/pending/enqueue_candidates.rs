@@ -186,7 +186,7 @@ impl EnqueueCandidates {
 /// Nothing if the group is to be looked at by itself: it holds something, or has pods of several kinds. O(its tasks).
 fn needs(tables: &Tables, policy: &Policy, row: &GroupRow) -> Option<Needs> {
     let holds = row.counts.all() != row.pending() || row.allocated.iter().any(|amount| *amount != 0);
-    if holds || !policy.ranks_lead() {
+    if holds || !policy.ranks_representative() {
         return None;
     }
     let shape = row.owner.as_ref().and_then(|owner| tables.shapes.get(owner.uid.as_str()));

@@ -73,7 +73,7 @@ impl Entry {
 }
 
 #[derive(Debug, Default)]
-struct TenantRanks {
+struct NamespaceRanks {
     ranks: BTreeMap<Rank, Waiting>,
     all: Waiting,
 }
@@ -82,7 +82,7 @@ struct TenantRanks {
 pub(crate) struct QueuePositions {
     /// By group.
     entries: Vec<Option<Entry>>,
-    lines: FxHashMap<QueueNamespace, TenantRanks>,
+    lines: FxHashMap<QueueNamespace, NamespaceRanks>,
 }
 
 impl QueuePositions {

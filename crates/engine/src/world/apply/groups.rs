@@ -35,7 +35,7 @@ impl Tables {
         }
         let was_known = std::mem::replace(&mut row.known, true);
         if !row.writing {
-            row.told_hyper_node = facts.annotations.get(JOB_HYPER_NODE).map(|name| name.as_str().into());
+            row.reported_hyper_node = facts.annotations.get(JOB_HYPER_NODE).map(|name| name.as_str().into());
         }
         row.uid = facts.uid.as_str().into();
         row.created = facts.created;

@@ -154,7 +154,7 @@ pub struct GroupRow {
     /// When it is to have ended.
     pub(crate) deadline: Option<TimeMs>,
     /// It was told that it is expected to be late.
-    pub(crate) told_late: bool,
+    pub(crate) reported_late: bool,
     /// Until when what `minResources` say beyond its pods is promised to it, unless more pods come; nothing where it is spent.
     pub(crate) sum_until: Option<TimeMs>,
     /// It was admitted although no present node fits it, so that its pods are seen: it is promised nothing.
@@ -163,7 +163,7 @@ pub struct GroupRow {
     /// The parts that these make.
     pub(crate) sub_jobs: SubJobs,
     /// The HyperNode that its PodGroup's annotation names, as seen or written last.
-    pub(crate) told_hyper_node: Option<Arc<str>>,
+    pub(crate) reported_hyper_node: Option<Arc<str>>,
     /// What was written last, or seen where nothing was.
     pub(crate) emitted: Option<Arc<GroupStatus>>,
     /// Since when it holds nodes and can't start, as far as a cycle has seen.
@@ -254,7 +254,7 @@ crate::save::saved! {
     ShapePart { role, class, count, depends_on };
     Noticed { version, class, at };
     StoredReasons as "Kept" { since, failure };
-    GroupRow { namespace, namespace_id, key, uid, known, of_one, queue, inherits_queue, min_member, declared_min, planned, roles, min_resources, priority_class, priority, created, owner, phase, tasks, counts, pending_best_effort, releasing_placed, allocated, annotations, preemptable, topology, run_profile, deadline, told_late, sum_until, awaits_nodes, sub_groups, sub_jobs, told_hyper_node, emitted, partial_since as "half_placed_since", ended, writing, reasons, arrived, noticed, shape_version };
+    GroupRow { namespace, namespace_id, key, uid, known, of_one, queue, inherits_queue, min_member, declared_min, planned, roles, min_resources, priority_class, priority, created, owner, phase, tasks, counts, pending_best_effort, releasing_placed, allocated, annotations, preemptable, topology, run_profile, deadline, reported_late as "told_late", sum_until, awaits_nodes, sub_groups, sub_jobs, reported_hyper_node as "told_hyper_node", emitted, partial_since as "half_placed_since", ended, writing, reasons, arrived, noticed, shape_version };
 }
 
 crate::save::saved_inside!(Counts);

@@ -41,7 +41,7 @@ pub(super) fn scan(tables: &Tables, policy: &Policy, search: Search<'_>) -> Find
 
 /// The dimensions that are short on the node, or that its room is kept.
 fn of_room(tables: &Tables, class: &ClassRow, node: NodeId) -> Vec<(Check, String)> {
-    if tables.nodes.fits_but_for_kept(node, &class.demand) {
+    if tables.nodes.fits_but_for_reserved(node, &class.demand) {
         return vec![(Check::Reserved, String::new())];
     }
     let lacks = |(dim, requested): &(DimId, i64)| *requested > tables.nodes.room(node, *dim);
