@@ -164,7 +164,7 @@ impl PodFacts {
             cut_off_ms: cut_off_of(&pod.metadata),
             since,
             deletion: pod.metadata.deletion_timestamp.as_ref().map(at),
-            init_since: init_since.filter(|_| is_starting),
+            init_since: if is_starting { init_since } else { None },
             reason: status.reason.unwrap_or_default(),
             message: status.message.unwrap_or_default(),
             containers: init.iter().chain(&main).map(container).collect(),

@@ -12,7 +12,7 @@ use pumice_engine::{
     Argument, Config, Delta, Eviction, NodeFacts, Plan, PluginConfig, QueueFacts, Resources, Switches, TimeMs, World,
     amount_text,
 };
-use pumice_ledger::{Away, JobId, NodeRef, Preemption, PriorityClasses, Proposal, Queue, RunId};
+use pumice_ledger::{Away, JobId, NodeRef, PRIORITY_FACTOR_MIN, Preemption, PriorityClasses, Proposal, Queue, RunId};
 
 use crate::away::{self, Ways};
 use crate::bids::{Bids, Price};
@@ -410,6 +410,6 @@ pub fn node_delta(cluster: &str, mut facts: NodeFacts) -> Delta {
 /// A queue as the engine knows it: a share of 1 / priority factor.
 pub fn queue_delta(queue: &Queue) -> Delta {
     #[allow(clippy::cast_possible_truncation)] // bounded by the clamp
-    let weight = (WEIGHT / queue.priority_factor.max(1.0)).round().clamp(1.0, WEIGHT) as i32;
+    let weight = (WEIGHT / queue.priority_factor.max(PRIORITY_FACTOR_MIN)).round().clamp(1.0, WEIGHT) as i32;
     Delta::QueueUpsert(QueueFacts { name: queue.name.clone(), weight, ..QueueFacts::default() })
 }

@@ -15,7 +15,7 @@ use crate::gateway::{
     UsersFile,
 };
 use crate::leader::Hours;
-use crate::sessions::SILENCE_LEAST_MS;
+use crate::sessions::HEARTBEAT_TIMEOUT_MIN_MS;
 
 mod away;
 mod scheduling;
@@ -171,7 +171,9 @@ impl Config {
     /// Where a policy can't be one, or is there twice, or the time is too short.
     pub fn retries(&self) -> Result<Retries, ConfigError> {
         let silent_max_ms = self.executor_timeout.map_or(0, GoDuration::as_millis);
-        if let Some(timeout) = self.executor_timeout.filter(|_| silent_max_ms < SILENCE_LEAST_MS) {
+        if let Some(timeout) = self.executor_timeout
+            && silent_max_ms < HEARTBEAT_TIMEOUT_MIN_MS
+        {
             return Err(ConfigError::Timeout(timeout));
         }
         Ok(Retries { heartbeat_timeout_ms: silent_max_ms, ..self.scheduling.retries()? })

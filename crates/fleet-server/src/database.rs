@@ -24,6 +24,7 @@ mod rows;
 mod run_changes;
 #[cfg(test)]
 pub(crate) mod tests;
+mod write_batches;
 mod write_metrics;
 mod writer;
 
@@ -38,7 +39,8 @@ pub use health::DatabaseHealth;
 pub use log::{
     Answer, Committed, Decided, Epoch, Expect, HeldRun, JobsInState, LEASE, Loaded, NewJob, Seq, Submission,
 };
-pub use open::{Database, Location};
+pub use open::Database;
+pub use pumice_sql::Location;
 pub use retention::{Forgotten, Pruned, SetName, Stale};
 pub use rows::{JobRow, JobState, RunRow, RunState};
 pub use write_metrics::Writes;

@@ -13,11 +13,10 @@ pub use probe::{Answer, AskError, ask};
 
 use crate::health::{ExecutorHealth, FleetHealth, Known};
 use crate::sessions::FORMAT;
+use crate::sessions::SESSION_TIMEOUT_MS;
 
 /// Clocks may differ so much.
 const SKEW_MAX_MS: i64 = 5_000;
-/// An executor that is silent for so long is away.
-const SILENT_MAX_MS: i64 = 30_000;
 /// A write that takes longer holds everybody up.
 const WRITE_MAX_MS: u64 = 500;
 /// Entries that nobody folds for so long wait for a leader that is none.
@@ -208,7 +207,7 @@ fn database(health: &FleetHealth, checks: &mut Vec<Check>) {
 fn of_executor(executor: &ExecutorHealth, known: &Known, release: &str) -> Check {
     let name = format!("executor {}", executor.name);
     let nodes = format!("{} of {} nodes take pods", executor.open, executor.nodes);
-    if !executor.connected || executor.silent_ms > SILENT_MAX_MS {
+    if !executor.connected || executor.silent_ms > SESSION_TIMEOUT_MS {
         let runs = of_silence(executor.silent_ms, known.silent_max_ms);
         let found = format!("not heard of for {}; {runs}", time(executor.silent_ms / 1_000));
         return Check::failed(&name, found, "run `pumice fleet doctor --identity` with its identity where it runs");

@@ -7,31 +7,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_engine::{Delta, NodeFacts};
-use pumice_ledger::{HeartbeatTimeout, Ledger, NodeRef, Report, ReportKind, RunId, RunPhase, TimeMs};
+use pumice_ledger::{Ledger, NodeRef, Report, ReportKind, RunId, RunPhase, TimeMs};
 use pumice_wire::executor::{self as wire, from_executor, to_executor};
 
 use crate::metrics::ClusterCounts;
 
 mod executor_commands;
+mod heartbeat_timeout;
 mod nodes;
 mod reports;
 
 pub use executor_commands::Unreached;
+use heartbeat_timeout::HEARTBEAT_MS;
+pub use heartbeat_timeout::cut_off_ms;
+pub(crate) use heartbeat_timeout::{HEARTBEAT_TIMEOUT_MIN_MS, SESSION_TIMEOUT_MS};
 pub use nodes::{DEFAULT_POOL, facts as node_facts};
 use nodes::{Nodes, Openness};
 use reports::cut;
 
 /// The protocol that is spoken here.
 pub const FORMAT: u32 = 1;
-/// How often an executor is to say something.
-const HEARTBEAT_MS: u64 = 5_000;
-/// Executors stop a run after this part of the time after which it is started elsewhere. The rest is for its pod to end in, for
-/// answers that are under way, and for clocks that differ.
-const CUT_OFF_PART: u64 = 2;
-/// Clusters are given up after no less: executors are to notice, and pods to end, well within it.
-pub(crate) const SILENCE_LEAST_MS: i64 = 60_000;
-/// A session ends when nothing was said in it for so long: some heartbeats.
-const SILENCE_MAX_MS: i64 = 30_000;
 /// Longest name of an executor.
 const NAME_MAX: usize = 253;
 /// Runs in one message.
@@ -144,17 +139,6 @@ pub struct Sessions {
     clusters: BTreeMap<String, Cluster>,
 }
 
-/// When an executor that is not answered stops a run that `silence` befalls; 0 for never.
-pub fn cut_off_ms(silence: HeartbeatTimeout) -> u64 {
-    let after = |ms| u64::try_from(ms).unwrap_or(0);
-    match silence {
-        HeartbeatTimeout::Never => 0,
-        // Its job has failed by then, and a pod that went on would do so for nobody.
-        HeartbeatTimeout::Fail { after_ms } => after(after_ms),
-        HeartbeatTimeout::Rerun { after_ms } => after(after_ms) / CUT_OFF_PART,
-    }
-}
-
 /// Whether an executor may have this name.
 pub fn is_executor_name(name: &str) -> bool {
     let good = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.');
@@ -258,11 +242,12 @@ impl Sessions {
     pub fn all_nodes<'s>(
         &'s self,
         ledger: &Ledger,
-        (began, now): (TimeMs, TimeMs),
+        began: TimeMs,
+        now: TimeMs,
     ) -> Option<impl Iterator<Item = (&'s str, &'s NodeFacts)> + Clone + use<'s>> {
         let is_here = |name: &str| self.clusters.get(name).is_some_and(|cluster| cluster.session.is_some());
         let away = |(name, cluster): (&String, &Cluster)| !is_here(name) && cluster.nodes.facts().next().is_some();
-        if now.since(began) <= SILENCE_MAX_MS || self.clusters.iter().any(away) || !ledger.clusters().all(is_here) {
+        if now.since(began) <= SESSION_TIMEOUT_MS || self.clusters.iter().any(away) || !ledger.clusters().all(is_here) {
             return None;
         }
         let nodes =
@@ -308,7 +293,7 @@ impl Sessions {
     /// Forgets the nodes of such a cluster. What pools are to be told, by pool.
     pub fn forget(&mut self, name: &str, now: TimeMs) -> Vec<(String, Delta)> {
         let is_gone = self.is_gone(name, now);
-        let cluster = self.clusters.get_mut(name).filter(|_| is_gone);
+        let cluster = if is_gone { self.clusters.get_mut(name) } else { None };
         cluster.map(|cluster| cluster.nodes.forget(name)).unwrap_or_default()
     }
 
@@ -320,7 +305,7 @@ impl Sessions {
 
     fn is_gone(&self, name: &str, now: TimeMs) -> bool {
         let known = self.clusters.get(name);
-        known.is_some_and(|cluster| cluster.session.is_none() && now.since(cluster.heard) > SILENCE_MAX_MS)
+        known.is_some_and(|cluster| cluster.session.is_none() && now.since(cluster.heard) > SESSION_TIMEOUT_MS)
     }
 
     /// What was decided of all that was received is written.
@@ -361,7 +346,7 @@ impl Sessions {
     /// Sessions in which nothing is said any more, though their streams are open: an executor that hangs is given nothing.
     pub fn stale(&self, now: TimeMs) -> Vec<(String, u64)> {
         let open = self.clusters.iter().filter_map(|(name, cluster)| Some((name, cluster, cluster.session.as_ref()?)));
-        let stale = open.filter(|(_, cluster, _)| now.since(cluster.heard) > SILENCE_MAX_MS);
+        let stale = open.filter(|(_, cluster, _)| now.since(cluster.heard) > SESSION_TIMEOUT_MS);
         stale.map(|(name, _, session)| (name.clone(), session.number)).collect()
     }
 

@@ -5,15 +5,18 @@
 
 mod migrate;
 
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::path::Path;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use pumice_sql::sqlite::{FileOptions, FilePools};
+use pumice_sql::{AddressError, postgres_options};
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, Row as _};
 use tokio::time::Instant;
+
+pub use pumice_sql::Location;
 
 use crate::rows::{Cell, Kind};
 use crate::statements::{Dialect, Statement};
@@ -29,33 +32,12 @@ const STEPS_BETWEEN_LOOKS: i32 = 10_000;
 /// Statements kept prepared by a connection.
 const PREPARED_MAX: usize = 64;
 
-/// Where the history is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Location {
-    /// A file of SQLite, which is made if it is not there.
-    File(PathBuf),
-    /// A database of Postgres, as `postgres://USER@HOST/NAME`. The password is in `$PGPASSWORD` or the file `$PGPASSFILE`.
-    Postgres(String),
-}
-
-impl Location {
-    /// A database of Postgres. Others can read the arguments of a process: an address with a password is refused.
-    ///
-    /// # Errors
-    /// When it is no address, or has a password in it; the message does not repeat it.
-    pub fn postgres(url: &str) -> Result<Location, DatabaseError> {
-        address(url).map(|_| Location::Postgres(url.to_owned()))
-    }
-}
-
-impl std::fmt::Display for Location {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Location::File(path) => path.display().fmt(f),
-            // What follows may be anything that libpq knows, secrets among it.
-            Location::Postgres(url) => f.write_str(url.split('?').next().unwrap_or_default()),
-        }
-    }
+/// A database of Postgres. Others can read the arguments of a process: an address with a password is refused.
+///
+/// # Errors
+/// When it is no address, or has a password in it; the message does not repeat it.
+pub fn postgres_location(url: &str) -> Result<Location, DatabaseError> {
+    address(url).map(|_| Location::Postgres(url.to_owned()))
 }
 
 /// Why the database can't be used.
@@ -255,46 +237,31 @@ pub async fn copy_file(path: &Path, copy: &Path) -> Result<(), DatabaseError> {
     let options = SqliteConnectOptions::new().filename(path).create_if_missing(false).busy_timeout(CONNECT_MAX);
     let one = SqlitePoolOptions::new().max_connections(1).acquire_timeout(CONNECT_MAX);
     let pool = one.connect_with(options).await.map_err(failed)?;
-    let copied = sqlx::query(AssertSqlSafe(vacuum_into(copy))).execute(&pool).await;
+    let copied = pumice_sql::sqlite::copy(&pool, copy).await;
     pool.close().await;
-    copied.map(drop).map_err(DatabaseError::Failed)
-}
-
-/// A statement whose path can't be an argument.
-fn vacuum_into(copy: &Path) -> String {
-    format!("VACUUM INTO '{}'", copy.display().to_string().replace('\'', "''"))
+    copied.map_err(DatabaseError::Failed)
 }
 
 async fn open_file(path: &Path) -> Result<Database, DatabaseError> {
-    let failed = |source| DatabaseError::Open { location: path.display().to_string(), source };
-    let options = SqliteConnectOptions::new()
-        .filename(path)
-        .create_if_missing(true)
-        .journal_mode(SqliteJournalMode::Wal)
+    let options = FileOptions {
         // A commit survives the end of the process; a power cut may take the last ones, with their cursors.
-        .synchronous(SqliteSynchronous::Normal)
-        .statement_cache_capacity(PREPARED_MAX)
-        .busy_timeout(CONNECT_MAX);
-    let writer = SqlitePoolOptions::new()
-        .max_connections(1)
-        .acquire_timeout(CONNECT_MAX)
-        .connect_with(options.clone())
-        .await
-        .map_err(failed)?;
-    let readers = SqlitePoolOptions::new()
-        .max_connections(READERS_MAX)
-        .acquire_timeout(CONNECT_MAX)
-        .connect_lazy_with(options.create_if_missing(false).read_only(true));
+        synchronous: SqliteSynchronous::Normal,
+        readers_max: READERS_MAX,
+        wait_max: CONNECT_MAX,
+        prepared_max: PREPARED_MAX,
+        writer_pragmas: &[],
+    };
+    let opened = pumice_sql::sqlite::open(path, &options).await;
+    let failed = |source| DatabaseError::Open { location: path.display().to_string(), source };
+    let FilePools { writer, readers } = opened.map_err(failed)?;
     Ok(Database::Sqlite { writer, readers })
 }
 
 fn address(url: &str) -> Result<PgConnectOptions, DatabaseError> {
-    let authority = url.split_once("://").map_or(url, |(_, rest)| rest).split('/').next().unwrap_or_default();
-    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
-    if user.contains(':') || url.contains("password=") {
-        return Err(DatabaseError::Password);
-    }
-    PgConnectOptions::from_str(url).map_err(DatabaseError::Address)
+    postgres_options(url).map_err(|error| match error {
+        AddressError::Unreadable(source) => DatabaseError::Address(source),
+        AddressError::Password => DatabaseError::Password,
+    })
 }
 
 async fn open_postgres(location: &Location, url: &str) -> Result<Database, DatabaseError> {

@@ -22,6 +22,7 @@ mod numbers;
 pub mod pending;
 mod progress;
 pub mod query;
+mod retention;
 pub mod rows;
 pub mod statements;
 #[cfg(test)]
@@ -40,15 +41,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use answer::not_ready;
-pub use database::{Database, DatabaseError, Location, copy_file};
+pub use database::{Database, DatabaseError, Location, copy_file, postgres_location};
 pub use handle::Handle;
 pub use pumice_api::history::{GROUP, VERSION};
 pub use query::{LastRuns, QueryError};
+pub use retention::DAYS;
 
 /// Entries between the watches and the writer.
 const ENTRIES_MAX: usize = 4_096;
-/// Days for which a job is kept after its object is gone, unless said otherwise.
-pub const DAYS: u32 = 90;
 /// Pauses before the database is opened again; each is twice the last.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);

@@ -16,6 +16,7 @@ use crate::database::{Database, DatabaseError};
 use crate::numbers::Numbers;
 use crate::pending::{Cursor, Entry, Pending, Watched};
 use crate::progress::Progress;
+use crate::retention::{DAY_MS, RETIRE_EVERY, RETIRE_PAUSE, RETIRED_JOBS};
 use crate::rows::{Cell, Kind};
 use crate::statements::Statement;
 
@@ -26,14 +27,6 @@ const BATCH_TIME: Duration = Duration::from_millis(20);
 /// Pauses after a failure.
 const PAUSE_FIRST: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// Time between two looks for what is old.
-const RETIRE_EVERY: Duration = Duration::from_secs(600);
-/// Pause between two portions of what is old.
-const RETIRE_PAUSE: Duration = Duration::from_millis(100);
-/// Jobs forgotten at a time.
-const RETIRED_JOBS: i64 = 500;
-const DAY_MS: i64 = 24 * 3_600 * 1_000;
-
 /// Writes what comes.
 pub(crate) struct Writer {
     pub database: Database,

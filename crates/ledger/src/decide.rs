@@ -179,7 +179,7 @@ impl Ledger {
             draft.proposal(proposal);
         }
         for (cluster, silent_ms) in inbox.silent {
-            lost_left -= draft.silent((&cluster, silent_ms), lost_left, &retries);
+            lost_left -= draft.silent(&cluster, silent_ms, lost_left, &retries);
         }
         let rest = draft.entries.into_values().filter(|entry| !entry.events.is_empty());
         part.into_iter().chain(rest).collect()
@@ -300,7 +300,7 @@ impl Draft<'_> {
         }
         let shape = grows.as_ref().map_or(shape, |(_, shape)| shape);
         if (avoid || grows.is_some()) && !(self.could_hold)(shape, &off) {
-            let memory = shape.requests.get(MEMORY).filter(|_| grows.is_some());
+            let memory = if grows.is_some() { shape.requests.get(MEMORY) } else { None };
             let memory = memory.map(|bytes| format!(" with {} of memory", Quantity::from_bytes(*bytes)));
             // A Volcano job keeps off clusters.
             let (holder, places) =
@@ -361,8 +361,10 @@ impl Draft<'_> {
         match proposal {
             Proposal::Lease { jobs, pool, away } => {
                 let open = jobs.iter().all(|(id, at)| self.may_start(*id, &at.cluster, false));
-                for (id, at) in jobs.into_iter().filter(|_| open) {
-                    self.lease(id, at, (&pool, away.clone()), Vec::new());
+                if open {
+                    for (id, at) in jobs {
+                        self.lease(id, at, &pool, away.clone(), Vec::new());
+                    }
                 }
             }
             Proposal::LeaseVolcanoJob { job, places, pool } => {
@@ -370,7 +372,7 @@ impl Draft<'_> {
                 let is_one = places.iter().all(|(at, _)| at.cluster == cluster);
                 if is_one && self.may_start(job, &cluster, true) {
                     let places = places.into_iter().map(|(at, pods)| NodePods { node: at.node, pods }).collect();
-                    self.lease(job, NodeRef { cluster, node: String::new() }, (&pool, None), places);
+                    self.lease(job, NodeRef { cluster, node: String::new() }, &pool, None, places);
                 }
             }
             Proposal::Preempt { run, preemption } => {
@@ -399,7 +401,7 @@ impl Draft<'_> {
         })
     }
 
-    fn lease(&mut self, id: JobId, at: NodeRef, (pool, away): (&str, Option<Away>), places: Vec<NodePods>) {
+    fn lease(&mut self, id: JobId, at: NodeRef, pool: &str, away: Option<Away>, places: Vec<NodePods>) {
         let attempt = self.ledger.job(id).map_or(0, |job| job.attempts) + 1;
         let run = RunId { job: id, attempt };
         self.say(self.owner(id), Event::Leased { run, at, pool: pool.to_owned(), away, places });
@@ -407,7 +409,7 @@ impl Draft<'_> {
 
     /// Runs of a cluster that is away and has been for too long: at most so many, how many they are. The others' turn comes
     /// with the next decision, which is told of the silence, too.
-    fn silent(&mut self, (cluster, silent_ms): (&str, i64), most: usize, retries: &Retries) -> usize {
+    fn silent(&mut self, cluster: &str, silent_ms: i64, most: usize, retries: &Retries) -> usize {
         let runs: Vec<RunId> = self.ledger.runs_of(cluster).map(|(run, _)| run).collect();
         let mut lost = 0;
         for run in runs {

@@ -73,7 +73,7 @@ impl Ledger {
             // Whether it lives is the leader's to know, who decides of its runs then.
             Event::ExecutorForgotten { .. } => Ok(()),
             Event::Leased { run, at, pool, away, places } => {
-                self.lease(entry.at, *run, (at, places), (pool, away.as_ref()))
+                self.lease(entry.at, *run, at, places, pool, away.as_ref())
             }
             Event::Pending { run, pod } => {
                 self.advance(*run, RunPhase::Pending)?.pod = pod.clone();
@@ -264,8 +264,10 @@ impl Ledger {
         &mut self,
         now: TimeMs,
         run: RunId,
-        (at, places): (&NodeRef, &[NodePods]),
-        (pool, away): (&str, Option<&Away>),
+        at: &NodeRef,
+        places: &[NodePods],
+        pool: &str,
+        away: Option<&Away>,
     ) -> Result<(), Refusal> {
         let job = self.jobs.get(&run.job).ok_or(Refusal::NoJob(run.job))?;
         let asked = job.requests.as_ref().is_some_and(|asked| asked.cancel.is_some());

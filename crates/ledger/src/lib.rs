@@ -55,7 +55,7 @@ pub use memory::{Grown, Growth};
 pub use memory_bump::{BumpError, MemoryBump};
 pub use phase::{Phase, RunPhase};
 pub use price_band::PriceBand;
-pub use queue::{ClassLimit, Permission, Queue, QueueView, Subject, SubjectKind, Verb};
+pub use queue::{ClassLimit, PRIORITY_FACTOR_MIN, Permission, Queue, QueueView, Subject, SubjectKind, Verb};
 pub use queue_order::Rank;
 pub use refs::{NodeRef, PodRef};
 pub use refusal::Refusal;

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::counters::{Counter, UsageKey};
 
+/// Smallest priority factor of a queue: a queue that is not set has it, and 0 is refused.
+pub const PRIORITY_FACTOR_MIN: f64 = 1.0;
+
 /// A queue's definition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -37,7 +40,7 @@ impl Default for Queue {
     fn default() -> Self {
         Self {
             name: String::new(),
-            priority_factor: 1.0,
+            priority_factor: PRIORITY_FACTOR_MIN,
             user_owners: Vec::new(),
             group_owners: Vec::new(),
             permissions: Vec::new(),

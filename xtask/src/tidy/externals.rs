@@ -49,7 +49,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("tonic", &["fleet-executor", "fleet-server", "wire", "jobs", "lab", "testkit"]),
     ("tonic-prost", &["wire", "jobs"]),
     ("tonic-prost-build", &["xtask"]),
-    ("sqlx", &["fleet-server", "history"]),
+    ("sqlx", &["sql", "fleet-server", "history"]),
     ("ldap3", &["auth"]),
     ("openidconnect", &["auth"]),
     ("ratatui", &["jobctl"]),

@@ -22,6 +22,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     // the fleet's protocols
     ("wire", &["objects"]),
     // engines with I/O
+    ("sql", &[]),
     ("clock", &[]),
     ("store", &["units", "objects"]),
     ("auth", &["units", "objects", "api"]),
@@ -32,7 +33,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("controllers", &["units", "objects", "api", "machines", "clock", "cluster"]),
     ("admission", &["units", "objects", "api", "machines", "apiserver", "clock", "auth", "cluster"]),
     ("node", &["units", "metrics", "objects", "api", "clock", "cluster"]),
-    ("history", &["units", "objects", "api", "clock", "cluster"]),
+    ("history", &["units", "objects", "api", "clock", "cluster", "sql"]),
     ("watchdog", &["units", "objects", "api", "cluster"]),
     ("console", &["units", "objects", "api", "auth", "cluster"]),
     (
@@ -50,6 +51,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "ledger",
             "fleet-model",
             "fleet-scheduling",
+            "sql",
             "wire",
             "clock",
             "auth",

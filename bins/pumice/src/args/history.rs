@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use pumice_history::{DAYS, Location};
+use pumice_history::{DAYS, Location, postgres_location};
 
 use super::cluster::{ClusterArgs, LeaseArgs};
 use super::serving::ServingArgs;
@@ -42,7 +42,7 @@ impl HistoryKeepArgs {
     /// The database that is named, else the file in `folder`.
     pub fn database(&self, folder: &Path) -> Result<Location> {
         match &self.history_database_url {
-            Some(url) => Location::postgres(url).context("--history-database-url can't be used"),
+            Some(url) => postgres_location(url).context("--history-database-url can't be used"),
             None => Ok(Location::File(folder.join(FILE))),
         }
     }

@@ -215,7 +215,7 @@ fn tasks(job: &mut Value, queue: &str, rules: &Rules) -> Result<(String, Volcano
     let Value::Object(fields) = spec else { return Err(JobError::Pods { pods: 0 }) };
     for task in list_mut(fields, "tasks") {
         let (replicas, least) = (count(task, "replicas"), count(task, "minAvailable"));
-        let part = template(task, (queue, &class), rules)?;
+        let part = template(task, queue, &class, rules)?;
         let least = least.min(replicas);
         let of = |pods| VolcanoTask { pods, ..part.clone() };
         first.extend((least > 0).then(|| of(least)));
@@ -236,7 +236,7 @@ fn priority_class(spec: &Value, rules: &Rules) -> Result<String, JobError> {
 }
 
 /// Checks and completes the template of a task, of which there are no pods yet.
-fn template(task: &mut Value, (queue, class): (&str, &str), rules: &Rules) -> Result<VolcanoTask, JobError> {
+fn template(task: &mut Value, queue: &str, class: &str, rules: &Rules) -> Result<VolcanoTask, JobError> {
     let name = text(task, "name").to_owned();
     let in_task = |cause| JobError::Task { task: name.clone(), cause: Box::new(cause) };
     let template = &mut task["template"];

@@ -26,7 +26,7 @@ impl ParsedShape {
     pub(crate) fn read(shape: &Shape, constraints: &Constraints, is_market: bool) -> Self {
         let (mut template, floating) = template(shape, &constraints.floating);
         limits::mark(&mut template, &shape.priority_class, &floating);
-        market::mark(&mut template, shape.price_band.filter(|_| is_market));
+        market::mark(&mut template, if is_market { shape.price_band } else { None });
         let parts = shape.volcano_job.iter().flat_map(|whole| &whole.parts).map(|part| {
             let VolcanoTask { requests, template, .. } = part.clone();
             let (priority_class, price_band) = (shape.priority_class.clone(), shape.price_band);

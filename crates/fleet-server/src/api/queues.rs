@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pumice_ledger::{ClassLimit, Permission, Queue, Subject, SubjectKind, TimeMs, Verb};
+use pumice_ledger::{ClassLimit, PRIORITY_FACTOR_MIN, Permission, Queue, Subject, SubjectKind, TimeMs, Verb};
 use pumice_objects::names;
 use pumice_units::GoDuration;
 use pumice_wire::api;
@@ -12,7 +12,7 @@ use pumice_wire::api::queue::{Permissions, permissions};
 use super::identity::verb_word;
 use super::limits::TEXT_BYTES_MAX;
 use super::{Api, Error};
-use crate::sessions::SILENCE_LEAST_MS;
+use crate::sessions::HEARTBEAT_TIMEOUT_MIN_MS;
 
 /// How long a definition that another server changed may be used.
 const KNOWN_MS: i64 = 1_000;
@@ -96,7 +96,7 @@ pub fn from_wire(queue: api::Queue) -> Result<Queue, Error> {
 fn rerun_after_ms(labels: &BTreeMap<String, String>) -> Result<i64, Error> {
     let Some(text) = labels.get(RERUN_AFTER_LABEL) else { return Ok(0) };
     let ms = text.parse().map_or(0, GoDuration::as_millis);
-    if ms < SILENCE_LEAST_MS {
+    if ms < HEARTBEAT_TIMEOUT_MIN_MS {
         let problem =
             format!("{text:?} is no time from 1m upward: write one such as 5m, or leave the label out for never");
         return Err(wrong(format!("labels[{RERUN_AFTER_LABEL}]"), problem));
@@ -110,8 +110,11 @@ fn check(queue: &api::Queue) -> Result<(), Error> {
     }
     // Pods have it as a label.
     names::check_label_value(&queue.name).map_err(|error| wrong("name", error.to_string()))?;
-    if !queue.priority_factor.is_finite() || queue.priority_factor < 1.0 {
-        return Err(wrong("priorityFactor", format!("{} is not a number from 1 upward", queue.priority_factor)));
+    if !queue.priority_factor.is_finite() || queue.priority_factor < PRIORITY_FACTOR_MIN {
+        return Err(wrong(
+            "priorityFactor",
+            format!("{} is not a number from {PRIORITY_FACTOR_MIN} upward", queue.priority_factor),
+        ));
     }
     let bytes = prost::Message::encoded_len(queue);
     if bytes > TEXT_BYTES_MAX {

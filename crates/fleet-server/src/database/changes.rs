@@ -11,10 +11,8 @@ use super::append::write_shapes;
 use super::cells::{Cell, Columns, Kind, Transaction};
 use super::rows::RUN;
 use super::run_changes::{JobEnd, RunChange, RunChanges};
+use super::write_batches::ROWS;
 use super::{Error, JobState, RunState, body};
-
-/// Rows of which the cells are in memory at a time.
-const ROWS: usize = 2_048;
 
 /// What a leader writes: its decisions, and what is not said there of jobs that go on.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -233,7 +231,8 @@ fn run_statement(columns: &Columns, also: &[(&str, &str)]) -> String {
 /// Runs a statement for rows, whose cells are made when their turn comes.
 async fn write_rows(
     transaction: &mut Transaction,
-    (columns, sql): (&Columns, &str),
+    columns: &Columns,
+    sql: &str,
     mut rows: impl Iterator<Item = Result<Vec<Cell>, Error>> + Send,
 ) -> Result<(), Error> {
     loop {
@@ -252,19 +251,19 @@ pub(super) async fn write(transaction: &mut Transaction, changed: &Changed) -> R
     let told = RunChanges::of(&changed.entries);
 
     let leases = told.runs().filter_map(|run| run.lease_cells().map(Ok));
-    write_rows(transaction, (LEASE, &run_statement(LEASE, LEASE_ALSO)), leases).await?;
+    write_rows(transaction, LEASE, &run_statement(LEASE, LEASE_ALSO), leases).await?;
     let others = told.runs().filter(|run| !run.is_lease()).map(RunChange::cells);
-    write_rows(transaction, (RUN, &run_statement(RUN, &[])), others).await?;
+    write_rows(transaction, RUN, &run_statement(RUN, &[]), others).await?;
 
     let jobs = changed.jobs.iter().map(|job| job.cells(told.transition(job.job)));
-    write_rows(transaction, (JOB_CHANGE, JOB_CHANGED), jobs).await?;
+    write_rows(transaction, JOB_CHANGE, JOB_CHANGED, jobs).await?;
     let grown = changed.jobs.iter().filter_map(|job| Some((job.job, job.grown.as_deref()?)));
     let grown = grown
         .map(|(job, grown)| Ok(vec![Cell::id(job.0), Cell::id(grown.shape.0), Cell::json_if(Some(&grown.memory))?]));
-    write_rows(transaction, (JOB_GROWTH, JOB_GREW), grown).await?;
+    write_rows(transaction, JOB_GROWTH, JOB_GREW, grown).await?;
 
-    write_rows(transaction, (JOB_END, JOB_ENDED), told.ends().map(JobEnd::cells)).await?;
-    write_rows(transaction, (RUN_END, RUN_ENDED), told.ends().map(|end| Ok(end.run_cells()))).await?;
+    write_rows(transaction, JOB_END, JOB_ENDED, told.ends().map(JobEnd::cells)).await?;
+    write_rows(transaction, RUN_END, RUN_ENDED, told.ends().map(|end| Ok(end.run_cells()))).await?;
 
     let Some(operations) = &changed.bulk_operations else { return Ok(()) };
     transaction.execute("DELETE FROM broads", vec![]).await?;

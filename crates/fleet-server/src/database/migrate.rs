@@ -3,7 +3,8 @@
 //! Invariant: all steps that are missing are one transaction, and servers that start together do not both take them. A file
 //! of SQLite is copied beside itself before; a newer format is refused.
 
-use sqlx::AssertSqlSafe;
+use pumice_sql::migrations::{last_format, missing_statements};
+use pumice_sql::sqlite::copy_before_upgrade;
 
 use super::cells::{Cell, Kind, Transaction};
 use super::{Database, Error, Location, Pools, partitions};
@@ -38,7 +39,7 @@ pub(super) async fn run(database: &Database, location: &Location, steps: &[&'sta
         Ok(())
     };
     transaction.each(("meta", &[("value", Kind::Int)]), asked, vec![], read).await?;
-    let known = i64::try_from(steps.len()).unwrap_or(i64::MAX);
+    let known = last_format(steps);
     if found > known {
         return Err(Error::Newer { found, known });
     }
@@ -50,8 +51,7 @@ pub(super) async fn run(database: &Database, location: &Location, steps: &[&'sta
         copy(database, location, found, known).await?;
         transaction = database.begin_write().await?;
     }
-    let missing = steps.iter().copied().skip(usize::try_from(found).unwrap_or_default());
-    take(transaction, missing, known).await.map_err(|error| match error {
+    take(transaction, missing_statements(steps, found), known).await.map_err(|error| match error {
         Error::Failed(source) => Error::Upgrade { to: known, source },
         other => other,
     })
@@ -60,14 +60,8 @@ pub(super) async fn run(database: &Database, location: &Location, steps: &[&'sta
 /// Only one process writes a file.
 async fn copy(database: &Database, location: &Location, found: i64, known: i64) -> Result<(), Error> {
     let (Pools::Sqlite { writer, .. }, Location::File(path)) = (database.pools(), location) else { return Ok(()) };
-    let copy = path.with_extension(format!("v{found}"));
-    if copy.exists() {
-        return Ok(());
-    }
-    // A path can't be an argument.
-    let sql = format!("VACUUM INTO '{}'", copy.display().to_string().replace('\'', "''"));
-    let copied = sqlx::query(AssertSqlSafe(sql)).execute(writer).await;
-    copied.map(drop).map_err(|source| Error::Upgrade { to: known, source: source.into() })
+    let copied = copy_before_upgrade(writer, path, found).await;
+    copied.map_err(|source| Error::Upgrade { to: known, source: source.into() })
 }
 
 async fn take(
@@ -81,7 +75,7 @@ async fn take(
     } else {
         [("BYTES", "BLOB"), ("BIGINT NOT NULL PRIMARY KEY", "INTEGER NOT NULL PRIMARY KEY")]
     };
-    for statement in missing.flat_map(|step| step.split(';')).filter(|sql| !sql.trim().is_empty()) {
+    for statement in missing {
         if statement.trim() == PARTITION {
             if transaction.is_postgres() {
                 partitions::divide(&mut transaction).await?;

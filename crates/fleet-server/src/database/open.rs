@@ -1,13 +1,14 @@
 //! Opening and closing a database.
 
-use std::path::PathBuf;
-use std::str::FromStr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use pumice_sql::sqlite::{FileOptions, FilePools};
+use pumice_sql::{AddressError, Location, postgres_options};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPool, PgPoolOptions};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::sqlite::{SqlitePool, SqliteSynchronous};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -34,25 +35,6 @@ const LOG_PAGES: &str = "4096";
 const LISTEN_AGAIN: Duration = Duration::from_millis(500);
 /// Where Postgres tells other servers of a new head.
 pub(super) const CHANNEL: &str = "pumice_fleet_head";
-
-/// Where the log is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Location {
-    /// A file of SQLite, which is made if it is not there. One process at a time uses it.
-    File(PathBuf),
-    /// A database of Postgres, as `postgres://USER@HOST/NAME`. The password is in `$PGPASSWORD` or the file `$PGPASSFILE`.
-    Postgres(String),
-}
-
-impl std::fmt::Display for Location {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Location::File(path) => path.display().fmt(f),
-            // What follows may be anything that libpq knows, secrets among it.
-            Location::Postgres(url) => f.write_str(url.split('?').next().unwrap_or_default()),
-        }
-    }
-}
 
 /// Connections.
 #[derive(Debug, Clone)]
@@ -254,37 +236,26 @@ async fn listen(database: Parts, mut listener: PgListener) {
     }
 }
 
-async fn open_file(location: &Location, path: &std::path::Path) -> Result<Pools, Error> {
-    let failed = |source: sqlx::Error| Error::Open { location: location.to_string(), source: source.into() };
-    let options = SqliteConnectOptions::new()
-        .filename(path)
-        .create_if_missing(true)
-        .journal_mode(SqliteJournalMode::Wal)
+async fn open_file(location: &Location, path: &Path) -> Result<Pools, Error> {
+    let options = FileOptions {
         // What was answered survives a power cut.
-        .synchronous(SqliteSynchronous::Full)
-        .statement_cache_capacity(PREPARED_MAX)
-        .busy_timeout(CONNECT_MAX);
-    let writer = SqlitePoolOptions::new()
-        .max_connections(1)
-        .acquire_timeout(CONNECT_MAX)
-        .connect_with(options.clone().pragma("cache_size", CACHE_KIB).pragma("wal_autocheckpoint", LOG_PAGES))
-        .await
-        .map_err(failed)?;
-    let readers = SqlitePoolOptions::new()
-        .max_connections(READERS_MAX)
-        .acquire_timeout(CONNECT_MAX)
-        .connect_lazy_with(options.create_if_missing(false).read_only(true));
+        synchronous: SqliteSynchronous::Full,
+        readers_max: READERS_MAX,
+        wait_max: CONNECT_MAX,
+        prepared_max: PREPARED_MAX,
+        writer_pragmas: &[("cache_size", CACHE_KIB), ("wal_autocheckpoint", LOG_PAGES)],
+    };
+    let opened = pumice_sql::sqlite::open(path, &options).await;
+    let failed = |source: sqlx::Error| Error::Open { location: location.to_string(), source: source.into() };
+    let FilePools { writer, readers } = opened.map_err(failed)?;
     Ok(Pools::Sqlite { writer, readers })
 }
 
 fn address(url: &str) -> Result<PgConnectOptions, Error> {
-    let authority = url.split_once("://").map_or(url, |(_, rest)| rest).split('/').next().unwrap_or_default();
-    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
-    // Others can read the arguments of a process.
-    if user.contains(':') || url.contains("password=") {
-        return Err(Error::Password);
-    }
-    PgConnectOptions::from_str(url).map_err(|source| Error::Address(source.into()))
+    postgres_options(url).map_err(|error| match error {
+        AddressError::Unreadable(source) => Error::Address(source.into()),
+        AddressError::Password => Error::Password,
+    })
 }
 
 async fn open_postgres(location: &Location, url: &str) -> Result<Pools, Error> {

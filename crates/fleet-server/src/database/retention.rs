@@ -171,7 +171,7 @@ pub(super) async fn forget(
         transaction.with(&DEDUP[..2], stale, sql).await?;
         transaction.commit().await?;
     }
-    Ok(Forgotten { removed, next: last.filter(|_| rows == limit) })
+    Ok(Forgotten { removed, next: if rows == limit { last } else { None } })
 }
 
 pub(super) async fn sweep(database: &Database, epoch: Epoch, before: TimeMs, limit: u32) -> Result<usize, Error> {

@@ -5,24 +5,14 @@
 //! one takes them, as far as it is not too large; one that can't be written does not take the others with it.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use pumice_ledger::Entry;
 use tokio::sync::{mpsc, oneshot};
 
 use super::append::{Appended, Prepared, Request, append, check};
 use super::open::Parts;
+use super::write_batches::{AT_ONCE_MAX, BYTES_MAX, GATHER, JOBS_MAX, WAITING_MAX};
 use super::{Answer, Error, Expect, Seq, Submission};
-
-/// Requests that wait.
-const WAITING_MAX: usize = 1_024;
-/// Jobs and bytes of one transaction, unless a single request has more: others wait for it.
-const JOBS_MAX: usize = 2_000;
-const BYTES_MAX: usize = 4 << 20;
-/// So many jobs are written out in less time than it takes to hand them to another thread.
-const AT_ONCE_MAX: usize = 16;
-/// How long a transaction waits for others where several came at once.
-const GATHER: Duration = Duration::from_millis(1);
 
 type Reply = oneshot::Sender<Result<Appended, Error>>;
 

@@ -42,7 +42,7 @@ impl Term {
                 let inbox = std::mem::take(&mut self.inbox);
                 let (ledger, lifecycles) = (&mut self.ledger, &mut self.lifecycles);
                 let now = TimeMs(clock::now_ms());
-                let nodes = self.sessions.all_nodes(ledger, (self.began, now));
+                let nodes = self.sessions.all_nodes(ledger, self.began, now);
                 let could_hold = room::question(nodes, &self.constraints);
                 let decided = ledger.decide_where(now, inbox, self.retries.clone(), &could_hold);
                 decided.iter().for_each(|entry| lifecycles.tell(ledger, entry, told_by));

@@ -207,7 +207,9 @@ fn of_away((ledger, _, retries): Known<'_>, (id, job): (JobId, &Job), how: &str,
 fn of_job(known: Known<'_>, id: JobId, job: &Job, is_looked_at: bool) -> String {
     let (ledger, away, _) = known;
     let run = ledger.current(id).and_then(|run| Some((run, ledger.run(run)?)));
-    if let Some((run, row)) = run.filter(|_| job.phase != Phase::Queued) {
+    if let Some((run, row)) = run
+        && job.phase != Phase::Queued
+    {
         let (node, cluster) = (&row.at.node, &row.at.cluster);
         let how = match row.phase {
             RunPhase::Leased => "is leased: its cluster is to make the pod",

@@ -149,7 +149,10 @@ fn drop_floating_of_whole(
     annotations: &mut BTreeMap<String, String>,
     floating: &BTreeMap<String, BTreeMap<String, i64>>,
 ) {
-    let Some(text) = annotations.get_mut(VOLCANO_JOB).filter(|_| !floating.is_empty()) else { return };
+    if floating.is_empty() {
+        return;
+    }
+    let Some(text) = annotations.get_mut(VOLCANO_JOB) else { return };
     // It was read when it was submitted.
     let Ok(mut job) = serde_json::from_str::<Value>(text) else { return };
     for task in job["spec"]["tasks"].as_array_mut().into_iter().flatten() {

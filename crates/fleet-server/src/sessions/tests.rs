@@ -17,7 +17,7 @@ struct Scene {
 
 impl Scene {
     /// When nothing was heard for longer than a session lasts.
-    const LATE: TimeMs = TimeMs(SILENCE_MAX_MS + 3);
+    const LATE: TimeMs = TimeMs(SESSION_TIMEOUT_MS + 3);
 
     fn new(jobs: u128) -> Self {
         let mut ledger = Ledger::new(PriorityClasses::new());
@@ -391,17 +391,17 @@ fn nodes_are_all_known_once_nobody_is_away() {
     let mut scene = Scene::new(1);
     scene.sessions.expect(&scene.ledger, TimeMs(0));
     let known = |scene: &Scene, now: i64| {
-        let nodes = scene.sessions.all_nodes(&scene.ledger, (TimeMs(0), TimeMs(now)))?;
+        let nodes = scene.sessions.all_nodes(&scene.ledger, TimeMs(0), TimeMs(now))?;
         Some(nodes.map(|(cluster, node)| format!("{cluster}/{}", node.name)).collect::<Vec<_>>())
     };
-    assert_eq!(known(&scene, SILENCE_MAX_MS + 1), None, "a cluster with runs is not back");
+    assert_eq!(known(&scene, SESSION_TIMEOUT_MS + 1), None, "a cluster with runs is not back");
     scene.hello(7);
     let node = wire::NodeState { name: "n".to_owned(), ..wire::NodeState::default() };
     scene.say(7, Message::Nodes(wire::Nodes { complete: true, nodes: vec![node], removed: vec![] }));
-    assert_eq!(known(&scene, SILENCE_MAX_MS), None, "others may yet come");
-    assert_eq!(known(&scene, SILENCE_MAX_MS + 1), Some(vec!["one/n".to_owned()]));
+    assert_eq!(known(&scene, SESSION_TIMEOUT_MS), None, "others may yet come");
+    assert_eq!(known(&scene, SESSION_TIMEOUT_MS + 1), Some(vec!["one/n".to_owned()]));
     scene.sessions.close("one", 7);
-    assert_eq!(known(&scene, SILENCE_MAX_MS + 1), None, "its nodes may come back");
+    assert_eq!(known(&scene, SESSION_TIMEOUT_MS + 1), None, "its nodes may come back");
 }
 
 #[test]

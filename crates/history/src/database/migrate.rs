@@ -3,7 +3,8 @@
 //! Invariant: all steps that are missing are one transaction. A file of SQLite is copied beside itself before; a newer format
 //! is refused.
 
-use sqlx::AssertSqlSafe;
+use pumice_sql::migrations::{last_format, missing_statements};
+use pumice_sql::sqlite::copy_before_upgrade;
 
 use super::{Database, DatabaseError, Location};
 use crate::rows::Kind;
@@ -22,7 +23,7 @@ pub(super) async fn run(database: &Database, location: &Location, steps: &[&str]
         Some(crate::rows::Cell::Int(Some(format))) => *format,
         _ => 0,
     };
-    let known = i64::try_from(steps.len()).unwrap_or(i64::MAX);
+    let known = last_format(steps);
     if found > known {
         return Err(DatabaseError::Newer { found, known });
     }
@@ -31,17 +32,10 @@ pub(super) async fn run(database: &Database, location: &Location, steps: &[&str]
     }
     let failed = |source| DatabaseError::Upgrade { to: known, source };
     if let (Database::Sqlite { writer, .. }, Location::File(path), true) = (database, location, found > 0) {
-        let copy = path.with_extension(format!("v{found}"));
-        if !copy.exists() {
-            sqlx::query(AssertSqlSafe(super::vacuum_into(&copy))).execute(writer).await.map_err(failed)?;
-        }
+        copy_before_upgrade(writer, path, found).await.map_err(failed)?;
     }
-    let missing = steps.iter().skip(usize::try_from(found).unwrap_or_default());
-    let mut statements: Vec<Statement> = missing
-        .flat_map(|step| step.split(';'))
-        .filter(|sql| !sql.trim().is_empty())
-        .map(|sql| Statement::new(sql, vec![]))
-        .collect();
+    let missing = missing_statements(steps, found);
+    let mut statements: Vec<Statement> = missing.map(|sql| Statement::new(sql, vec![])).collect();
     let format =
         "INSERT INTO meta (name, value) VALUES ('format', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
     statements.push(Statement::new(format, vec![crate::rows::Cell::Int(Some(known))]));
