@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use pumice_jobs::platform::autostart::MAKE_ROOM;
-use pumice_store::{Room, Store};
+use pumice_store::{DiskSpace, Store};
 
 /// What a start needs: the store's first commits, keys, certificates, the history's tables.
 const START_BYTES: u64 = 16 << 20;
@@ -19,8 +19,8 @@ const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// Refuses to start something in `folder` where there is no room for it.
 pub fn check_for_start(folder: &Path) -> Result<()> {
-    match Room::of(folder) {
-        Some(Room { free_bytes, .. }) if free_bytes < START_BYTES => bail!(
+    match DiskSpace::of(folder) {
+        Some(DiskSpace { free_bytes, .. }) if free_bytes < START_BYTES => bail!(
             "the disk of {} is full: {:.1} MB are free and a start takes {} MB, so {:.1} MB are missing; {MAKE_ROOM}",
             folder.display(),
             megabytes(free_bytes),
@@ -37,9 +37,9 @@ pub async fn watch(store: Store, warn_bytes: u64) {
     let mut warned: Option<tokio::time::Instant> = None;
     loop {
         let now = look.tick().await;
-        let Some(room) = store.room() else { continue };
-        let free = format!("{:.1} MB", megabytes(room.free_bytes));
-        match (room.is_short(warn_bytes), warned) {
+        let Some(space) = store.disk_space() else { continue };
+        let free = format!("{:.1} MB", megabytes(space.free_bytes));
+        match (space.is_short(warn_bytes), warned) {
             (true, Some(at)) if now.duration_since(at) < WARN_EVERY => {}
             (true, _) => {
                 warned = Some(now);

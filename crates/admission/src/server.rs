@@ -34,9 +34,9 @@ mod certificate;
 mod configuration;
 mod files;
 mod groups;
-mod keeper;
 mod metrics;
 mod objects;
+mod reconciler;
 
 pub use crate::routes::{Phase, ROUTES, Route, UnknownPath, enabled, route};
 pub use certificate::Rotation;
@@ -45,9 +45,9 @@ pub use files::{CertificateFiles, CertificateFilesError};
 pub use groups::{GroupsError, GroupsFile};
 
 use configuration::{Registration, TIMEOUT_SECONDS};
-use keeper::Keeper;
 use metrics::{Metrics, Outcome};
 use objects::Objects;
+use reconciler::Reconciler;
 
 /// Most requests that are judged at a time; more wait.
 const REQUESTS_MAX: usize = 256;
@@ -93,7 +93,7 @@ pub enum Source {
 /// Admission, ready to run.
 pub struct Server {
     answers: Arc<Answers>,
-    keeper: Keeper,
+    reconciler: Reconciler,
     groups: Option<GroupsFile>,
     drain: Duration,
 }
@@ -163,7 +163,7 @@ impl Options {
             any_pod: groups.is_some(),
             trusted: String::new(),
         };
-        let keeper = Keeper {
+        let reconciler = Reconciler {
             client: self.client.clone(),
             certificate: self.certificate,
             names,
@@ -180,7 +180,7 @@ impl Options {
             room: Semaphore::new(REQUESTS_MAX),
             memory: Semaphore::new(REQUESTS_BYTES_MAX),
         };
-        Ok(Server { answers: Arc::new(answers), keeper, groups, drain: self.drain })
+        Ok(Server { answers: Arc::new(answers), reconciler, groups, drain: self.drain })
     }
 }
 
@@ -246,7 +246,7 @@ impl Server {
                 () = serving => Ok(()),
                 () = grouping => Ok(()),
                 () = answers.objects.follow() => Err(Error::WatchEnded),
-                () = Box::pin(self.keeper.run()) => Err(Error::WatchEnded),
+                () = Box::pin(self.reconciler.run()) => Err(Error::WatchEnded),
             }
         })
     }

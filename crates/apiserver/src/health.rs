@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use pumice_auth::{AUTHENTICATED, Identity};
 use pumice_objects::status::Status;
-use pumice_store::{Room, Store};
+use pumice_store::{DiskSpace, Store};
 
 use crate::http::body::Body;
 use crate::http::query::Query;
@@ -122,9 +122,9 @@ fn all(of: &str, checks: &[&Check], query: &Query, verbose: bool, told: bool) ->
 
 /// Says that the disk is nearly full, before a commit fails.
 fn short_of_room(store: &Store, warn_bytes: u64) -> Result<(), String> {
-    match store.room().filter(|room| room.is_short(warn_bytes)) {
+    match store.disk_space().filter(|space| space.is_short(warn_bytes)) {
         None => Ok(()),
-        Some(Room { free_bytes, total_bytes }) => Err(format!(
+        Some(DiskSpace { free_bytes, total_bytes }) => Err(format!(
             "{} MB of {} MB are free on the disk of the store; when it is full, writes are refused until there is room",
             free_bytes >> 20,
             total_bytes >> 20

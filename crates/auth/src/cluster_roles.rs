@@ -116,7 +116,7 @@ fn rule((groups, resources, verbs): &Line) -> Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::covering::uncovered;
+    use crate::escalation::uncovered;
 
     #[test]
     fn each_role_has_all_of_the_one_before_and_view_tells_no_secrets() {

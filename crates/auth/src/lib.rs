@@ -10,26 +10,26 @@
 mod bundle;
 mod ca;
 mod cluster_roles;
-mod covering;
 mod credentials;
+mod escalation;
 mod files;
 mod identity;
 mod identity_files;
 mod installation;
 mod kubeconfig;
 mod oidc;
-mod opened;
 mod rbac;
 mod roles;
 mod sec1;
 mod tls;
+mod token_cache;
 mod tokens;
 
 pub use bundle::bundle_client_config;
 pub use ca::{Ca, CaError, Issued};
 pub use cluster_roles::{CLUSTER_ADMIN, DefaultRole, default_cluster_roles};
-pub use covering::{describe, parts, uncovered};
 pub use credentials::credentials;
+pub use escalation::{describe, parts, uncovered};
 pub use files::{FileError, write_private};
 pub use identity::{
     ANONYMOUS, AUTHENTICATED, Authenticated, Identity, IdentityError, MASTERS, SERVICE_ACCOUNTS, UNAUTHENTICATED,
@@ -39,11 +39,11 @@ pub use identity_files::{IdentityFileError, identity_files, write_identity_file}
 pub use installation::{Component, Identities, installation};
 pub use kubeconfig::kubeconfig;
 pub use oidc::{OidcError, OidcKeys, OidcRules, OidcToken};
-pub use opened::OpenedTokens;
 pub use rbac::{Attributes, Decision, Grant, Policy, Role, Rule, Scope, Subject, Target, named};
 pub use roles::built_in;
 pub use tls::{
     ServingCertificate, TlsError, agent_server_config, changing_server_config, client_config, peer_server_config,
     server_config,
 };
+pub use token_cache::TokenCache;
 pub use tokens::{BoundTo, Claims, ISSUER, Named, TokenError, TokenKey, TokenKeyError};

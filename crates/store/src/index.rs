@@ -1,7 +1,7 @@
 //! The in-memory index: live objects and a bounded window of events, per resource.
 //!
-//! Invariant: replaying the events of a shelf above revision `r` over the objects as they were at
-//! `r` gives the objects as they are, for every `r` not below the shelf's floor. Changed only by
+//! Invariant: replaying the events of a resource above revision `r` over the objects as they were at
+//! `r` gives the objects as they are, for every `r` not below the resource's floor. Changed only by
 //! the writer through [`Index::publish`]; read by the store's queries and by watches.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -49,15 +49,15 @@ pub struct Listing {
 #[derive(Debug)]
 pub(crate) struct Index {
     revision: u64,
-    /// Floor of a shelf made from now on: nothing is known of earlier revisions.
+    /// Floor of a resource made from now on: nothing is known of earlier revisions.
     start: u64,
     options: Arc<Options>,
-    shelves: FxHashMap<Arc<str>, Shelf>,
+    by_resource: FxHashMap<Arc<str>, ResourceIndex>,
 }
 
 /// Objects and recent events of one resource.
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct ResourceIndex {
     pub(crate) items: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<Object>>>,
     count: usize,
     ring: VecDeque<WatchEvent>,
@@ -70,10 +70,10 @@ pub(crate) struct Shelf {
 
 impl Index {
     pub(crate) fn new(revision: u64, options: Arc<Options>, objects: Vec<Object>) -> Self {
-        let mut index = Self { revision, start: revision, options, shelves: FxHashMap::default() };
+        let mut index = Self { revision, start: revision, options, by_resource: FxHashMap::default() };
         for object in objects {
             let resource = object.key.resource.clone();
-            index.shelf_mut(&resource).put(Arc::new(object));
+            index.resource_mut(&resource).put(Arc::new(object));
         }
         index
     }
@@ -83,34 +83,36 @@ impl Index {
         self.revision
     }
 
-    pub(crate) fn shelf(&self, resource: &str) -> Option<&Shelf> {
-        self.shelves.get(resource)
+    pub(crate) fn resource(&self, resource: &str) -> Option<&ResourceIndex> {
+        self.by_resource.get(resource)
     }
 
-    pub(crate) fn shelf_mut(&mut self, resource: &Arc<str>) -> &mut Shelf {
+    pub(crate) fn resource_mut(&mut self, resource: &Arc<str>) -> &mut ResourceIndex {
         let (start, options) = (self.start, &self.options);
-        self.shelves.entry(resource.clone()).or_insert_with(|| Shelf::new(start, options.window(resource)))
+        self.by_resource.entry(resource.clone()).or_insert_with(|| ResourceIndex::new(start, options.window(resource)))
     }
 
     /// The oldest revision from which the changes of `resource` are known.
     pub(crate) fn floor(&self, resource: &str) -> u64 {
-        self.shelf(resource).map_or(self.start, Shelf::floor)
+        self.resource(resource).map_or(self.start, ResourceIndex::floor)
     }
 
     /// Resources with at least one object, in no order.
     pub(crate) fn resources(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.shelves.iter().filter(|(_, shelf)| shelf.count > 0).map(|(resource, _)| resource)
+        self.by_resource.iter().filter(|(_, index)| index.count > 0).map(|(resource, _)| resource)
     }
 
     /// Every live object, in no order.
     pub(crate) fn all(&self) -> Vec<Arc<Object>> {
-        let mut all = Vec::with_capacity(self.shelves.values().map(|shelf| shelf.count).sum());
-        all.extend(self.shelves.values().flat_map(|shelf| shelf.items.values().flat_map(BTreeMap::values)).cloned());
+        let mut all = Vec::with_capacity(self.by_resource.values().map(|index| index.count).sum());
+        all.extend(
+            self.by_resource.values().flat_map(|index| index.items.values().flat_map(BTreeMap::values)).cloned(),
+        );
         all
     }
 
     pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Object>> {
-        self.shelf(&key.resource)?.get(&key.namespace, &key.name)
+        self.resource(&key.resource)?.get(&key.namespace, &key.name)
     }
 
     /// Makes `events`, in the order of their revisions, visible and wakes the watches.
@@ -124,25 +126,25 @@ impl Index {
             );
             self.revision = event.object.revision;
             let resource = event.object.key.resource.clone();
-            self.shelf_mut(&resource).record(event);
+            self.resource_mut(&resource).record(event);
         }
         let revision = self.revision;
-        for shelf in self.shelves.values() {
-            if shelf.ring.back().is_some_and(|event| event.object.revision > *shelf.wake.borrow()) {
-                shelf.wake.send_replace(revision);
+        for index in self.by_resource.values() {
+            if index.ring.back().is_some_and(|event| event.object.revision > *index.wake.borrow()) {
+                index.wake.send_replace(revision);
             }
         }
     }
 
     /// Wakes every watch, so that it sees that the store has closed.
     pub(crate) fn wake_all(&self) {
-        for shelf in self.shelves.values() {
-            shelf.wake.send_replace(u64::MAX);
+        for index in self.by_resource.values() {
+            index.wake.send_replace(u64::MAX);
         }
     }
 }
 
-impl Shelf {
+impl ResourceIndex {
     fn new(floor: u64, window: Window) -> Self {
         Self {
             items: BTreeMap::new(),

@@ -8,6 +8,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod backup;
+mod disk_space;
 mod error;
 mod index;
 mod key;
@@ -17,13 +18,13 @@ mod object;
 mod options;
 mod page;
 mod restore;
-mod room;
 mod shared;
 mod store;
 mod watch;
 mod writer;
 
 pub use backup::{BACKUP_FORMAT, BackupDecoder, BackupEncoder, BackupError, BackupFrame, BackupHeader};
+pub use disk_space::DiskSpace;
 pub use error::ApplyError;
 pub use index::{EventKind, Listing, WatchEvent};
 pub use key::{Key, KeyError};
@@ -35,7 +36,6 @@ pub use object::{Change, Draft, Expect, Object};
 pub use options::Options;
 pub use page::{Page, Range};
 pub use restore::{RESTORE_SKIPS, Restore, holds_store};
-pub use room::Room;
 pub use shared::Stats;
 pub use store::{OpenError, Snapshot, Store};
 pub use watch::{Watch, WatchError};

@@ -55,7 +55,7 @@ impl Default for Options {
     }
 }
 
-/// How many events, and body bytes of events, a shelf keeps.
+/// How many events, and body bytes of events, a resource keeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub events_max: usize,

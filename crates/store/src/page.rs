@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::index::Shelf;
+use crate::index::ResourceIndex;
 use crate::object::Object;
 
 /// Namespace and name of an object of a resource: its place in a list.
@@ -38,7 +38,7 @@ pub struct Range<'r> {
     pub revision: Option<u64>,
 }
 
-impl Shelf {
+impl ResourceIndex {
     /// At most `limit` objects as they were at `revision`, which must not be below the floor.
     /// O(limit + events since).
     pub(crate) fn page(&self, range: Range<'_>, revision: u64, limit: usize) -> Page {

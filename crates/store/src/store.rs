@@ -9,8 +9,9 @@ use std::sync::Arc;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::disk_space::DiskSpace;
 use crate::error::ApplyError;
-use crate::index::{Index, Listing, Shelf};
+use crate::index::{Index, Listing, ResourceIndex};
 use crate::key::Key;
 use crate::lock::{DirectoryLock, LockError};
 use crate::log::disk::DiskLog;
@@ -19,7 +20,6 @@ use crate::log::{Log, LogError};
 use crate::object::{Change, Object};
 use crate::options::Options;
 use crate::page::{Page, Range};
-use crate::room::Room;
 use crate::shared::{Shared, Stats};
 use crate::watch::{Watch, WatchError};
 use crate::writer::{self, Request, Start};
@@ -128,15 +128,15 @@ impl Store {
     }
 
     /// Room on the disk that the store grows on; none of one that is not in a directory.
-    pub fn room(&self) -> Option<Room> {
-        self.file.as_ref().and_then(|file| Room::of(file))
+    pub fn disk_space(&self) -> Option<DiskSpace> {
+        self.file.as_ref().and_then(|file| DiskSpace::of(file))
     }
 
     /// How many objects each resource has, in no order.
     pub fn counts(&self) -> Vec<(Arc<str>, usize)> {
         let state = self.shared.read();
         let counted =
-            state.index.resources().map(|one| (one.clone(), state.index.shelf(one).map_or(0, |s| s.count(None))));
+            state.index.resources().map(|one| (one.clone(), state.index.resource(one).map_or(0, |s| s.count(None))));
         counted.collect()
     }
 
@@ -147,14 +147,14 @@ impl Store {
 
     /// As [`Store::get`], without a key; `namespace` is empty for objects of the cluster.
     pub fn find(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Object>> {
-        self.shared.read().index.shelf(resource)?.get(namespace, name).cloned()
+        self.shared.read().index.resource(resource)?.get(namespace, name).cloned()
     }
 
     /// All objects of a resource, or of one namespace, as of now. O(objects).
     pub fn list(&self, resource: &str, namespace: Option<&str>) -> Listing {
         let state = self.shared.read();
-        let shelf = state.index.shelf(resource);
-        Listing { revision: state.index.revision(), items: shelf.map_or_else(Vec::new, |shelf| shelf.list(namespace)) }
+        let index = state.index.resource(resource);
+        Listing { revision: state.index.revision(), items: index.map_or_else(Vec::new, |index| index.list(namespace)) }
     }
 
     /// Everything, as of now. Readers go on meanwhile; the writer waits while the list of objects is copied: O(objects),
@@ -178,19 +178,19 @@ impl Store {
             return Err(WatchError::Expired { requested: revision, oldest });
         }
         let none = Page { revision, items: Vec::new(), more: false, total: range.after.is_none().then_some(0) };
-        Ok(state.index.shelf(resource).map_or(none, |shelf| shelf.page(range, revision, limit)))
+        Ok(state.index.resource(resource).map_or(none, |index| index.page(range, revision, limit)))
     }
 
     /// How many objects a resource, or one namespace of it, has.
     pub fn count(&self, resource: &str, namespace: Option<&str>) -> usize {
-        self.shared.read().index.shelf(resource).map_or(0, |shelf| shelf.count(namespace))
+        self.shared.read().index.resource(resource).map_or(0, |index| index.count(namespace))
     }
 
     /// When each of these resources was last changed, as revisions: differs whenever one of them has changed. 0 for one
     /// that never had an object. Does not depend on how many objects there are.
     pub fn changed<const N: usize>(&self, resources: [&str; N]) -> [u64; N] {
         let state = self.shared.read();
-        resources.map(|resource| state.index.shelf(resource).map_or(0, Shelf::changed))
+        resources.map(|resource| state.index.resource(resource).map_or(0, ResourceIndex::changed))
     }
 
     /// The resources that have objects, sorted.

@@ -72,11 +72,11 @@ impl Watch {
             if requested > current {
                 return Err(WatchError::Ahead { requested, current });
             }
-            let shelf = state.index.shelf_mut(&resource);
-            if requested < shelf.floor() {
-                return Err(WatchError::Expired { requested, oldest: shelf.floor() });
+            let index = state.index.resource_mut(&resource);
+            if requested < index.floor() {
+                return Err(WatchError::Expired { requested, oldest: index.floor() });
             }
-            (requested, shelf.subscribe())
+            (requested, index.subscribe())
         };
         Ok(Self {
             shared,
@@ -132,11 +132,11 @@ impl Watch {
     fn fill(&mut self) -> Result<(), WatchError> {
         let state = self.shared.read();
         let reached = state.index.revision();
-        if let Some(shelf) = state.index.shelf(&self.resource) {
-            if self.cursor < shelf.floor() {
-                return Err(WatchError::Expired { requested: self.cursor, oldest: shelf.floor() });
+        if let Some(index) = state.index.resource(&self.resource) {
+            if self.cursor < index.floor() {
+                return Err(WatchError::Expired { requested: self.cursor, oldest: index.floor() });
             }
-            for event in shelf.events_after(self.cursor) {
+            for event in index.events_after(self.cursor) {
                 if self.buffer.len() == BUFFER_EVENTS_MAX {
                     return Ok(());
                 }

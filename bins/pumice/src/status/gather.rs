@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use pumice_api::names::NAMESPACE_SYSTEM;
 use pumice_clock::now;
 use pumice_cluster::Client;
-use pumice_store::Room;
+use pumice_store::DiskSpace;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
@@ -263,7 +263,7 @@ fn not_ready(status: Option<&NodeStatus>, lease: Option<&LeaseSpec>, now: Timest
 }
 
 fn disk(data: &DataDir) -> Option<Disk> {
-    let Room { free_bytes, total_bytes } = Room::of(data.path())?;
+    let DiskSpace { free_bytes, total_bytes } = DiskSpace::of(data.path())?;
     Some(Disk {
         path: data.path().display().to_string(),
         free_bytes,

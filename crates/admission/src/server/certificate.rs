@@ -3,7 +3,7 @@
 //! Invariant: at every moment the certificate shown was signed by an authority that has been in the configurations for a while
 //! already. A change takes three steps, each one write of the Secret: the next certificate is announced (its authority is
 //! trusted, nobody shows it), then shown, then the former authority is trusted no more. An authority signs one certificate;
-//! its key is kept nowhere. Pure but for the making of keys; the keeper reads and writes.
+//! its key is kept nowhere. Pure but for the making of keys; the reconciler reads and writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

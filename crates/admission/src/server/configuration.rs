@@ -2,7 +2,7 @@
 //!
 //! Invariant: every field that the API server would fill in is given, so that what is stored is what was sent. Objects of the
 //! components' own namespace and of `kube-system` are never sent: a cluster whose admission is down can still be mended.
-//! Pure; made by the keeper.
+//! Pure; made by the reconciler.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

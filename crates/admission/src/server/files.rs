@@ -1,7 +1,7 @@
 //! A certificate that somebody else makes and replaces, in files: cert-manager's, or that of Volcano's own installation.
 //!
 //! Invariant: what is shown has been read whole, and its key belongs to it; files that can't be used change nothing. Read at the
-//! start, and by the keeper again and again: files of Secrets are swapped by links, which a watch of a file itself misses.
+//! start, and by the reconciler again and again: files of Secrets are swapped by links, which a watch of a file itself misses.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};

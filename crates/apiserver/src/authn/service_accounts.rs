@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use pumice_auth::{BoundTo, Claims, Named, OpenedTokens, TokenError, TokenKey};
+use pumice_auth::{BoundTo, Claims, Named, TokenCache, TokenError, TokenKey};
 use pumice_clock::{Clock, wire_time};
 use pumice_objects::meta;
 use pumice_store::{Change, Expect, Key, Store};
@@ -26,7 +26,7 @@ const CERTIFICATE_KEY: &str = "ca.crt";
 /// What tokens are signed with, and what pods are told to trust.
 pub(crate) struct Accounts {
     pub(crate) key: TokenKey,
-    opened: OpenedTokens,
+    token_cache: TokenCache,
     /// The authority's certificate, PEM.
     root_certificate: Option<String>,
 }
@@ -42,7 +42,7 @@ pub(crate) enum Rejected {
 
 impl Accounts {
     pub(crate) fn new(key: TokenKey, root_certificate: Option<String>) -> Self {
-        Self { key, opened: OpenedTokens::default(), root_certificate }
+        Self { key, token_cache: TokenCache::default(), root_certificate }
     }
 
     /// What `token` says, if it holds now for one of `audiences`.
@@ -53,7 +53,7 @@ impl Accounts {
         audiences: &[&str],
         now: Timestamp,
     ) -> Result<Arc<Claims>, Rejected> {
-        let claims = self.opened.open(&self.key, token)?;
+        let claims = self.token_cache.open(&self.key, token)?;
         claims.check(audiences, now)?;
         let namespace = &claims.namespace;
         require(store, SERVICE_ACCOUNTS, namespace, &claims.account)?;

@@ -47,9 +47,9 @@ fn store(state: &State, page: &mut Page) {
         page.head(name, "gauge", "Size of the store's file");
         page.line(name, &[("storage_cluster_id", state.storage.store.uid())], bytes);
     }
-    if let Some(room) = state.storage.store.room() {
-        page.gauge("pumice_store_disk_free_bytes", "Room on the disk of the store", room.free_bytes);
-        page.gauge("pumice_store_disk_bytes", "Size of the disk of the store", room.total_bytes);
+    if let Some(space) = state.storage.store.disk_space() {
+        page.gauge("pumice_store_disk_free_bytes", "Room on the disk of the store", space.free_bytes);
+        page.gauge("pumice_store_disk_bytes", "Size of the disk of the store", space.total_bytes);
     }
     let stats = state.storage.store.stats();
     page.gauge("pumice_store_revision", "The revision of the last change", state.storage.store.revision());

@@ -8,16 +8,16 @@ use super::descriptor::{Descriptor, Subresource};
 use crate::kinds::Review;
 use crate::kinds::crd::strategy;
 use crate::kinds::tables::{
-    admission as admission_tables, core, events, limits, nodes, pods, rights as rights_tables, storage, workloads,
+    admission as admission_tables, core, events, limits, nodes, pods, rbac as rbac_tables, storage, workloads,
 };
 use crate::strategies::{
     Node, admission, batch_cron_job, batch_job, claim, config, deployment, disruption_budget, endpoint_slice, event,
-    lease, limit_range, namespace, network_policy, pod, priority, replica_set, resource_quota, rights, service,
+    lease, limit_range, namespace, network_policy, pod, priority, rbac, replica_set, resource_quota, service,
     service_account, stateful_set, storage_class, volume,
 };
 
-mod elsewhere;
 mod kind;
+mod stored_only;
 
 use kind::{CORE, EVENTS_GROUP, Kind};
 
@@ -322,8 +322,8 @@ static KINDS: &[Kind] = &[
         plural: "roles",
         kind: "Role",
         component: "io.k8s.api.rbac.v1.Role",
-        table: rights_tables::role,
-        strategy: &rights::Role { namespaced: true },
+        table: rbac_tables::role,
+        strategy: &rbac::Role { namespaced: true },
         ..CORE
     },
     Kind {
@@ -331,8 +331,8 @@ static KINDS: &[Kind] = &[
         plural: "rolebindings",
         kind: "RoleBinding",
         component: "io.k8s.api.rbac.v1.RoleBinding",
-        table: rights_tables::binding,
-        strategy: &rights::Binding { namespaced: true },
+        table: rbac_tables::binding,
+        strategy: &rbac::Binding { namespaced: true },
         ..CORE
     },
     Kind {
@@ -341,8 +341,8 @@ static KINDS: &[Kind] = &[
         kind: "ClusterRole",
         namespaced: false,
         component: "io.k8s.api.rbac.v1.ClusterRole",
-        table: rights_tables::role,
-        strategy: &rights::Role { namespaced: false },
+        table: rbac_tables::role,
+        strategy: &rbac::Role { namespaced: false },
         ..CORE
     },
     Kind {
@@ -351,8 +351,8 @@ static KINDS: &[Kind] = &[
         kind: "ClusterRoleBinding",
         namespaced: false,
         component: "io.k8s.api.rbac.v1.ClusterRoleBinding",
-        table: rights_tables::binding,
-        strategy: &rights::Binding { namespaced: false },
+        table: rbac_tables::binding,
+        strategy: &rbac::Binding { namespaced: false },
         ..CORE
     },
     Kind {
@@ -372,7 +372,7 @@ static KINDS: &[Kind] = &[
         kind: "SelfSubjectReview",
         namespaced: false,
         component: "io.k8s.api.authentication.v1.SelfSubjectReview",
-        table: rights_tables::review,
+        table: rbac_tables::review,
         review: Some(Review::Myself),
         ..CORE
     },
@@ -382,7 +382,7 @@ static KINDS: &[Kind] = &[
         kind: "TokenReview",
         namespaced: false,
         component: "io.k8s.api.authentication.v1.TokenReview",
-        table: rights_tables::review,
+        table: rbac_tables::review,
         review: Some(Review::Token),
         ..CORE
     },
@@ -391,7 +391,7 @@ static KINDS: &[Kind] = &[
         plural: "localsubjectaccessreviews",
         kind: "LocalSubjectAccessReview",
         component: "io.k8s.api.authorization.v1.LocalSubjectAccessReview",
-        table: rights_tables::review,
+        table: rbac_tables::review,
         review: Some(Review::LocalAccess),
         ..CORE
     },
@@ -401,7 +401,7 @@ static KINDS: &[Kind] = &[
         kind: "SelfSubjectAccessReview",
         namespaced: false,
         component: "io.k8s.api.authorization.v1.SelfSubjectAccessReview",
-        table: rights_tables::review,
+        table: rbac_tables::review,
         review: Some(Review::MyAccess),
         ..CORE
     },
@@ -411,7 +411,7 @@ static KINDS: &[Kind] = &[
         kind: "SelfSubjectRulesReview",
         namespaced: false,
         component: "io.k8s.api.authorization.v1.SelfSubjectRulesReview",
-        table: rights_tables::review,
+        table: rbac_tables::review,
         review: Some(Review::MyRules),
         ..CORE
     },
@@ -421,7 +421,7 @@ static KINDS: &[Kind] = &[
         kind: "SubjectAccessReview",
         namespaced: false,
         component: "io.k8s.api.authorization.v1.SubjectAccessReview",
-        table: rights_tables::review,
+        table: rbac_tables::review,
         review: Some(Review::Access),
         ..CORE
     },
@@ -488,7 +488,7 @@ static KINDS: &[Kind] = &[
 /// The built-in descriptors. Made once per process: their schemas are the same for every server.
 pub(crate) fn descriptors() -> Vec<Arc<Descriptor>> {
     static DESCRIPTORS: LazyLock<Vec<Arc<Descriptor>>> =
-        LazyLock::new(|| KINDS.iter().chain(elsewhere::KINDS).map(|kind| Arc::new(kind.descriptor())).collect());
+        LazyLock::new(|| KINDS.iter().chain(stored_only::KINDS).map(|kind| Arc::new(kind.descriptor())).collect());
     DESCRIPTORS.clone()
 }
 

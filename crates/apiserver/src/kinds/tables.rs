@@ -13,7 +13,7 @@ pub(crate) mod events;
 pub(crate) mod limits;
 pub(crate) mod nodes;
 pub(crate) mod pods;
-pub(crate) mod rights;
+pub(crate) mod rbac;
 pub(crate) mod storage;
 pub(crate) mod workloads;
 

@@ -25,7 +25,7 @@ pub(crate) struct Ledger {
     read_at: Option<u64>,
     quotas: Vec<Counted>,
     /// By the store's name of the resource.
-    shelves: BTreeMap<String, Shelf>,
+    counted: BTreeMap<String, CountedResource>,
     ticket: u64,
 }
 
@@ -35,7 +35,7 @@ struct Counted {
 }
 
 /// The objects of one resource.
-struct Shelf {
+struct CountedResource {
     watch: Watch,
     /// By uid.
     entries: HashMap<String, Entry>,
@@ -62,7 +62,7 @@ impl Entry {
 
 impl Ledger {
     pub(crate) fn new(namespace: &str) -> Self {
-        Self { namespace: Arc::from(namespace), read_at: None, quotas: Vec::new(), shelves: BTreeMap::new(), ticket: 0 }
+        Self { namespace: Arc::from(namespace), read_at: None, quotas: Vec::new(), counted: BTreeMap::new(), ticket: 0 }
     }
 
     /// Takes in all that has happened. O(changes); where a quota's rules have changed, O(objects it counts).
@@ -72,7 +72,7 @@ impl Ledger {
             self.read_at = Some(changed);
             self.read_quotas(store);
         }
-        let resources: Vec<String> = self.shelves.keys().cloned().collect();
+        let resources: Vec<String> = self.counted.keys().cloned().collect();
         for resource in resources {
             if self.follow(&resource).is_err() {
                 self.list(store, &resource);
@@ -90,7 +90,7 @@ impl Ledger {
 
     /// The resources whose objects count.
     pub(crate) fn resources(&self) -> impl Iterator<Item = &String> {
-        self.shelves.keys()
+        self.counted.keys()
     }
 
     /// Sets room aside for an object that is to be stored as `new`, or refuses it. Of one that is stored already only what
@@ -102,12 +102,12 @@ impl Ledger {
         new: &Value,
         is_new: bool,
     ) -> Result<Option<u64>, Status> {
-        if !self.shelves.contains_key(resource) {
+        if !self.counted.contains_key(resource) {
             return Ok(None);
         }
         let wanted = usage::of(resource, new);
         let uid = meta::uid(new).unwrap_or_default();
-        let before = self.shelves[resource].entries.get(uid).and_then(Entry::counts).unwrap_or_default();
+        let before = self.counted[resource].entries.get(uid).and_then(Entry::counts).unwrap_or_default();
         let mut raised = wanted.amounts.clone();
         for (key, amount) in &mut raised {
             let held = before.amounts.get(key).copied().unwrap_or_default();
@@ -140,15 +140,15 @@ impl Ledger {
         }
         let wanted: BTreeSet<String> = quotas.iter().flat_map(Quota::resources).collect();
         self.quotas = quotas.into_iter().map(|quota| Counted { quota, used: Amounts::new() }).collect();
-        self.shelves.retain(|resource, _| wanted.contains(resource));
+        self.counted.retain(|resource, _| wanted.contains(resource));
         // What is followed already is only counted anew.
-        for shelf in self.shelves.values() {
-            for usage in shelf.entries.values().filter_map(Entry::counts) {
+        for counted_resource in self.counted.values() {
+            for usage in counted_resource.entries.values().filter_map(Entry::counts) {
                 count(&mut self.quotas, &usage, 1);
             }
         }
         for resource in wanted {
-            if !self.shelves.contains_key(&resource) {
+            if !self.counted.contains_key(&resource) {
                 self.list(store, &resource);
             }
         }
@@ -162,16 +162,16 @@ impl Ledger {
             self.read_at = None;
             return;
         };
-        match self.shelves.get_mut(resource) {
-            Some(shelf) => shelf.watch = watch,
-            None => drop(self.shelves.insert(resource.to_owned(), Shelf { watch, entries: HashMap::new() })),
+        match self.counted.get_mut(resource) {
+            Some(counted_resource) => counted_resource.watch = watch,
+            None => drop(self.counted.insert(resource.to_owned(), CountedResource { watch, entries: HashMap::new() })),
         }
         let mut stored: HashMap<String, Usage> = HashMap::new();
         for object in &listing.items {
             let object = parse(object);
             stored.insert(meta::uid(&object).unwrap_or_default().to_owned(), usage::of(resource, &object));
         }
-        let known: Vec<String> = self.shelves[resource].entries.keys().cloned().collect();
+        let known: Vec<String> = self.counted[resource].entries.keys().cloned().collect();
         for uid in known.into_iter().filter(|uid| !stored.contains_key(uid)) {
             self.change(resource, &uid, |entry| entry.stored = None);
         }
@@ -182,13 +182,13 @@ impl Ledger {
 
     fn follow(&mut self, resource: &str) -> Result<(), WatchError> {
         loop {
-            let Some(shelf) = self.shelves.get_mut(resource) else { return Ok(()) };
-            let Some(event) = shelf.watch.try_next()? else { return Ok(()) };
+            let Some(counted_resource) = self.counted.get_mut(resource) else { return Ok(()) };
+            let Some(event) = counted_resource.watch.try_next()? else { return Ok(()) };
             let gone = event.kind == EventKind::Deleted;
             let object = if gone { parse_metadata(&event.object) } else { parse(&event.object) };
             let uid = meta::uid(&object).unwrap_or_default();
             let usage = (!gone).then(|| usage::of(resource, &object));
-            if self.shelves[resource].entries.get(uid).is_some_and(|entry| entry.stored == usage && !gone) {
+            if self.counted[resource].entries.get(uid).is_some_and(|entry| entry.stored == usage && !gone) {
                 continue;
             }
             self.change(resource, uid, |entry| entry.stored = usage);
@@ -197,13 +197,13 @@ impl Ledger {
 
     /// Changes an entry, and what is used with it.
     fn change(&mut self, resource: &str, uid: &str, change: impl FnOnce(&mut Entry)) {
-        let Some(shelf) = self.shelves.get_mut(resource) else { return };
-        let entry = shelf.entries.entry(uid.to_owned()).or_default();
+        let Some(counted_resource) = self.counted.get_mut(resource) else { return };
+        let entry = counted_resource.entries.entry(uid.to_owned()).or_default();
         let before = entry.counts();
         change(entry);
         let after = entry.counts();
         if after.is_none() {
-            shelf.entries.remove(uid);
+            counted_resource.entries.remove(uid);
         }
         if before == after {
             return;

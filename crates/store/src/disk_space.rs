@@ -11,14 +11,14 @@ const SHARE: u64 = 10;
 
 /// Room on a file system, as far as users who aren't root may fill it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct DiskSpace {
     /// What is free, in bytes.
     pub free_bytes: u64,
     /// How large it is, in bytes.
     pub total_bytes: u64,
 }
 
-impl Room {
+impl DiskSpace {
     /// The room where `path` is; none where the kernel doesn't say.
     pub fn of(path: &Path) -> Option<Self> {
         let found = statvfs(path).ok()?;
@@ -38,13 +38,13 @@ mod tests {
 
     #[test]
     fn a_small_disk_is_short_of_room_later_than_a_large_one() {
-        let is_short = |free_bytes, total_bytes| Room { free_bytes, total_bytes }.is_short(1_000);
+        let is_short = |free_bytes, total_bytes| DiskSpace { free_bytes, total_bytes }.is_short(1_000);
         for (free, total, short) in
             [(999, 100_000, true), (1_000, 100_000, false), (99, 1_000, true), (100, 1_000, false), (0, 0, false)]
         {
             assert_eq!(is_short(free, total), short, "{free} of {total}");
         }
-        assert!(Room::of(Path::new("/")).unwrap().total_bytes > 0);
-        assert_eq!(Room::of(Path::new("/nowhere/at/all")), None);
+        assert!(DiskSpace::of(Path::new("/")).unwrap().total_bytes > 0);
+        assert_eq!(DiskSpace::of(Path::new("/nowhere/at/all")), None);
     }
 }

@@ -36,7 +36,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(3600);
 const FILES_EVERY: Duration = Duration::from_secs(2);
 
 /// What is kept, and how.
-pub(crate) struct Keeper {
+pub(crate) struct Reconciler {
     pub client: Client,
     pub certificate: Source,
     /// What a certificate of our own has to be good for.
@@ -67,7 +67,7 @@ struct Known {
     is_changed: bool,
 }
 
-impl Keeper {
+impl Reconciler {
     /// Works until it is dropped; ends only when a watch does.
     pub async fn run(mut self) {
         let mut events = self.events();

@@ -1,4 +1,4 @@
-//! Remembers tokens whose signature was found good, for a pod shows the same one with every request.
+//! A cache of tokens whose signature was found good, for a pod shows the same one with every request.
 //!
 //! Invariant: bounded, and holds no token: only its hash. What a token says is checked each time by whoever asks.
 
@@ -14,9 +14,9 @@ const TOKENS_MAX: usize = 4096;
 
 /// Tokens of one key that were opened.
 #[derive(Default)]
-pub struct OpenedTokens(Mutex<HashMap<Vec<u8>, Arc<Claims>>>);
+pub struct TokenCache(Mutex<HashMap<Vec<u8>, Arc<Claims>>>);
 
-impl OpenedTokens {
+impl TokenCache {
     /// As [`TokenKey::open`], with less work for a token that was opened before.
     pub fn open(&self, key: &TokenKey, token: &str) -> Result<Arc<Claims>, TokenError> {
         let hash = digest(&SHA256, token.as_bytes()).as_ref().to_vec();

@@ -1,4 +1,4 @@
-//! Whether somebody has all of the rights that he is about to give away.
+//! Privilege escalation: whether somebody has all of the rights that he is about to give away.
 //!
 //! Invariant: what no single rule of the owner covers counts as missing, so a right can be called missing that several
 //! rules cover together, never the opposite. Pure; asked when roles and bindings are written.
