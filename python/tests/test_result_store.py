@@ -86,6 +86,7 @@ def test_what_may_be_somebody_elses_is_not_read_and_nothing_runs(fake, tmp_path,
     assert len(fake.jobs) == 1
 
 
+# INV-47
 @pytest.mark.parametrize("marked", [True, False])
 def test_a_pickle_of_somebody_else_runs_only_where_that_is_allowed(fake, tmp_path, sprung, marked):
     if os.geteuid():

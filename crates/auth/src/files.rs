@@ -70,6 +70,7 @@ mod tests {
 
     use super::*;
 
+    // INV-59
     #[test]
     fn replaces_and_stays_private() {
         let dir = tempfile::tempdir().unwrap();

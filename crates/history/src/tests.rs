@@ -172,6 +172,7 @@ fn in_both(check: impl Fn(&Database, &tokio::runtime::Runtime)) {
     runtime.block_on(server.close());
 }
 
+// INV-27
 #[test]
 fn whatever_is_replayed_the_rows_are_the_same() {
     in_both(|database, runtime| check_laws(database, runtime, 64));

@@ -443,6 +443,7 @@ fn run_all(seeds: std::ops::Range<u64>) -> Vec<Seen> {
     })
 }
 
+// INV-31
 #[test]
 fn no_job_is_lost_or_done_twice() {
     let (first, count) = (number("PUMICE_FLEET_SEED", 0), number("PUMICE_FLEET_SEEDS", 200));

@@ -96,6 +96,7 @@ fn decide_at(now: TimeMs, ledger: &mut Ledger, inbox: Inbox) -> Vec<&'static str
     words(&entries)
 }
 
+// INV-31
 #[test]
 fn a_job_runs_and_ends_once() {
     let mut ledger = with_queue();
@@ -160,6 +161,7 @@ fn a_run_given_back_too_often_fails_its_job() {
     }
 }
 
+// INV-34
 #[test]
 fn nobody_speaks_for_another_cluster() {
     let mut ledger = with_queue();
@@ -555,6 +557,7 @@ fn what_does_not_belong_together_is_not_restored() {
 }
 
 proptest! {
+    // INV-30
     /// The log folded anew gives the same ledger, as does one restored and one that followed; each job ends at most once; the
     /// ledger holds only what is active.
     #[test]

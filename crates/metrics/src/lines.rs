@@ -143,6 +143,7 @@ mod tests {
         format!("lost {lost}\n").into_bytes()
     }
 
+    // INV-56
     #[test]
     fn lost_lines_are_counted_and_reported_when_there_is_room_again() {
         let (mut lines, mut disk) = (LossyLines::default(), Disk { room: 2, ..Disk::default() });

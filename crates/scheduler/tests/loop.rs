@@ -268,6 +268,7 @@ async fn a_refused_bind_is_tried_again() {
     .await;
 }
 
+// INV-16
 #[tokio::test]
 async fn a_bind_that_was_not_decided_on_keeps_its_room_and_is_asked_again() {
     let (fake, mut written) = Fake::new();

@@ -142,6 +142,7 @@ mod tests {
         assert_eq!(advice(ours), Vec::<String>::new());
     }
 
+    // INV-60
     #[test]
     fn upward_and_sideways_is_refused() {
         let ours = vec![
@@ -167,6 +168,7 @@ mod tests {
         );
     }
 
+    // INV-60
     #[test]
     fn the_layers_have_no_cycle() {
         for (index, (name, allowed)) in LAYERS.iter().enumerate() {

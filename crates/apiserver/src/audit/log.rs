@@ -316,6 +316,7 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
+    // INV-8
     /// A pipe that nobody reads: the writer is stuck, and givers go on.
     #[tokio::test]
     async fn a_disk_that_hangs_loses_lines_and_holds_nobody_up() {
@@ -339,6 +340,7 @@ mod tests {
         assert!(made.success());
     }
 
+    // INV-8
     #[tokio::test]
     async fn lost_lines_are_told_in_the_log() {
         let directory = tempfile::tempdir().unwrap();

@@ -16,6 +16,7 @@ fn computed_variables_are_named_and_read() {
     assert_eq!(expression.holds(&bindings, &mut Budget::new()), Ok(true));
 }
 
+// INV-10
 #[test]
 fn a_spent_budget_answers_nothing() {
     let scope = Scope(vec![Variable::json("object", None)]);

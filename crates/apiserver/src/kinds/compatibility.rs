@@ -255,6 +255,7 @@ pub fn compatibility_table() -> String {
 mod tests {
     use super::*;
 
+    // INV-7
     #[test]
     fn the_page_is_fresh() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/api-compatibility.md");

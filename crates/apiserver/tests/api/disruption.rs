@@ -72,6 +72,7 @@ async fn an_eviction_beyond_the_budget_is_refused_until_pods_are_healthy_again()
     evict(&server, "c", Value::Null).await.is(201);
 }
 
+// INV-12
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[allow(clippy::disallowed_methods)]
 async fn evictions_at_once_never_go_below_the_budget() {

@@ -62,6 +62,7 @@ async fn paths_and_headers_are_checked() {
     server.raw(Method::GET, MAPS, &both, "").await.is(200);
 }
 
+// INV-5
 #[tokio::test]
 async fn rights_and_identity_come_first() {
     use http::Request;
@@ -138,6 +139,7 @@ const PLURALS: [&str; 12] = [
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 ];
 
+// INV-6
 #[test]
 fn no_object_of_any_shape_breaks_the_server() {
     let runtime = tokio::runtime::Runtime::new().expect("runtime");
@@ -161,6 +163,7 @@ fn no_object_of_any_shape_breaks_the_server() {
     });
 }
 
+// INV-6
 #[test]
 fn no_request_line_breaks_the_server() {
     let runtime = tokio::runtime::Runtime::new().expect("runtime");
@@ -210,6 +213,7 @@ impl pumice_apiserver::Admission for Fragile {
     }
 }
 
+// INV-6
 #[tokio::test]
 async fn a_panic_stays_with_its_request() {
     let server =

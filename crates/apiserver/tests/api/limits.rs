@@ -27,6 +27,7 @@ async fn used(server: &Server, wanted: Value) {
     server.until_that(&format!("{QUOTAS}/q"), |quota| quota["status"]["used"] == wanted).await;
 }
 
+// INV-11
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[allow(clippy::disallowed_methods)]
 async fn creates_at_once_never_go_over_a_quota() {
@@ -54,6 +55,7 @@ async fn creates_at_once_never_go_over_a_quota() {
     used(&server, json!({"pods": "20", "requests.cpu": "10"})).await;
 }
 
+// INV-11
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[allow(clippy::disallowed_methods)]
 async fn room_comes_back_at_once_and_is_never_given_twice() {

@@ -91,6 +91,7 @@ async fn status_and_specification_have_their_own_paths() {
     assert_eq!(running["items"].as_array().map(Vec::len), Some(1));
 }
 
+// INV-16
 #[tokio::test]
 async fn a_pod_is_bound_once() {
     let server = server().await;

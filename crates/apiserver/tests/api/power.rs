@@ -53,6 +53,7 @@ struct Tally {
     events: AtomicU64,
 }
 
+// INV-1
 #[test]
 fn nothing_answered_is_lost_when_the_power_goes() {
     let points: u64 = std::env::var_os("PUMICE_KILL_POINTS")

@@ -72,6 +72,7 @@ async fn a_binding_holds_from_its_answer_to_its_end_and_in_its_namespace() {
     ann.get("/api/v1/configmaps").await.is(403);
 }
 
+// INV-58
 #[tokio::test]
 async fn nobody_gives_more_than_he_has() {
     let server = server().await;

@@ -73,6 +73,7 @@ async fn a_token_has_the_rights_of_its_account_and_no_others() {
     assert_eq!(reads(&server, &token).await, 403);
 }
 
+// INV-57
 #[tokio::test]
 async fn a_token_ends_with_its_account_and_its_pod() {
     let server = server().await;

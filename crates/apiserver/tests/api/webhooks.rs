@@ -230,6 +230,7 @@ async fn a_validating_webhook_refuses_in_its_words() {
     assert_eq!(server.post(MAPS, &config_map("c")).await.is(201).warnings, ["299 - \"careful\""]);
 }
 
+// INV-10
 #[tokio::test]
 async fn what_fails_counts_as_the_failure_policy() {
     let hooks = Hooks::new(|path, _| match path {
@@ -343,6 +344,7 @@ async fn only_what_matches_is_asked() {
     assert!(steps(&hooks).is_empty(), "configurations are never sent");
 }
 
+// INV-9
 #[tokio::test]
 async fn webhooks_are_asked_by_name_and_again_if_they_wish() {
     let hooks = Hooks::new(|path, request| {
@@ -555,6 +557,7 @@ impl Admission for Lists {
     }
 }
 
+// INV-9
 #[tokio::test]
 async fn admission_sees_what_webhooks_added() {
     let hooks = Hooks::new(|_, _| patched(&json!([{ "op": "add", "path": "/data/b", "value": "2" }]))).await;

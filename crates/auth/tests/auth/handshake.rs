@@ -52,6 +52,7 @@ fn names() -> Vec<String> {
     ["localhost", "127.0.0.1", "::1"].map(String::from).to_vec()
 }
 
+// INV-57
 #[test]
 fn a_client_is_who_its_certificate_says_or_anonymous() {
     let dir = tempfile::tempdir().unwrap();

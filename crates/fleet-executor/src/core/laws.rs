@@ -417,6 +417,7 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
+    // INV-33
     #[test]
     fn no_second_pod_and_no_lost_end(
         cut_offs in cut_offs(),
@@ -436,6 +437,7 @@ proptest! {
         prop_assert!(world.pods.is_empty(), "left behind: {:?}", world.pods);
     }
 
+    // INV-33
     #[test]
     fn what_is_cut_off_stops_and_nothing_else_does(
         cut_offs in cut_offs(),

@@ -113,6 +113,7 @@ fn a_higher_bid_makes_a_lower_one_leave_and_says_both() {
     assert_eq!(phase(&scene, low), Some(Phase::Queued));
 }
 
+// INV-37
 #[test]
 fn who_makes_whom_leave_follows_from_class_and_bids() {
     for (runner, runs_at, comer, comes_at, leaves) in [
@@ -300,6 +301,7 @@ fn settle(scene: &mut Fixture) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
+    // INV-37
     /// Where all jobs are alike but for their bids, those that run bid at least what those bid that wait.
     #[test]
     fn nobody_waits_who_bids_more_than_one_that_runs(steps in proptest::collection::vec(step(), 1..40)) {

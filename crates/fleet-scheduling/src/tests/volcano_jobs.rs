@@ -77,6 +77,7 @@ fn what_is_beyond_its_least_starts_where_there_is_room() {
     assert_eq!(places(&scene, job), "one: a [0, 1, 2]");
 }
 
+// INV-35
 #[test]
 fn it_holds_its_room_until_its_end() {
     let mut scene = Fixture::new(&[], &[("q", 1.0)]);

@@ -178,6 +178,7 @@ async fn what_a_request_says_counts_more_than_the_certificate() {
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
 }
 
+// INV-34
 #[tokio::test]
 async fn the_message_of_a_stranger_is_not_read() {
     let home = home(Vec::new(), PermissionGroups::new()).await;

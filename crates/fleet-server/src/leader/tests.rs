@@ -196,6 +196,7 @@ fn sorted(jobs: &[JobId]) -> Vec<JobId> {
     jobs
 }
 
+// INV-32
 #[tokio::test]
 async fn jobs_run_on_all_clusters_and_a_killed_leader_loses_none() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -288,6 +289,7 @@ async fn whoever_is_known_reads_metrics_of_the_whole_way() {
     log.close().await;
 }
 
+// INV-36
 #[tokio::test]
 async fn what_is_over_goes_and_streams_go_on() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -133,6 +133,7 @@ fn a_server_that_does_not_lead_says_what_it_counted_and_no_more() {
     assert!(!page.contains("armada_queue_size"), "another server knows better");
 }
 
+// INV-38
 #[test]
 fn a_longer_queue_makes_no_longer_page() {
     let mut fleet = fleet();

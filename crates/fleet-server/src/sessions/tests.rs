@@ -158,6 +158,7 @@ fn a_cancelled_run_is_stopped_until_it_is_gone() {
     assert_eq!(scene.ledger.runs().count(), 0);
 }
 
+// INV-32
 #[test]
 fn a_report_is_acknowledged_when_it_is_written() {
     let mut scene = Scene::new(1);
@@ -225,6 +226,7 @@ fn repeats_are_left_out_and_gaps_end_the_session() {
     assert_eq!(send(1, 2), Ok(0));
 }
 
+// INV-34
 #[test]
 fn only_who_it_is_speaks_for_an_executor() {
     let mut sessions = Sessions::default();

@@ -63,6 +63,7 @@ fn what_a_run_has_left_goes_and_chunks_stay() {
     assert_eq!(block_on(block_on(Bundle::open(store, packed.root)).unwrap().record(0)).unwrap().value, "x");
 }
 
+// INV-46
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_racing_attempts_one_records() {
     for _ in 0..5 {
@@ -86,6 +87,7 @@ fn a_folder_that_is_not_one_of_ours_is_refused() {
     assert!(text.contains("cannot make folder") && text.contains("file/tmp"), "{text}");
 }
 
+// INV-45
 #[tokio::test]
 async fn a_damaged_file_is_named_and_never_replaced() {
     let dir = tempfile::tempdir().unwrap();

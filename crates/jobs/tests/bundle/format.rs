@@ -164,6 +164,7 @@ async fn read_all(store: Arc<Memory>, root: ChunkId) -> Result<(), BundleError> 
     Ok(())
 }
 
+// INV-45
 #[test]
 fn nothing_damaged_is_given_out() {
     block_on(async {
@@ -197,6 +198,7 @@ fn nothing_damaged_is_given_out() {
     });
 }
 
+// INV-61
 #[test]
 fn a_newer_version_is_refused_as_such() {
     block_on(async {

@@ -88,6 +88,7 @@ impl Writer {
     }
 }
 
+// INV-46
 #[tokio::test]
 async fn killed_writers_tear_lose_and_double_nothing() {
     #[allow(clippy::disallowed_methods, reason = "how long the test may take is up to whoever runs it")]

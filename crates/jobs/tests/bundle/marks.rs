@@ -43,6 +43,7 @@ fn found(value: &str, number: u32, mark: Mark) -> Option<(String, u32, Mark)> {
     Some((value.to_owned(), number, mark))
 }
 
+// INV-47
 #[test]
 fn what_somebody_forged_keeps_no_record_from_being_done() {
     block_on(async {

@@ -81,6 +81,7 @@ async fn a_bundle_is_small_objects_that_go_with_their_owner() {
     all_gone(&maps, &all).await;
 }
 
+// INV-46
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_racing_attempts_one_records() {
     let (_server, client, connection) = server().await;

@@ -106,6 +106,7 @@ async fn rows_come_in_order_over_all_shards_and_what_is_missing_is_named() {
     assert_eq!(missing(&bundle, run(), slices(), 2).await.unwrap(), Missing { count: 5, keys: keys(&["28", "29"]) });
 }
 
+// INV-46
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_racing_attempts_one_records() {
     for _ in 0..20 {

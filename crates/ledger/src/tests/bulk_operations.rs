@@ -28,6 +28,7 @@ fn carry_out(ledger: &mut Ledger) -> (usize, Vec<&'static str>) {
     (parts, said)
 }
 
+// INV-39
 #[test]
 fn many_jobs_are_cancelled_a_part_at_a_time() {
     let mut ledger = ledger(5);

@@ -2,6 +2,7 @@
 
 use super::*;
 
+// INV-33
 #[test]
 fn a_silent_cluster_loses_runs_only_where_the_queue_wants_it() {
     let mut ledger = with_queue();
@@ -59,6 +60,7 @@ fn a_run_that_was_stopped_on_a_silent_cluster_is_lost() {
     assert_eq!(decide(&mut ledger, lease(1, "two")), ["leased"]);
 }
 
+// INV-39
 #[test]
 fn a_silent_cluster_loses_its_runs_a_part_at_a_time() {
     let mut ledger = with_queue().in_parts_of(2);

@@ -36,6 +36,7 @@ fn lease_whole(places: &[(&str, &str, &[u32])]) -> Inbox {
 
 const ROOM: &[(&str, &str, &[u32])] = &[("one", "a", &[0, 2]), ("one", "b", &[1])];
 
+// INV-35
 #[test]
 fn a_whole_job_is_leased_to_one_cluster_and_as_a_whole() {
     let (mut ledger, _) = with_whole();

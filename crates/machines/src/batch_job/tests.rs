@@ -413,6 +413,7 @@ fn lawful(indexed: bool, happenings: Vec<Happening>) -> Result<(), TestCaseError
 }
 
 proptest! {
+    // INV-42
     #[test]
     fn counts_only_grow_and_every_end_counts_once(happenings in prop::collection::vec(happening(), 1..60)) {
         lawful(false, happenings)?;

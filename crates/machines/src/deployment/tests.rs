@@ -273,6 +273,7 @@ fn a_name_that_is_taken_is_another_one_next_time() {
 }
 
 proptest! {
+    // INV-44
     #[test]
     fn a_roll_keeps_within_its_bounds(
         replicas in 0..12_i32, surge in 0..4_i32, missing in 0..4_i32, good in prop::collection::vec(any::<bool>(), 1..40),

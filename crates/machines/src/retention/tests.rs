@@ -24,6 +24,7 @@ fn bounds(ttl: Option<u64>, count_max: Option<usize>) -> Bounds {
     Bounds { ttl: TimeBound(ttl.map(Duration::from_secs)), count_max: NumberBound(count_max) }
 }
 
+// INV-43
 #[test]
 fn what_is_too_old_or_too_much_leaves_oldest_first() {
     use Reason::{Age, Number};
@@ -84,6 +85,7 @@ fn owned(kind: &str, api_version: &str) -> Value {
     json!({"ownerReferences": [{"apiVersion": api_version, "kind": kind, "name": "o", "uid": "u", "controller": true}]})
 }
 
+// INV-43
 #[test]
 fn only_jobs_that_have_ended_and_that_nobody_needs_may_leave() {
     let alone = Surroundings::default();
@@ -136,6 +138,7 @@ fn only_jobs_that_have_ended_and_that_nobody_needs_may_leave() {
     }
 }
 
+// INV-43
 #[test]
 fn pods_of_jobs_that_run_are_never_touched() {
     let known = |owner_ended| Surroundings { owner_ended, ..Surroundings::default() };

@@ -276,6 +276,7 @@ mod tests {
         }
     }
 
+    // INV-53
     #[test]
     fn only_who_names_its_owner_gets_a_log() {
         let dir = tempfile::tempdir().unwrap();
@@ -305,6 +306,7 @@ mod tests {
         assert!(!dir.path().join("retained-logs").exists());
     }
 
+    // INV-53
     #[test]
     fn the_oldest_go_first_by_bytes_by_number_and_by_age() {
         let dir = tempfile::tempdir().unwrap();

@@ -73,6 +73,7 @@ mod tests {
         name: String,
     }
 
+    // INV-61
     #[test]
     fn what_is_older_is_read_and_what_is_newer_is_not() {
         let file = File { format: Format, name: "a".into() };

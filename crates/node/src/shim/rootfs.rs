@@ -409,6 +409,7 @@ mod tests {
     /// Mounts that are made while a folder and a link are exchanged.
     const TRIES: usize = 10_000;
 
+    // INV-54
     #[test]
     fn what_is_exchanged_meanwhile_is_never_the_hosts() {
         if !nix::unistd::Uid::effective().is_root() {

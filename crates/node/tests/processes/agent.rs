@@ -192,6 +192,7 @@ async fn an_image_means_what_the_map_says() {
     assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Pending"));
 }
 
+// INV-49
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_over_its_memory_is_oom_killed() {
     if !is_root() {

@@ -226,6 +226,7 @@ async fn a_terminal_is_one() {
     assert_eq!(ended.status["details"]["causes"][0]["message"], "130", "{}", ended.status);
 }
 
+// INV-52
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_ends_with_its_client_and_with_its_container() {
     if !is_root() {

@@ -314,6 +314,7 @@ fn a_deadline_ends_the_pod_with_its_reason() {
     assert_eq!(status.containers[0].exit().unwrap().code, 143);
 }
 
+// INV-50
 #[test]
 fn what_a_program_leaves_behind_is_gone() {
     if !is_root() {

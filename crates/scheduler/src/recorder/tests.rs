@@ -173,6 +173,7 @@ fn segment(folder: &Path, number: u64) -> std::path::PathBuf {
     folder.join(format!("{number:08}.record"))
 }
 
+// INV-24
 #[test]
 fn a_recording_is_replayed_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
@@ -279,6 +280,7 @@ fn a_folder_without_a_recording_is_refused() {
     assert!(matches!(run(folder.path()), Err(ReplayError::Read(ReadError::Foreign { .. }))));
 }
 
+// INV-61
 #[test]
 fn another_version_of_the_format_is_named() {
     let folder = recorded(3);
@@ -342,6 +344,7 @@ fn a_line_that_is_no_entry_is_named() {
     }
 }
 
+// INV-25
 #[test]
 fn a_hole_ends_its_world_and_the_next_one_is_read() {
     let folder = tempfile::tempdir().unwrap();

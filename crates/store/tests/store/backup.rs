@@ -114,6 +114,7 @@ proptest! {
     }
 }
 
+// INV-2
 #[test]
 fn watchers_and_pages_of_the_old_life_must_list_again() {
     let directory = tempfile::tempdir().unwrap();

@@ -163,6 +163,7 @@ fn check(store: &Store, known: &Known, seed: u64) {
     }
 }
 
+// INV-1
 #[test]
 fn no_answered_write_is_lost_when_power_goes() {
     let (mut cut, mut kept) = (0, 0);

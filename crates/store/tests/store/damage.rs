@@ -90,6 +90,7 @@ fn flipped_bytes_never_change_an_object_unnoticed() {
     assert!(refused > 20, "only {refused} of 150 were noticed");
 }
 
+// INV-61
 #[test]
 fn a_newer_format_and_another_programs_file_are_refused() {
     let dir = tempfile::tempdir().unwrap();

@@ -5,6 +5,7 @@ use pumice_store::{ApplyError, Expect, Options};
 
 use crate::support::{block_on, create, delete, key, open_on, pod, put, value};
 
+// INV-55
 #[test]
 fn a_full_disk_refuses_writes_and_serves_reads_until_there_is_room() {
     let disk = FaultyDisk::default();
@@ -40,6 +41,7 @@ fn a_full_disk_refuses_writes_and_serves_reads_until_there_is_room() {
     block_on(store.close()).unwrap();
 }
 
+// INV-3
 /// After a failed sync the change may be on the disk although it was answered as failed: the next
 /// commit must take it back.
 #[test]

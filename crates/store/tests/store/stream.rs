@@ -159,6 +159,7 @@ fn a_watch_wakes_for_its_own_namespace_only() {
     });
 }
 
+// INV-4
 #[test]
 fn a_slow_watch_expires_and_never_holds_up_the_writer() {
     let store = Store::in_memory(Options { window_events_max: 10, ..Options::default() }).unwrap();

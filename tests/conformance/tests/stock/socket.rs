@@ -79,6 +79,7 @@ async fn a_hundred_watchers_see_the_same() {
     assert_eq!((seen[0][0].as_str(), seen[0][39].split(' ').next()), ("ADDED m00", Some("DELETED")));
 }
 
+// INV-4
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watcher_that_does_not_read_holds_nobody_up() {
     let cluster = Cluster::start().await;

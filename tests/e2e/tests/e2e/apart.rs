@@ -171,6 +171,7 @@ fn five_processes_run_a_job_and_each_may_die() {
     assert_eq!(apart.clients.kubectl(["logs", &pod]).ok(), "said\n", "of an agent that has adopted it");
 }
 
+// INV-58
 #[test]
 fn each_component_is_a_user_of_its_own_with_its_own_rights() {
     let apart = Apart::start();

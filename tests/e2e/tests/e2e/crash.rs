@@ -9,6 +9,7 @@ use pumice_testkit::{Platform, Setup, eventually};
 
 const PODS: usize = 200;
 
+// INV-48
 #[test]
 fn two_hundred_pods_survive_kill_nine() {
     let seeds: u64 = std::env::var_os("PUMICE_CRASH_SEEDS")

@@ -226,6 +226,7 @@ fn rides_out(background: bool, audit: bool) {
     assert!(status.stdout.contains("store-room       ok"), "{status:?}");
 }
 
+// INV-55
 #[test]
 fn it_is_ridden_out_in_the_foreground() {
     rides_out(false, false);
@@ -245,6 +246,7 @@ fn it_is_ridden_out_with_the_audit_log_in_either_place() {
     }
 }
 
+// INV-56
 /// A quiet platform may write nothing for hours after there is room again.
 #[test]
 fn a_log_tells_of_lost_lines_though_no_other_line_comes() {

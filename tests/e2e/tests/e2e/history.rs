@@ -117,6 +117,7 @@ fn who_may_read_a_namespaces_jobs_may_read_their_history_and_no_others() {
     assert_eq!(ask(&["-n", "kube-system"]).code, 4);
 }
 
+// INV-29
 #[test]
 fn a_database_that_cannot_be_opened_keeps_nobody_from_working() {
     let mut platform = Platform::new();
@@ -187,17 +188,20 @@ fn crashes(flags: Vec<String>, seed: u64) {
     }
 }
 
+// INV-28
 #[test]
 fn crashes_leave_no_gaps_and_no_doubles_in_a_file() {
     crashes(vec![], 7);
 }
 
+// INV-28
 #[test]
 fn crashes_leave_no_gaps_and_no_doubles_in_postgres() {
     let postgres = Postgres::start();
     crashes(vec![format!("--history-database-url={}", postgres.url())], 11);
 }
 
+// INV-29
 #[test]
 fn a_postgres_that_goes_away_for_a_while_misses_nothing() {
     let mut postgres = Postgres::start();

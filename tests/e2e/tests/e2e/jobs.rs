@@ -34,6 +34,7 @@ fn the_policy_starts_a_failed_job_again() {
     assert!(platform.jobctl(["logs", "restart"]).ok().contains("second attempt"));
 }
 
+// INV-49
 #[test]
 fn a_job_killed_for_memory_says_so() {
     let platform = Platform::new();

@@ -212,6 +212,7 @@ fn open_to_others(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+// INV-59
 #[test]
 fn nothing_in_a_data_directory_is_for_others() {
     let directory = tempfile::tempdir().unwrap();

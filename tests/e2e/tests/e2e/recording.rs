@@ -3,6 +3,7 @@
 use pumice_testkit::{Platform, binary};
 use serde_json::Value;
 
+// INV-24
 #[test]
 fn what_a_platform_decided_is_replayed_bit_for_bit() {
     let mut platform = Platform::new();

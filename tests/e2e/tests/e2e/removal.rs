@@ -224,6 +224,7 @@ impl Drop for Freed {
     }
 }
 
+// INV-51
 #[test]
 fn what_can_not_be_removed_is_set_aside_told_and_removed_when_asked_for() {
     let platform = Platform::new();
@@ -328,6 +329,7 @@ fn peak_kib(tree: &Path) -> i64 {
 /// Makes a tree in a folder.
 type Shape = fn(&Path);
 
+// INV-51
 #[test]
 fn a_removal_takes_little_memory_whatever_the_shape() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();

@@ -64,6 +64,7 @@ fn library(platform: &Platform) -> PathBuf {
     library
 }
 
+// INV-54
 #[test]
 fn the_platforms_own_program_and_devices_stay_as_they_are() {
     let platform = Platform::new();

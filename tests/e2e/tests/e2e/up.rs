@@ -85,6 +85,7 @@ fn a_restart_goes_on_where_it_was() {
     platform.jobctl(["run", "--name", "after", "--", "true"]).ok();
 }
 
+// INV-48
 #[test]
 fn pods_outlive_a_clean_stop_and_are_adopted() {
     let mut platform = Platform::new();
@@ -178,6 +179,7 @@ fn a_pod_reaches_the_api_as_its_account() {
     }
 }
 
+// INV-50
 #[test]
 fn tearing_down_leaves_nothing() {
     let mut platform = Platform::start(Setup::default());

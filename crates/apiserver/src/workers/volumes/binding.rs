@@ -374,6 +374,7 @@ mod tests {
         assert_eq!(bound(&all, "other").1, "taken", "one that is kept for it comes first");
     }
 
+    // INV-13
     #[test]
     fn two_claims_never_get_one_volume() {
         let mut all = view(vec![claim("a", json!({})), claim("b", json!({}))], vec![volume("v", "1Gi", json!({}))]);
@@ -429,6 +430,7 @@ mod tests {
         assert_eq!(bound(&without_volume, "c"), ("Lost".into(), "v".into()));
     }
 
+    // INV-13
     #[test]
     fn what_is_in_use_stays() {
         let mut leaving = claim("c", json!({}));

@@ -319,6 +319,7 @@ fn run(seed: u64) -> bool {
     false
 }
 
+// INV-19
 #[test]
 fn a_gang_that_needs_all_nodes_starts_within_its_bound_and_nobody_waits_without_need() {
     let seeds: u64 = std::env::var_os("PUMICE_BOUND_SEEDS")

@@ -141,6 +141,7 @@ const LISTS: &[&[(i64, i64)]] = &[
     &[(3_000, 1), (1_000, 3), (1_000, 5)],
 ];
 
+// INV-23
 #[test]
 fn queues_never_take_the_same_room_in_turns() {
     let shares: &[(&str, &[(&str, i64)])] =
@@ -190,6 +191,7 @@ fn the_two_queues_that_would_swap_for_ever_stop() {
     circle.comes_to_rest(&"and one pod more");
 }
 
+// INV-23
 #[test]
 fn priorities_never_go_in_circles() {
     let actions = vec![Action::Enqueue, Action::Allocate, Action::Preempt];

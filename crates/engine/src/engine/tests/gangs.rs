@@ -2,6 +2,7 @@
 
 use super::*;
 
+// INV-17
 #[test]
 fn kube_batch_514_an_unplaceable_gang_holds_nothing() {
     let mut lab = Lab::new(&[10_000]);

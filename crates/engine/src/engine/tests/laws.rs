@@ -374,11 +374,13 @@ fn best_by_scan(tables: &Tables, policy: &Policy, class: ClassId) -> Option<Node
 proptest! {
     #![proptest_config(cases(192))]
 
+    // INV-15
     #[test]
     fn sums_follow_the_tasks_and_plans_are_clean(events in proptest::collection::vec(some_event(), 0..60)) {
         audit(&play(&events).world.tables);
     }
 
+    // INV-14
     #[test]
     fn equal_events_give_equal_worlds(events in proptest::collection::vec(some_event(), 0..40)) {
         let (mut one, mut other) = (play(&events), play(&events));
@@ -386,6 +388,7 @@ proptest! {
         prop_assert_eq!(one.cycle(), other.cycle());
     }
 
+    // INV-14
     /// What is kept between cycles to be quick must not be what is decided by.
     #[test]
     fn losing_the_caches_changes_no_decision(events in proptest::collection::vec(some_event(), 0..60)) {
@@ -400,6 +403,7 @@ proptest! {
         prop_assert_eq!(one.world.digest(), other.world.digest());
     }
 
+    // INV-14
     #[test]
     fn deltas_are_idempotent(events in proptest::collection::vec(some_event(), 0..40), delta in some_delta()) {
         let mut lab = play(&events);
@@ -454,6 +458,7 @@ proptest! {
         prop_assert_eq!(totals(&forward), totals(&backward));
     }
 
+    // INV-17
     #[test]
     fn a_rollback_restores_the_world_exactly(
         events in proptest::collection::vec(some_event(), 0..40),
@@ -482,6 +487,7 @@ proptest! {
         audit(&lab.world.tables);
     }
 
+    // INV-21
     #[test]
     fn the_index_finds_what_a_scan_finds(
         events in proptest::collection::vec(some_event(), 0..50),

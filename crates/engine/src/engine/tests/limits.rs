@@ -14,6 +14,7 @@ fn in_queue(queue: &str, name: &str, created: i64, phase: GroupPhase) -> Delta {
     }))
 }
 
+// INV-15
 #[test]
 fn capability_is_a_hard_limit_when_placing() {
     let mut lab = Lab::new(&[10_000]);

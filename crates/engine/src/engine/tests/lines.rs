@@ -352,6 +352,7 @@ impl Pair {
 proptest! {
     #![proptest_config(cases(400))]
 
+    // INV-22
     #[test]
     fn those_that_are_alike_are_admitted_as_if_each_were_looked_at(
         setting in 0..SETTINGS,

@@ -3,6 +3,7 @@
 use super::farm::{AGE_BOUND, Farm, OFF, SECOND, SETTINGS, Work};
 use super::*;
 
+// INV-19
 #[test]
 fn small_jobs_pass_a_big_one_only_if_it_is_not_delayed() {
     let mut farm = Farm::new(SETTINGS, &[4_000, 4_000]);
@@ -38,6 +39,7 @@ fn what_a_big_one_does_not_need_is_free_for_all() {
     assert_eq!(farm.started.get("gang"), Some(&(1_000_000 + 100 * SECOND)));
 }
 
+// INV-19
 #[test]
 fn where_no_end_is_known_nothing_is_kept() {
     let mut farm = Farm::new(SETTINGS, &[4_000, 4_000]);

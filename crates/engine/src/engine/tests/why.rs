@@ -315,6 +315,7 @@ fn with(scene: &Scene, lab: &mut Lab, group: usize, could: &Could) {
 proptest! {
     #![proptest_config(cases(400))]
 
+    // INV-18
     #[test]
     fn all_that_is_told_fails_and_all_that_fails_is_told(scene in some_scene(), config in 0..2_usize) {
         let (mut lab, placed) = scene.play(&configs()[config]);
@@ -340,6 +341,7 @@ proptest! {
         }
     }
 
+    // INV-18
     #[test]
     fn what_is_said_to_help_does(scene in some_scene(), config in 0..2_usize) {
         let config = &configs()[config];
@@ -409,6 +411,7 @@ fn state(lab: &Lab) -> Vec<Vec<u8>> {
 proptest! {
     #![proptest_config(cases(120))]
 
+    // INV-18
     /// Not even the order in which ids are given out, or what is looked at again.
     #[test]
     fn asking_changes_nothing(events in prop::collection::vec(tied_event(), 0..50)) {

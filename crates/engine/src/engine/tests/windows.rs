@@ -7,6 +7,7 @@ fn job(name: &str, run: i64) -> Work {
     Work::new(name, 1, 4_000, run * SECOND)
 }
 
+// INV-20
 #[test]
 fn only_what_is_sure_to_have_ended_starts_before_a_window() {
     let mut farm = Farm::new(SETTINGS, &[4_000]);

@@ -229,11 +229,13 @@ fn check(cases: u32, home: impl Fn() -> std::pin::Pin<Box<dyn Future<Output = Ho
     told.unwrap();
 }
 
+// INV-30
 #[test]
 fn sqlite_holds_what_the_log_says() {
     check(40, || Box::pin(async { Home::sqlite() }));
 }
 
+// INV-30
 #[test]
 fn postgres_holds_what_the_log_says() {
     check(10, || Box::pin(Home::postgres()));

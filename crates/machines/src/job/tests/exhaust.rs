@@ -293,6 +293,7 @@ fn explore_all(replicas: &[i32], max_retry: i32, rules: &[Rule], crashes: bool) 
     (states.sum(), edges)
 }
 
+// INV-40
 #[test]
 fn one_pod_whatever_happens_and_wherever_the_controller_stops() {
     let (states, _) = explore_all(&[1], 2, RULES, true);

@@ -228,6 +228,7 @@ fn check(model: &Model, before: usize) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
+    // INV-40, INV-41
     #[test]
     fn whatever_happens(moves in moves(), spec in specs(), linger in any::<bool>(), hold_counts in any::<bool>(),
         prunes in any::<bool>()) {

@@ -168,6 +168,7 @@ fn a_job_is_cut_from_its_submission_to_its_last_start() {
     assert!(redacted.name(Path::new("a.case")).ends_with("-3)"), "{}", redacted.name(Path::new("a.case")));
 }
 
+// INV-26
 #[test]
 fn a_redacted_stretch_decides_the_same_and_names_nobody() {
     let folder = tempfile::tempdir().unwrap();
@@ -197,6 +198,7 @@ fn a_redacted_stretch_decides_the_same_and_names_nobody() {
     }
 }
 
+// INV-26
 #[test]
 fn a_recording_that_comes_out_otherwise_is_not_cut() {
     let folder = tempfile::tempdir().unwrap();

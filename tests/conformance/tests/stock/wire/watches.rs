@@ -103,6 +103,7 @@ async fn selectors_turn_changes_into_comings_and_goings() {
     assert_eq!(seen, ["ADDED Running", "DELETED Running", "ADDED Failed", "DELETED Failed"]);
 }
 
+// INV-2
 #[tokio::test(flavor = "multi_thread")]
 async fn revisions_of_a_watch_only_grow() {
     let cluster = Cluster::start().await;
