@@ -17,6 +17,7 @@ mod layers;
 mod layout;
 mod licences;
 mod links;
+mod maps;
 mod modules;
 mod packages;
 mod source;
@@ -64,6 +65,7 @@ pub const CHECKS: &[&str] = &[
     "layout",
     "unfinished",
     "links",
+    "maps",
     "translations",
     "modules",
     "words",
@@ -92,6 +94,7 @@ pub fn run(root: &Path, names: &[&str]) -> anyhow::Result<Vec<Violation>> {
             "layout" => layout::check(&files),
             "unfinished" => unfinished::check(&files),
             "links" => links::check(&files, |path| root.join(path).exists()),
+            "maps" => maps::check(&files),
             "translations" => translations::check(&files),
             "modules" => modules::check(&sources),
             "words" => words::check(&sources),
