@@ -4,6 +4,9 @@
 //! there is never more than one pod of a run, and every run that was leased comes to an end that is reported until the
 //! server has it. The pods are the only store: what an executor knows after a restart stands in their labels.
 
+// These panic where a disk is full or a pipe is closed.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod calls;
 mod commands;
 mod component;

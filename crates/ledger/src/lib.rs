@@ -5,6 +5,12 @@
 //! only once they are written and folded. An event that does not fit the state it meets is refused, so that an entry which
 //! comes late, twice or from a leader that is none any more changes nothing.
 //!
+//! ```text
+//!   event (the log) ──fold──> ledger (jobs, runs, queues) ──decide──> event
+//!                     requests, carry_out        │  retries, heartbeat_timeout, memory
+//!                                                └──restore── what a database saved
+//! ```
+//!
 //! Pure: no I/O, no clock, no randomness. The fleet's server feeds it from its database, and obeys.
 
 // These panic where a disk is full or a pipe is closed.
