@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use pumice_jobs::exit_code;
 
 mod change;
 pub mod completion;
@@ -45,7 +46,7 @@ pub use watch::WatchArgs;
 
 /// Submit jobs, watch them, and get their results.
 #[derive(Debug, Parser)]
-#[command(name = "jobctl", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+#[command(name = "jobctl", version, arg_required_else_help = true, after_help = exit_code::SUMMARY)]
 pub struct Cli {
     #[command(flatten)]
     pub global: Global,
@@ -53,10 +54,6 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
 }
-
-const EXIT_CODES: &str = "Exit codes: 0 success, 1 job failed, 2 wrong use, 3 not found, 4 denied, 5 server unreachable \
-(try again), 6 conflict, 7 job cancelled, 8 timed out waiting, 9 partly succeeded, 130 interrupted; \
-`run`: the job's own code, 128+signal when killed, 127 without its program";
 
 /// The verbs.
 #[derive(Debug, Subcommand)]

@@ -3,6 +3,11 @@
 //! Invariant: the codes are a contract that scripts rely on. `run` ends with the job's own code in place of 1. Pure.
 //! Called by everything that can fail, and by `job`, which says how a job's end is one of them.
 
+/// All of them, as `jobctl --help` shows them.
+pub const SUMMARY: &str = "Exit codes: 0 success, 1 job failed, 2 wrong use, 3 not found, 4 denied, 5 server unreachable \
+(try again), 6 conflict, 7 job cancelled, 8 timed out waiting, 9 partly succeeded, 130 interrupted; \
+`run`: the job's own code, 128+signal when killed, 127 without its program";
+
 /// What a command ends with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {

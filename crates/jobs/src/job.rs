@@ -6,12 +6,12 @@ mod counts;
 mod document;
 mod error;
 pub mod idempotency;
+pub mod list_columns;
 mod outcome;
 pub mod pod;
 mod reference;
 mod row;
 pub mod state;
-pub mod table;
 
 pub use counts::Counts;
 pub use document::JobDocument;

@@ -23,7 +23,7 @@ use crate::platform::call;
 use crate::platform::connection::Connection;
 use crate::platform::watch::{Collection, JobUpdate, JobWatch, Update, follow};
 
-use command::Reason;
+use command::{Reason, Subject};
 pub use delete::{Deleted, Removal, delete, delete_all};
 
 /// Commands given to one job before giving up on a job that restarts for ever.
@@ -96,7 +96,7 @@ impl DesiredState {
         let uid = metadata.uid.as_deref().unwrap_or_default();
         let namespace = metadata.namespace.as_deref().unwrap_or("default");
         let reason = Reason { word: word.to_owned(), sentence: format!("{} by jobctl", word.to_lowercase()) };
-        command::command::<Job>((name, uid), namespace, action, reason)
+        command::command::<Job>(Subject { namespace, name, uid }, action, reason)
     }
 
     fn transition(self, job: &Job) -> Transition {

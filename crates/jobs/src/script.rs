@@ -7,8 +7,11 @@ pub mod amounts;
 mod options;
 mod sbatch;
 mod variables;
+mod words;
 
 pub use variables::SlurmUse;
+
+use words::{sbatch_words, shell_words};
 
 /// The most bytes of a script: it travels in an object of Kubernetes.
 pub const SCRIPT_BYTES_MAX: usize = 512 << 10;
@@ -195,7 +198,7 @@ impl Script {
             match kind {
                 _ if commands_began => warn("after the first command is not read"),
                 Directive::Pumice => {
-                    let words = words(rest).map_err(|problem| refused(number, problem))?;
+                    let words = shell_words(rest).map_err(|problem| refused(number, problem))?;
                     header.lines.push(Line { number, words });
                 }
                 Directive::Sbatch if line.starts_with([' ', '\t']) => {
@@ -269,57 +272,6 @@ fn file_name(path: &str) -> String {
     let name: String = name.chars().map(plain).take(FILE_NAME_MAX).collect();
     // A key is not all dots.
     if name.bytes().all(|byte| byte == b'.') { "script".to_owned() } else { name }
-}
-
-/// Splits a line into words as a shell does: quotes and backslashes, nothing else.
-fn words(line: &str) -> Result<Vec<String>, String> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote: Option<char> = None;
-    let mut characters = line.chars();
-    while let Some(character) = characters.next() {
-        match (quote, character) {
-            (Some(open), close) if open == close => quote = None,
-            (None, '\'' | '"') => {
-                quote = Some(character);
-                word.get_or_insert_default();
-            }
-            (None | Some('"'), '\\') => {
-                let escaped = characters.next().ok_or("a backslash at the end of the line")?;
-                word.get_or_insert_default().push(escaped);
-            }
-            (None, space) if space.is_whitespace() => words.extend(word.take()),
-            _ => word.get_or_insert_default().push(character),
-        }
-    }
-    if let Some(quote) = quote {
-        return Err(format!("a {quote} that is never closed"));
-    }
-    words.extend(word);
-    Ok(words)
-}
-
-/// Splits a line into words as sbatch does: quotes, backslashes also within them, and a comment from any other `#`.
-fn sbatch_words(line: &str) -> Result<Vec<String>, String> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote: Option<char> = None;
-    let mut characters = line.chars();
-    while let Some(character) = characters.next() {
-        match (quote, character) {
-            (_, '\\') => word.get_or_insert_default().extend(characters.next()),
-            (Some(open), close) if open == close => quote = None,
-            (None, '\'' | '"') => quote = Some(character),
-            (None, '#') => break,
-            (None, space) if space.is_whitespace() => words.extend(word.take()),
-            _ => word.get_or_insert_default().push(character),
-        }
-    }
-    if let Some(quote) = quote {
-        return Err(format!("a {quote} that is never closed"));
-    }
-    words.extend(word);
-    Ok(words)
 }
 
 #[cfg(test)]
@@ -431,7 +383,7 @@ mod tests {
         #[test]
         fn quoted_words_come_back(given in proptest::collection::vec("[^'\\n]{0,10}", 0..5)) {
             let line: String = given.iter().map(|word| format!(" '{word}'")).collect();
-            proptest::prop_assert_eq!(words(&line), Ok(given));
+            proptest::prop_assert_eq!(shell_words(&line), Ok(given));
         }
     }
 }

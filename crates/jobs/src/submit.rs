@@ -4,6 +4,7 @@
 //! object, so a failure in the middle never hides what exists. Called by `jobctl` and Python.
 
 pub mod bundled;
+mod error;
 pub mod marked;
 mod retry;
 mod seal;
@@ -14,8 +15,6 @@ use pumice_api::names::ROOT_QUEUE;
 use serde_json::{Value, json};
 
 use crate::cluster::{Missing, queues};
-use crate::error::{CORRECT, Failure, Remedy};
-use crate::exit_code::Exit;
 use crate::job::{JobRef, idempotency};
 use crate::json::text_at;
 use crate::manifest::Object;
@@ -23,104 +22,9 @@ use crate::names;
 use crate::platform::call::{self, CallError, FailureClass};
 use crate::platform::connection::Connection;
 
+pub use error::{SubmitError, known_queues};
 pub use retry::{RETRY_OF, again, retry};
 pub use seal::sealed;
-
-/// Queues named where one is unknown.
-const QUEUES_NAMED_MAX: usize = 8;
-
-/// An object that can't be submitted.
-#[derive(Debug, thiserror::Error)]
-pub enum SubmitError {
-    /// It lacks what every server would ask for.
-    #[error("{}{detail}", front(.origin))]
-    Check {
-        /// Where it comes from.
-        origin: String,
-        /// What is wrong.
-        detail: String,
-    },
-    /// The server has no such kind.
-    #[error("{}the server does not know {kind} of {api_version}", front(.origin))]
-    NotServed {
-        /// Where it comes from.
-        origin: String,
-        /// Its kind.
-        kind: String,
-        /// Its group and version.
-        api_version: String,
-    },
-    /// The server refused it or did not answer.
-    #[error("{}{source}", front(.origin))]
-    Call {
-        /// Where it comes from.
-        origin: String,
-        /// Its kind.
-        kind: String,
-        /// Its name, or the start of it.
-        name: String,
-        /// Why.
-        #[source]
-        source: Box<CallError>,
-    },
-    /// The job is for a queue that nobody made.
-    #[error("{}there is no queue {queue}{}", front(.origin), known_queues(.known))]
-    NoQueue {
-        /// Where the job comes from.
-        origin: String,
-        /// The queue.
-        queue: String,
-        /// Those that there are; empty if they can't be listed.
-        known: Vec<String>,
-    },
-    /// There is a job of that name.
-    #[error(
-        "{}there is a job {name} in namespace {namespace} already: choose another name, or none for one that is made up; \
-         `jobctl delete {name}` removes the one that is there",
-        front(.origin)
-    )]
-    NameTaken {
-        /// Where the job comes from.
-        origin: String,
-        /// The name.
-        name: String,
-        /// Where it is.
-        namespace: String,
-    },
-    /// Another job was submitted with the same idempotency key.
-    #[error("--idempotency-key {key:?} is that of job {name} in namespace {namespace}, which asks for something else")]
-    OtherJob {
-        /// The key.
-        key: String,
-        /// The job that has it.
-        name: String,
-        /// Where it is.
-        namespace: String,
-    },
-}
-
-impl Failure for SubmitError {
-    fn exit(&self) -> Exit {
-        match self {
-            SubmitError::Check { .. } => Exit::Usage,
-            SubmitError::Call { source, .. } => source.exit(),
-            SubmitError::NotServed { .. } | SubmitError::NoQueue { .. } => Exit::NotFound,
-            SubmitError::OtherJob { .. } | SubmitError::NameTaken { .. } => Exit::Conflict,
-        }
-    }
-
-    fn remedy(&self) -> Remedy {
-        match self {
-            SubmitError::Check { .. } | SubmitError::NotServed { .. } => Remedy::from_text(CORRECT),
-            SubmitError::Call { source, .. } => source.remedy(),
-            SubmitError::NoQueue { .. } => Remedy::from_text("jobctl queue list"),
-            SubmitError::OtherJob { name, namespace, .. } | SubmitError::NameTaken { name, namespace, .. } => {
-                let job = JobRef { namespace: namespace.clone(), name: name.clone() };
-                Remedy::Do(format!("jobctl get {name}{}", job.namespace_flag()))
-            }
-        }
-    }
-}
 
 /// What became of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -398,21 +302,6 @@ async fn unknown_queue(connection: &Connection, body: &Value, error: &CallError)
     let known = queues::list(connection).await.unwrap_or_default();
     let names = known.iter().map(|queue| text_at(queue, "/metadata/name").to_owned());
     Some((name.to_owned(), names.filter(|name| name != ROOT_QUEUE).collect()))
-}
-
-/// The place of an object, before what is wrong with it. A job that is made of flags has none.
-fn front(origin: &str) -> String {
-    if origin.is_empty() { String::new() } else { format!("{origin}: ") }
-}
-
-/// The queues that there are, as the end of a sentence; nothing if they are not known.
-pub fn known_queues(known: &[String]) -> String {
-    let more = if known.len() > QUEUES_NAMED_MAX { ", ..." } else { "" };
-    match &known[..known.len().min(QUEUES_NAMED_MAX)] {
-        [] => String::new(),
-        [only] => format!("; the only one is {only}"),
-        some => format!("; there are {}{more}", some.join(", ")),
-    }
 }
 
 /// The collection's path, and the object with its namespace filled in.

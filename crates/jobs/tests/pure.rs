@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Pod, Volume};
 use pumice_api::batch::Job;
 use pumice_jobs::exit_code::Exit;
 use pumice_jobs::explain::why;
-use pumice_jobs::job::table::{self, Column};
+use pumice_jobs::job::list_columns::{self, Column};
 use pumice_jobs::job::{JobEnd, JobRow, end_of, exit_of_end, exit_of_run, pod_failures};
 use pumice_jobs::lifecycle::DesiredState;
 use pumice_jobs::render::links::Link;
@@ -287,14 +287,14 @@ fn tables() {
     .unwrap();
     let all = [Column::SHOWN, Column::WIDE].concat();
     let mut texts = vec![
-        table::table(&jobs, Column::SHOWN, now).render(false),
-        table::table(&jobs, &all, now).render(false),
-        table::table(&[], Column::SHOWN, now).render(false),
-        table::csv(&jobs, Column::CSV, now),
+        list_columns::table(&jobs, Column::SHOWN, now).render(false),
+        list_columns::table(&jobs, &all, now).render(false),
+        list_columns::table(&[], Column::SHOWN, now).render(false),
+        list_columns::csv(&jobs, Column::CSV, now),
     ];
-    use table::Order;
+    use list_columns::Order;
     for order in [Order::Age, Order::Name, Order::State, Order::Queue, Order::Progress, Order::Runtime] {
-        table::sort(&mut jobs, order, now);
+        list_columns::sort(&mut jobs, order, now);
         let names: Vec<&str> = jobs.iter().map(|job| job.metadata.name.as_str()).collect();
         texts.push(format!("{order:?}: {}", names.join(" ")));
     }

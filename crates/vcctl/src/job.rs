@@ -13,7 +13,7 @@ use pumice_api::batch::Job;
 use pumice_api::bus::Action;
 use pumice_api::names::JOB_TYPE;
 use pumice_jobs::json::text_at;
-use pumice_jobs::lifecycle::command::{self, Reason};
+use pumice_jobs::lifecycle::command::{self, Reason, Subject};
 use pumice_jobs::{manifest, names, submit};
 use serde_json::Value;
 
@@ -174,7 +174,7 @@ pub(crate) async fn ask_for<K: CustomResource>(
 ) -> Result<Value, Error> {
     let [name, uid] = ["/metadata/name", "/metadata/uid"].map(|pointer| text_at(object, pointer));
     names::check("namespace", namespace, 63)?;
-    let command = command::command::<K>((name, uid), namespace, action, Reason::default());
+    let command = command::command::<K>(Subject { namespace, name, uid }, action, Reason::default());
     let doing = format!("create {} {}", COMMAND.word, command.metadata.generate_name.as_deref().unwrap_or_default());
     Ok(command::give(&session.connection, &command, &doing).await?)
 }

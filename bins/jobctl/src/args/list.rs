@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use pumice_jobs::job::Selector;
+use pumice_jobs::job::list_columns::{Column, Order};
 use pumice_jobs::job::state::State;
-use pumice_jobs::job::table::{Column, Order};
 use pumice_jobs::lookup::JobFilter;
 
 use super::completion;

@@ -2,7 +2,7 @@
 
 use pumice_jobs::explain::job_end;
 use pumice_jobs::job::JobRow;
-use pumice_jobs::job::table::{self, Column};
+use pumice_jobs::job::list_columns::{self, Column};
 use pumice_jobs::{Exit, lookup};
 
 use super::{Session, results};
@@ -39,7 +39,8 @@ pub fn run(session: &Session, args: &SeveralJobs) -> Result<Exit, Failure> {
                 }
                 let summaries: Vec<JobRow> =
                     objects.iter().map(|object| lookup::row(&connection, object)).collect::<Result<_, _>>()?;
-                let mut text = table::table(&summaries, &columns, now).render(terminal::colours(&session.surroundings));
+                let mut text =
+                    list_columns::table(&summaries, &columns, now).render(terminal::colours(&session.surroundings));
                 for (job, object) in jobs.iter().zip(&objects) {
                     let typed = lookup::typed(&connection, object)?;
                     if let Some(told) = results::shortfall(&connection, &typed).await {

@@ -1,7 +1,7 @@
 //! `jobctl list`: jobs as a table, as CSV or as objects.
 
 use pumice_jobs::job::JobRow;
-use pumice_jobs::job::table::{self, Column, Order};
+use pumice_jobs::job::list_columns::{self, Column, Order};
 use pumice_jobs::lookup::{self, JobFilter, Scope};
 use pumice_jobs::platform::user;
 use pumice_jobs::{Connection, Exit};
@@ -23,7 +23,7 @@ pub fn run(session: &Session, args: &ListArgs) -> Result<Exit, Failure> {
         let scope = Scope { all_namespaces: args.all_namespaces, labels: filter.labels.as_deref() };
         let mut jobs = filter.matches(lookup::list(&connection, scope, whole).await?, now);
         if args.sort != Order::Age {
-            table::sort(&mut jobs, args.sort, now);
+            list_columns::sort(&mut jobs, args.sort, now);
         }
         shorten(&mut jobs, args);
         let columns = columns(args);
@@ -31,9 +31,9 @@ pub fn run(session: &Session, args: &ListArgs) -> Result<Exit, Failure> {
             ListForm::Table | ListForm::Wide if jobs.is_empty() => terminal::say(&nothing(&connection, args, &filter)),
             ListForm::Table | ListForm::Wide => {
                 let colours = terminal::colours(&session.surroundings);
-                output::text(&table::table(&jobs, &columns, now).render(colours))?;
+                output::text(&list_columns::table(&jobs, &columns, now).render(colours))?;
             }
-            ListForm::Csv => output::text(&table::csv(&jobs, &columns, now))?,
+            ListForm::Csv => output::text(&list_columns::csv(&jobs, &columns, now))?,
             ListForm::Name => {
                 output::text(&jobs.iter().map(|job| format!("job/{}\n", job.metadata.name)).collect::<String>())?;
             }

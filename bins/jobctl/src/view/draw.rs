@@ -3,7 +3,7 @@
 //! Invariant: pure, and of any size: what doesn't fit is cut. Text of others holds no control characters on the screen.
 
 use jiff::Timestamp;
-use pumice_jobs::job::table::tint_of_state;
+use pumice_jobs::job::list_columns::tint_of_state;
 use pumice_jobs::job::{Counts, JobRow};
 use pumice_jobs::monitor::Progress;
 use pumice_jobs::output::age;

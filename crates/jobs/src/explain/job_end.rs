@@ -10,7 +10,8 @@ use pumice_api::names;
 use crate::error::Error;
 use crate::job::pod::place_in;
 use crate::job::{Counts, JobRef, PodFailure, end_of, pod_failures};
-use crate::lookup::{events, pods};
+use crate::lookup::events::{self, Wanted};
+use crate::lookup::pods;
 use crate::platform::connection::Connection;
 
 /// What Volcano's controllers, and ours, write of an action: with what it reacted to after a colon, if a policy took it.
@@ -54,7 +55,11 @@ pub async fn evictions(connection: &Connection, job: &JobRef, state: &Job) -> Ve
         return Vec::new();
     }
     let group = names::pod_group_name(&job.name, state.metadata.uid.as_deref().unwrap_or_default());
-    let found = events::of_reason(connection, &job.namespace, ("PodGroup", &group), "Evict").await;
+    let found = events::of_reason(
+        connection,
+        Wanted { namespace: &job.namespace, kind: "PodGroup", name: &group, reason: "Evict" },
+    )
+    .await;
     found.unwrap_or_default().iter().map(|event| eviction(&job.name, &event.message)).collect()
 }
 

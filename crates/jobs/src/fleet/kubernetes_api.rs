@@ -276,7 +276,7 @@ impl KubernetesApi {
 
     /// Everything that was told of a set's jobs until now.
     async fn view(&self, known: &Known) -> Result<Arc<JobSetView>, Refusal> {
-        let remembered = locked(&self.views).get(&place(known)).cloned();
+        let remembered = locked(&self.views).get(&queue_and_name(known)).cloned();
         let mut view = remembered.unwrap_or_default();
         let mut events = self.calls.events(&known.queue, &known.name, &view.last, false).await?;
         while let Some(event) = next(&mut events).await? {
@@ -289,7 +289,7 @@ impl KubernetesApi {
     /// Keeps a story for the next question, if it goes further than what is kept.
     pub(super) fn remember(&self, known: &Known, view: &Arc<JobSetView>) {
         let mut views = locked(&self.views);
-        let key = place(known);
+        let key = queue_and_name(known);
         if views.len() >= STORIES_MAX && !views.contains_key(&key) {
             views.clear();
         }
@@ -380,7 +380,7 @@ impl KubernetesApi {
     }
 }
 
-fn place(known: &Known) -> (String, String) {
+fn queue_and_name(known: &Known) -> (String, String) {
     (known.queue.clone(), known.name.clone())
 }
 

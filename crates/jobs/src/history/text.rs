@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use pumice_api::history::{AttemptRecord, DELETED, END_UNKNOWN, GroupRecord, JobRecord, TaskRecord, WaitRecord};
 
-use crate::job::table::tint_of_state;
+use crate::job::list_columns::tint_of_state;
 use crate::output::age;
 use crate::output::table::{Table, Tint};
 

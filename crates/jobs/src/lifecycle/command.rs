@@ -20,13 +20,20 @@ pub struct Reason {
     pub sentence: String,
 }
 
+/// The object that a Command is about.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Its uid.
+    pub uid: &'a str,
+}
+
 /// The Command for an object of kind `K` that has this name and uid, made in `namespace`.
-pub fn command<K: CustomResource>(
-    (name, uid): (&str, &str),
-    namespace: &str,
-    action: Action,
-    reason: Reason,
-) -> Command {
+pub fn command<K: CustomResource>(object: Subject<'_>, action: Action, reason: Reason) -> Command {
+    let Subject { namespace, name, uid } = object;
     let target = OwnerReference {
         api_version: format!("{}/{}", K::GROUP, K::VERSION),
         kind: K::KIND.to_owned(),

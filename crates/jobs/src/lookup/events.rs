@@ -47,13 +47,22 @@ pub async fn fetch(connection: &Connection, job: &JobRef, pod: Option<&str>) -> 
     list(connection, &job.namespace, &format!("involvedObject.kind={kind},involvedObject.name={name}")).await
 }
 
-/// The events of one reason about an object, given by its kind and name.
-pub async fn of_reason(
-    connection: &Connection,
-    namespace: &str,
-    (kind, name): (&str, &str),
-    reason: &str,
-) -> Result<Vec<JobEvent>, Error> {
+/// Which events of an object are wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// The namespace of the object.
+    pub namespace: &'a str,
+    /// The kind of the object.
+    pub kind: &'a str,
+    /// The name of the object.
+    pub name: &'a str,
+    /// The reason of the events.
+    pub reason: &'a str,
+}
+
+/// The events of one reason about an object.
+pub async fn of_reason(connection: &Connection, wanted: Wanted<'_>) -> Result<Vec<JobEvent>, Error> {
+    let Wanted { namespace, kind, name, reason } = wanted;
     let selector = format!("involvedObject.kind={kind},involvedObject.name={name},reason={reason}");
     list(connection, namespace, &selector).await
 }
