@@ -17,6 +17,7 @@ from typing import Any
 
 from . import _core, node_cache
 from .backend import JobSpec, OnOom, Options
+from .default_chunk import default_chunk
 from .errors import NoBackend, Refused
 
 __all__ = ["TASK", "Place"]
@@ -24,9 +25,6 @@ __all__ = ["TASK", "Place"]
 TASK = "main"
 """The task whose pods are the shards."""
 _BUNDLES = "bundles"
-_PODS_PER_CPU = 4
-_PODS_ELSEWHERE = 1_000
-"""Pods of a job at most, where nobody knows how many run at a time."""
 _STEM = 30
 
 
@@ -71,8 +69,7 @@ class Place:
     def chunk(self, spec: JobSpec) -> int:
         """Records of a pod."""
         count = len(spec.records)
-        most = _PODS_PER_CPU * (os.cpu_count() or 1) if self.here else _PODS_ELSEWHERE
-        chunk = spec.chunk or -(-count // most)
+        chunk = spec.chunk or default_chunk(count, here=self.here)
         # A fleet bounds no job's pods that run at a time. So there are no more of them.
         bound = spec.options.max_parallel if self.fleet else None
         return max(chunk, -(-count // bound)) if bound else chunk
