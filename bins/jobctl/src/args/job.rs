@@ -204,39 +204,39 @@ impl JobArgs {
         let sized = self.memory.is_some() || self.mem.is_some();
         let ganged = self.gang.is_some() || self.min_available.is_some();
         JobArgs {
-            name: self.name.or(under.name.filter(|_| !named)),
-            name_stem: self.name_stem.or(under.name_stem.filter(|_| !named)),
+            name: self.name.or(only_if(!named, under.name)),
+            name_stem: self.name_stem.or(only_if(!named, under.name_stem)),
             label: joined(under.label, self.label),
-            idempotency_key: self.idempotency_key.or(under.idempotency_key.filter(|_| !named)),
+            idempotency_key: self.idempotency_key.or(only_if(!named, under.idempotency_key)),
             queue: self.queue.or(under.queue),
             zone: self.zone.or(under.zone),
             priority: self.priority.or(under.priority),
             deadline: self.deadline.or(under.deadline),
             after: joined(under.after, self.after),
-            array: self.array.or(under.array.filter(|_| !sharded)),
-            days: self.days.or(under.days.filter(|_| !sharded)),
-            calendar: self.calendar.or(under.calendar.filter(|_| !sharded)),
-            days_per_task: self.days_per_task.or(under.days_per_task.filter(|_| !sharded)),
-            group: self.group.or(under.group.filter(|_| !sharded)),
-            params: self.params.or(under.params.filter(|_| !sharded)),
-            key: self.key.or(under.key.filter(|_| !sharded)),
-            rows_per_task: self.rows_per_task.or(under.rows_per_task.filter(|_| !sharded)),
+            array: self.array.or(only_if(!sharded, under.array)),
+            days: self.days.or(only_if(!sharded, under.days)),
+            calendar: self.calendar.or(only_if(!sharded, under.calendar)),
+            days_per_task: self.days_per_task.or(only_if(!sharded, under.days_per_task)),
+            group: self.group.or(only_if(!sharded, under.group)),
+            params: self.params.or(only_if(!sharded, under.params)),
+            key: self.key.or(only_if(!sharded, under.key)),
+            rows_per_task: self.rows_per_task.or(only_if(!sharded, under.rows_per_task)),
             bundle_dir: self.bundle_dir.or(under.bundle_dir),
             no_results: self.no_results || under.no_results,
-            replicas: self.replicas.or(under.replicas.filter(|_| !sharded)),
-            gang: self.gang.or(under.gang.filter(|_| !ganged)),
-            min_available: self.min_available.or(under.min_available.filter(|_| !ganged)),
+            replicas: self.replicas.or(only_if(!sharded, under.replicas)),
+            gang: self.gang.or(only_if(!ganged, under.gang)),
+            min_available: self.min_available.or(only_if(!ganged, under.min_available)),
             max_parallel: self.max_parallel.or(under.max_parallel),
             min_success: self.min_success.or(under.min_success),
-            retries: self.retries.or(under.retries.filter(|_| self.max_retry.is_none())),
-            max_retry: self.max_retry.or(under.max_retry.filter(|_| self.retries.is_none())),
+            retries: self.retries.or(only_if(self.max_retry.is_none(), under.retries)),
+            max_retry: self.max_retry.or(only_if(self.retries.is_none(), under.max_retry)),
             on_oom: self.on_oom.or(under.on_oom),
             timeout: self.timeout.or(under.timeout),
             signal: self.signal.or(under.signal),
             requeue: self.requeue || under.requeue,
             cpu: self.cpu.or(under.cpu),
-            memory: self.memory.or(under.memory.filter(|_| !sized)),
-            mem: self.mem.or(under.mem.filter(|_| !sized)),
+            memory: self.memory.or(only_if(!sized, under.memory)),
+            mem: self.mem.or(only_if(!sized, under.mem)),
             gpu: self.gpu.or(under.gpu),
             image: self.image.or(under.image),
             env: joined(under.env, self.env),
@@ -250,6 +250,11 @@ impl JobArgs {
 fn joined(mut first: Vec<String>, then: Vec<String>) -> Vec<String> {
     first.extend(then);
     first
+}
+
+/// The value, where that is so.
+fn only_if<T>(applies: bool, value: Option<T>) -> Option<T> {
+    if applies { value } else { None }
 }
 
 #[cfg(test)]

@@ -106,7 +106,9 @@ pub async fn conclude(connection: &Connection, job: &JobRef, ending: &RunEnd, sh
     for line in report.lines(&job.name, FAILURES_SHOWN) {
         terminal::say(&line);
     }
-    if let Some(first) = failures.first().filter(|_| show_log) {
+    if let Some(first) = failures.first()
+        && show_log
+    {
         let options = LogOptions {
             tail_lines: Some(LAST_LINES),
             pod: Some(first.pod.clone()),

@@ -123,7 +123,10 @@ fn rendered(session: &Session, work: &Work) -> Result<Submission, Failure> {
     };
     let here = session.is_local() && args.image.is_none();
     let site = Site { here, elsewhere: session.is_elsewhere(), dry_run: work.dry_run };
-    if let Some(image) = args.image.as_ref().filter(|_| session.is_local() && !work.dry_run) {
+    if let Some(image) = args.image.as_ref()
+        && session.is_local()
+        && !work.dry_run
+    {
         terminal::say(&format!(
             "--image {image}: no image is pulled on this machine; the command runs in what the platform's --image-map says for \
              it, else among this machine's own programs"
@@ -205,7 +208,9 @@ fn plain_flags(session: &Session, args: JobArgs, here: bool) -> Result<JobFlags,
     let mut env: Vec<_> = args.env.iter().map(|text| assignment(text)).collect::<Result<_, _>>()?;
     // So that `python` is the one of the user's virtual environment.
     let path = variable(PATH).and_then(|path| path.into_string().ok()).filter(|_| here);
-    if let Some(path) = path.filter(|_| env.iter().all(|(name, _)| name != PATH)) {
+    if let Some(path) = path
+        && env.iter().all(|(name, _)| name != PATH)
+    {
         env.insert(0, (PATH.to_owned(), path));
     }
     Ok(JobFlags {

@@ -158,7 +158,9 @@ pub async fn gather(client: &Client, server: String, data: &DataDir, args: &Stat
     let revision = each::<Object<PodStatus, PodSpec>>(client, "/api/v1/pods", |pod| {
         let phase = pod.status.map(|status| status.phase).filter(|phase| !phase.is_empty());
         let phase = phase.unwrap_or_else(|| "Pending".to_owned());
-        if let Some(spec) = pod.spec.filter(|_| !matches!(&*phase, "Succeeded" | "Failed")) {
+        if let Some(spec) = pod.spec
+            && !matches!(&*phase, "Succeeded" | "Failed")
+        {
             let asked = spec.containers.iter().map(|container| &container.resources.requests);
             asked.for_each(|requests| accelerators.container(&spec.node_name, requests));
         }
@@ -235,7 +237,9 @@ async fn nodes(client: &Client, accelerators: &mut Accelerators) -> Result<Nodes
             None => {
                 nodes.ready += 1;
                 let closed = node.spec.is_some_and(|spec| spec.unschedulable);
-                if let Some(status) = node.status.filter(|_| !closed) {
+                if let Some(status) = node.status
+                    && !closed
+                {
                     accelerators.node(&node.metadata.name, &status.allocatable);
                 }
             }

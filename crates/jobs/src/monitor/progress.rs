@@ -78,7 +78,9 @@ impl Progress {
         if failed > 0 {
             parts.insert(1, format!("{} fail", grouped(failed)));
         }
-        if let Some(rate) = self.rate().filter(|_| waiting + running > 0) {
+        if let Some(rate) = self.rate()
+            && waiting + running > 0
+        {
             parts.push(if rate >= 10.0 { format!("{rate:.0}/s") } else { format!("{rate:.1}/s") });
             parts.extend(self.left_s().map(|left| format!("left {}", left_text(left))));
         }

@@ -101,7 +101,9 @@ impl Recording {
         if store.folder.is_some() || self.stored.elapsed() >= WAIT_MAX {
             self.flush()?;
         }
-        if let Some(folder) = store.folder.as_ref().filter(|_| status == Status::Succeeded) {
+        if let Some(folder) = store.folder.as_ref()
+            && status == Status::Succeeded
+        {
             // One that stays harms nobody, and the record is done.
             let _ = folder.remove_empty_checkpoint(&self.run, number);
         }
