@@ -70,8 +70,8 @@ impl Terminal {
             }
             self.phase = phase;
         }
-        for news in self.memory.take(job) {
-            self.progress_note(&format!("{}: {news}", self.name));
+        for notice in self.memory.take(job) {
+            self.progress_note(&format!("{}: {notice}", self.name));
         }
         self.draw();
     }

@@ -59,7 +59,7 @@ pub enum StateChange {
     GoesOn,
 }
 
-/// How a job stands to a wish.
+/// How far a job is from a desired state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Transition {
     /// It is so, or can't become so any more.

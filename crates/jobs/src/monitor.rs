@@ -121,7 +121,7 @@ impl RunMonitor {
         self.logs.as_ref().map_or(0, |logs| logs.held_back_max)
     }
 
-    /// The next happening. After [`RunEvent::Ended`] or an error it must not be called again.
+    /// The next event. After [`RunEvent::Ended`] or an error it must not be called again.
     pub async fn next(&mut self) -> Result<RunEvent, Error> {
         loop {
             if let Some(end) = self.ended {

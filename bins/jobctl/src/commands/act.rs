@@ -11,27 +11,27 @@ use crate::failure::Failure;
 use crate::terminal;
 
 /// Does it to each job and says what came of it; the first failure decides the exit code.
-pub fn run(session: &Session, args: &ActArgs, wish: DesiredState) -> Result<Exit, Failure> {
+pub fn run(session: &Session, args: &ActArgs, desired: DesiredState) -> Result<Exit, Failure> {
     session.attend(|connection| async move {
         let jobs = lookup::find(&connection, &args.jobs.filter(), terminal::now()).await?;
-        if ask(wish.verb(), &jobs, &args.careful)? == Verdict::Leave {
+        if ask(desired.verb(), &jobs, &args.careful)? == Verdict::Leave {
             return Ok(Exit::Success);
         }
         if let Some(form) = args.careful.output {
             careful::print(&jobs, form)?;
         }
         let mut outcomes = Outcomes::default();
-        let acting = set_desired_state_of_all(&connection, &jobs, wish, !args.no_wait, |job, outcome| {
-            outcomes.take(job, outcome.map(|acted| sentence(job, wish, acted)));
+        let acting = set_desired_state_of_all(&connection, &jobs, desired, !args.no_wait, |job, outcome| {
+            outcomes.take(job, outcome.map(|change| sentence(job, desired, change)));
         });
         if unless_interrupted(acting, &jobs).await { outcomes.exit() } else { Ok(Exit::Interrupted) }
     })
 }
 
 /// What came of it, for people.
-pub fn sentence(job: &JobRef, wish: DesiredState, acted: StateChange) -> String {
+pub fn sentence(job: &JobRef, desired: DesiredState, change: StateChange) -> String {
     let name = &job.name;
-    match (wish, acted) {
+    match (desired, change) {
         (DesiredState::Resume, StateChange::AlreadyEnded(end)) => {
             format!(
                 "job {name} has {}: there is nothing to resume; jobctl retry {name} submits it anew",
@@ -53,7 +53,7 @@ pub fn sentence(job: &JobRef, wish: DesiredState, acted: StateChange) -> String 
         }
         (_, StateChange::Ended(JobEnd::Deleted)) => format!("job {name} was deleted meanwhile"),
         (DesiredState::Cancel | DesiredState::Suspend, StateChange::Ended(end)) => {
-            let wished = if wish == DesiredState::Cancel { "cancelled" } else { "suspended" };
+            let wished = if desired == DesiredState::Cancel { "cancelled" } else { "suspended" };
             format!("job {name} has {} before it could be {wished}", past(end.word()))
         }
         (DesiredState::Resume, StateChange::Ended(end)) => format!("job {name} has {}", past(end.word())),
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn people_are_told_what_happened() {
         let job = JobRef { namespace: "default".into(), name: "x".into() };
-        for (wish, acted, text) in [
+        for (desired, change, text) in [
             (DesiredState::Cancel, StateChange::Ended(JobEnd::Terminated), "job x terminated"),
             (DesiredState::Cancel, StateChange::AlreadyEnded(JobEnd::Completed), "job x had already completed"),
             (DesiredState::Suspend, StateChange::AlreadyEnded(JobEnd::Aborted), "job x had already been suspended"),
@@ -102,7 +102,7 @@ mod tests {
                 "job x has failed: there is nothing to resume; jobctl retry x submits it anew",
             ),
         ] {
-            assert_eq!(sentence(&job, wish, acted), text);
+            assert_eq!(sentence(&job, desired, change), text);
         }
     }
 }

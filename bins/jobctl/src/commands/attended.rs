@@ -16,7 +16,7 @@ use crate::terminal::{self, Terminal};
 /// A job, and the terminal that tells of it.
 pub struct Attended {
     /// What happens to the job.
-    pub attendance: RunMonitor,
+    pub monitor: RunMonitor,
     /// Standard error.
     pub terminal: Terminal,
     interrupt: Signal,
@@ -35,14 +35,14 @@ impl Attended {
     ) -> Result<Self, Failure> {
         let quiet = session.global.no_progress || plain;
         Ok(Attended {
-            attendance: RunMonitor::new(connection.clone(), job.clone(), logs),
+            monitor: RunMonitor::new(connection.clone(), job.clone(), logs),
             terminal: Terminal::new(&job.name, quiet, session.surroundings.plain),
             interrupt: signal(SignalKind::interrupt()).context("cannot hear signals").map_err(Failure::Machine)?,
             job: job.clone(),
         })
     }
 
-    /// The next happening, which is shown already but for logs; `None` after Ctrl-C. The progress line is gone after the
+    /// The next event, which is shown already but for logs; `None` after Ctrl-C. The progress line is gone after the
     /// last one.
     pub async fn next(&mut self) -> Result<Option<RunEvent>, Failure> {
         let event = tokio::select! {
@@ -52,7 +52,7 @@ impl Attended {
                 terminal::say_interrupted(&self.job);
                 return Ok(None);
             }
-            event = self.attendance.next() => event?,
+            event = self.monitor.next() => event?,
         };
         match &event {
             RunEvent::State(state) => self.terminal.state(state),

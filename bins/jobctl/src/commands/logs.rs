@@ -100,7 +100,7 @@ fn say_gone(logs: &JobLogs) {
 
 async fn follow(mut request: LogRequest) -> Result<Exit, Failure> {
     let (job, options) = (request.job.clone(), request.options.clone());
-    let mut attendance = RunMonitor::new(request.connection.clone(), job.clone(), Some(options));
+    let mut monitor = RunMonitor::new(request.connection.clone(), job.clone(), Some(options));
     let (mut told_held_back, mut printed) = (false, false);
     let interrupt = tokio::signal::ctrl_c();
     tokio::pin!(interrupt);
@@ -108,7 +108,7 @@ async fn follow(mut request: LogRequest) -> Result<Exit, Failure> {
         let event = tokio::select! {
             biased;
             _ = &mut interrupt => return Ok(Exit::Interrupted),
-            event = attendance.next() => event?,
+            event = monitor.next() => event?,
         };
         match event {
             RunEvent::Log(piece) => {
@@ -128,11 +128,11 @@ async fn follow(mut request: LogRequest) -> Result<Exit, Failure> {
             RunEvent::Waits(why) => terminal::say(&format!("{} waits: {}", job.name, why.one_line())),
             RunEvent::State(_) | RunEvent::Back => {}
         }
-        if attendance.logs_left_out() {
+        if monitor.logs_left_out() {
             let message = format!("job {} has more than {PODS_FOLLOWED_MAX} pods", job.name);
             return Err(Failure::Usage { message, next: format!("jobctl logs -f {} --pod NAME", job.name) });
         }
-        if attendance.logs_held_back() > 0 && !std::mem::replace(&mut told_held_back, true) {
+        if monitor.logs_held_back() > 0 && !std::mem::replace(&mut told_held_back, true) {
             terminal::say(&format!("only {STREAMS_MAX} pods at a time; --pod NAME follows one"));
         }
     }

@@ -75,7 +75,7 @@ async fn serve(
     local_port: LocalPort,
     found: impl Future<Output = Result<Address, Failure>>,
 ) -> Result<Exit, Failure> {
-    let mut attendance = Box::new(RunMonitor::new(connection.clone(), running.job.clone(), None));
+    let mut monitor = Box::new(RunMonitor::new(connection.clone(), running.job.clone(), None));
     let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
     let mut found = std::pin::pin!(found);
     let (mut local_port, mut port_forward) = (Some(local_port), None);
@@ -86,7 +86,7 @@ async fn serve(
                 say_how_to_come_back(&running.job);
                 return Ok(Exit::Interrupted);
             }
-            event = attendance.next() => event?,
+            event = monitor.next() => event?,
             address = &mut found, if port_forward.is_none() => {
                 let address = address?;
                 if let Some(local_port) = local_port.take() {
@@ -96,8 +96,8 @@ async fn serve(
                 }
                 continue;
             }
-            news = next(port_forward.as_mut()) => {
-                terminal::say(&match news {
+            forwarded = next(port_forward.as_mut()) => {
+                terminal::say(&match forwarded {
                     ForwardEvent::Lost(trouble) => format!("the notebook can't be reached: {}", error::sentence(&trouble)),
                     ForwardEvent::Back => "the notebook can be reached again".to_owned(),
                 });

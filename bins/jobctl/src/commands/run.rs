@@ -67,8 +67,8 @@ async fn attend(session: &Session, args: &RunArgs, connection: &Connection, job:
             RunEvent::Ended(ending) => return conclude(connection, job, &ending, args.no_logs || several).await,
             _ => {}
         }
-        let left_out = attended.attendance.logs_left_out();
-        let part = left_out || attended.attendance.logs_held_back() > 0;
+        let left_out = attended.monitor.logs_left_out();
+        let part = left_out || attended.monitor.logs_held_back() > 0;
         if part && !std::mem::replace(&mut told_part, true) {
             let (shown, name) = (if left_out { 0 } else { STREAMS_MAX }, &job.name);
             let note = format!("showing the output of {shown} pods; jobctl logs -f {name} --pod NAME shows one");

@@ -86,16 +86,16 @@ async fn show(
     // What is being asked about the chosen job, and cancelled.
     let (mut questions, mut cancels) = (JoinSet::new(), JoinSet::new());
     loop {
-        let wish = tokio::select! {
+        let request = tokio::select! {
             biased;
             _ = interrupt.recv() => return Ok(Exit::Interrupted),
             _ = term.recv() => return Ok(Exit::Interrupted),
             _ = hangup.recv() => return Ok(Exit::Interrupted),
             key = keys.recv() => match key {
                 Some(key) => {
-                    let wish = view.press(key);
+                    let request = view.press(key);
                     paint(session, &view, screen)?;
-                    wish
+                    request
                 }
                 None => return Ok(Exit::Success),
             },
@@ -128,19 +128,19 @@ async fn show(
                 None
             }
         };
-        match wish {
+        match request {
             None => {}
             Some(Request::Quit) => {
                 // What was said yes to is sent, if the server answers at all.
                 let _ = tokio::time::timeout(CANCELS_GRACE, cancels.join_all()).await;
                 return Ok(Exit::Success);
             }
-            Some(wish @ Request::Cancel(_)) => {
-                cancels.spawn(carry_out(wish, connection.clone()));
+            Some(request @ Request::Cancel(_)) => {
+                cancels.spawn(carry_out(request, connection.clone()));
             }
-            Some(wish) => {
+            Some(request) => {
                 questions.abort_all();
-                questions.spawn(carry_out(wish, connection.clone()));
+                questions.spawn(carry_out(request, connection.clone()));
             }
         }
     }
@@ -202,8 +202,8 @@ fn key_of(event: &Event) -> Option<Key> {
 }
 
 /// Asks beside the view, so that keys are never waited for.
-async fn carry_out(wish: Request, connection: Connection) -> Answer {
-    let answer = match wish {
+async fn carry_out(request: Request, connection: Connection) -> Answer {
+    let answer = match request {
         Request::Quit => return Answer::Note(String::new()),
         Request::Detail(job) => detail(&connection, &job).await.map(|detail| Answer::Detail(job, detail)),
         Request::Log(job) => log(&connection, &job).await.map(|lines| Answer::Log(job, lines)),

@@ -203,7 +203,7 @@ impl KubernetesApi {
         }
     }
 
-    /// Jobs, or one of them with news to come.
+    /// Jobs, or one of them with updates to come.
     async fn jobs(self: Arc<Self>, namespace: Option<&str>, query: Query) -> Result<Answer, Refusal> {
         let name = query.fields.exact("metadata.name").map(str::to_owned);
         match (name, namespace) {

@@ -1,6 +1,6 @@
 //! Which running container of a job a user means.
 //!
-//! Invariant: [`choose`] and [`container_of`] are pure; without a wish the first running pod by task and index is meant, and its
+//! Invariant: [`choose`] and [`container_of`] are pure; without a choice the first running pod by task and index is meant, and its
 //! container as Kubernetes' own clients take it.
 
 use k8s_openapi::api::core::v1::Pod;

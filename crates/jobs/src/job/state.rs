@@ -1,6 +1,6 @@
 //! Words for the state of a job, as people type and read them.
 //!
-//! Invariant: every phase has the word that lists print; some have a second one that people use. Called by `pick` and
+//! Invariant: every phase has the word that lists print; some have a second one that people use. Called by `lookup` and
 //! by everything that prints a state.
 
 use pumice_api::batch::JobPhase;

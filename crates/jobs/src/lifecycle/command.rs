@@ -1,7 +1,7 @@
 //! The Command that asks Volcano's controllers for an action on a job or queue.
 //!
 //! Invariant: the object is the Command's owner, by its uid, so that a Command never outlives it and never reaches a later
-//! object of the same name. Called by `act`, and by the crate that does what Volcano's command line does.
+//! object of the same name. Called by `lifecycle`, and by the crate that does what Volcano's command line does.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use pumice_api::CustomResource;

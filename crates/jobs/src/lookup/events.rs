@@ -1,6 +1,6 @@
 //! What the platform wrote down about a job: its events, and those of one of its pods.
 //!
-//! Invariant: oldest first. Called by the live view, by `account` and the Python extension.
+//! Invariant: oldest first. Called by the live view, by `explain` and the Python extension.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;

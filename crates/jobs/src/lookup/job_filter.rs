@@ -86,7 +86,7 @@ pub struct Scope<'p> {
     pub labels: Option<&'p str>,
 }
 
-/// All jobs of a place, oldest first within a namespace; with the objects themselves if `whole`.
+/// All jobs of a scope, oldest first within a namespace; with the objects themselves if `whole`.
 pub async fn list(connection: &Connection, scope: Scope<'_>, whole: bool) -> Result<Vec<JobRow>, Error> {
     let path = jobs_path((!scope.all_namespaces).then(|| connection.namespace()));
     let labels = scope.labels.map(|labels| format!("&labelSelector={}", call::query_value(labels)));

@@ -17,7 +17,7 @@ use crate::platform::connection::Connection;
 use crate::platform::watch::{self, Collection, Update};
 
 /// Pods whose lost files are told.
-const DISCARDED_TOLD_MAX: usize = 3;
+const DISCARDED_SHOWN_MAX: usize = 3;
 
 /// Which of a job's pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -68,11 +68,11 @@ pub async fn fetch(connection: &Connection, job: &JobRef, selection: &Selection)
 /// Sentences about the files that are gone with a job's pods; of the first pods that have any.
 pub async fn discarded_files(connection: &Connection, job: &JobRef) -> Result<Vec<String>, Error> {
     let pods = fetch(connection, job, &Selection::default()).await?;
-    let told: Vec<&PodDocument> = pods.iter().filter(|pod| !pod.discarded.is_empty()).collect();
+    let affected: Vec<&PodDocument> = pods.iter().filter(|pod| !pod.discarded.is_empty()).collect();
     let one = |pod: &&PodDocument| format!("pod {}: {}", pod.name, pod.discarded);
-    let mut sentences: Vec<String> = told.iter().take(DISCARDED_TOLD_MAX).map(one).collect();
-    if told.len() > DISCARDED_TOLD_MAX {
-        sentences.push(format!("files of {} more pods are gone, too", told.len() - DISCARDED_TOLD_MAX));
+    let mut sentences: Vec<String> = affected.iter().take(DISCARDED_SHOWN_MAX).map(one).collect();
+    if affected.len() > DISCARDED_SHOWN_MAX {
+        sentences.push(format!("files of {} more pods are gone, too", affected.len() - DISCARDED_SHOWN_MAX));
     }
     Ok(sentences)
 }

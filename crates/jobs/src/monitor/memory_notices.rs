@@ -24,24 +24,24 @@ pub struct MemoryNotices {
 impl MemoryNotices {
     /// What is new in a job's state.
     pub fn take(&mut self, job: &Job) -> Vec<String> {
-        let mut news = Vec::new();
+        let mut notices = Vec::new();
         if !self.start {
-            news.extend(start(job));
-            self.start = !news.is_empty();
+            notices.extend(start(job));
+            self.start = !notices.is_empty();
         }
         let raised: u64 = job.status.memory_raises.iter().map(|raise| pods(&raise.indices)).sum();
         if raised > 0 && (self.raised == 0 || raised >= self.raised.saturating_mul(2)) {
             self.raised = raised;
             let pods = if raised == 1 { "1 pod was".to_owned() } else { format!("{raised} pods were") };
-            news.push(format!("{pods} killed for memory and started again with more"));
+            notices.push(format!("{pods} killed for memory and started again with more"));
         }
         let state = &job.status.state;
         let too_large = if state.reason == TOO_LARGE { state.message.as_str() } else { "" };
         if too_large != self.too_large {
             too_large.clone_into(&mut self.too_large);
-            news.extend(Some(self.too_large.clone()).filter(|text| !text.is_empty()));
+            notices.extend(Some(self.too_large.clone()).filter(|text| !text.is_empty()));
         }
-        news
+        notices
     }
 }
 
@@ -88,21 +88,21 @@ mod tests {
 
     #[test]
     fn each_thing_is_told_once() {
-        let mut news = MemoryNotices::default();
+        let mut notices = MemoryNotices::default();
         let start = "starts with 300Mi of memory, learned from earlier runs (task w, container c, and 1 more)";
-        assert_eq!(news.take(&job("", json!({}))), [start]);
-        assert_eq!(news.take(&job("", json!({}))), [""; 0]);
-        assert_eq!(news.take(&job("3", json!({}))), ["1 pod was killed for memory and started again with more"]);
-        assert_eq!(news.take(&job("3:2", json!({}))), [""; 0]);
+        assert_eq!(notices.take(&job("", json!({}))), [start]);
+        assert_eq!(notices.take(&job("", json!({}))), [""; 0]);
+        assert_eq!(notices.take(&job("3", json!({}))), ["1 pod was killed for memory and started again with more"]);
+        assert_eq!(notices.take(&job("3:2", json!({}))), [""; 0]);
         assert_eq!(
-            news.take(&job("0-3:2,7", json!({}))),
+            notices.take(&job("0-3:2,7", json!({}))),
             ["5 pods were killed for memory and started again with more"]
         );
-        assert_eq!(news.take(&job("0-8", json!({}))), [""; 0], "not twice as many yet");
+        assert_eq!(notices.take(&job("0-8", json!({}))), [""; 0], "not twice as many yet");
         let too_large = json!({"reason": TOO_LARGE, "message": "pod 3 needs 96Gi"});
-        assert_eq!(news.take(&job("0-8", too_large.clone())), ["pod 3 needs 96Gi"]);
-        assert_eq!(news.take(&job("0-8", too_large)), [""; 0]);
-        assert_eq!(news.take(&job("0-8", json!({"reason": "Other", "message": "x"}))), [""; 0]);
+        assert_eq!(notices.take(&job("0-8", too_large.clone())), ["pod 3 needs 96Gi"]);
+        assert_eq!(notices.take(&job("0-8", too_large)), [""; 0]);
+        assert_eq!(notices.take(&job("0-8", json!({"reason": "Other", "message": "x"}))), [""; 0]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Names with `*` and `?`, as shells write them: `sweep-*`.
 //!
-//! Invariant: matching takes time proportional to pattern × name, whatever the pattern. Called by `select`.
+//! Invariant: matching takes time proportional to pattern × name, whatever the pattern. Called by `job` (`Selector`).
 
 use crate::names::NameError;
 

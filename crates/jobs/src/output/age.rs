@@ -1,6 +1,6 @@
 //! Spans of time as people read them in tables: `45s`, `5m30s`, `3h`, `2d4h`.
 //!
-//! Invariant: at most two units, never a sign. Called by `list` and `progress`.
+//! Invariant: at most two units, never a sign. Called by `job` and `monitor`.
 
 /// A span in whole seconds, shortened the way kubectl does. Negative spans (clocks that differ)
 /// print as `0s`.

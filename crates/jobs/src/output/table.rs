@@ -1,7 +1,7 @@
 //! Tables of text for terminals, and the same as CSV.
 //!
 //! Invariant: cells hold no control characters, so a terminal obeys nothing that somebody wrote into a name; colours are added
-//! after the widths are counted. Pure. Called by `list` and by everything else of `jobctl` that prints rows.
+//! after the widths are counted. Pure. Called by `job::list_columns` and by everything else of `jobctl` that prints rows.
 
 /// What a cell should look like. Terminals have their own idea of each colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

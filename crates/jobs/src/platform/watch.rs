@@ -74,7 +74,7 @@ pub enum Update<T> {
 }
 
 impl<T> Update<T> {
-    /// The same news of what the objects mean.
+    /// The same update of what the objects mean.
     pub fn map<U>(self, meaning: impl Fn(T) -> U) -> Update<U> {
         match self {
             Update::Snapshot(items) => Update::Snapshot(items.into_iter().map(meaning).collect()),
@@ -135,7 +135,7 @@ where
 }
 
 impl<T: DeserializeOwned> Follower<T> {
-    /// The next news; `None` after an error.
+    /// The next update; `None` after an error.
     async fn step(&mut self) -> Option<Result<Update<T>, CallError>> {
         loop {
             let outcome = match std::mem::replace(&mut self.stage, Stage::Ended) {
@@ -296,7 +296,7 @@ impl JobWatch {
         JobWatch { job, uid: None, update: follow(connection, collection) }
     }
 
-    /// The next news; [`crate::job::JobError::NoJob`] if it never existed. Cancellation safe.
+    /// The next update; [`crate::job::JobError::NoJob`] if it never existed. Cancellation safe.
     pub async fn next(&mut self) -> Result<JobUpdate, Error> {
         loop {
             // The stream ends only after an error, which was returned before.
