@@ -12,7 +12,6 @@ mod findings;
 pub mod hyper_node;
 pub mod job;
 pub mod job_flow;
-mod live;
 mod order;
 pub mod pod;
 pub mod pod_group;
@@ -28,6 +27,5 @@ mod view;
 
 pub use adapter::VolcanoAdmission;
 pub use findings::Findings;
-pub use live::LiveRules;
-pub use rules::Rules;
+pub use rules::{LiveRules, Rules};
 pub use view::View;

@@ -40,15 +40,11 @@ impl Storage {
         let defines = *change.key().resource == *DEFINITIONS;
         let configures = DynamicAdmission::is_configuration(&change.key().resource);
         let beside = self.accounts.beside(&self.store, &change, &*self.clock);
-        let object = match beside.is_empty() {
-            true => self.store.apply(change).await?,
-            false => self
-                .store
-                .apply_all([vec![change], beside].concat())
-                .await?
-                .into_iter()
-                .next()
-                .ok_or(ApplyError::Closed)?,
+        let object = if beside.is_empty() {
+            self.store.apply(change).await?
+        } else {
+            let made = self.store.apply_all([vec![change], beside].concat()).await?;
+            made.into_iter().next().ok_or(ApplyError::Closed)?
         };
         if defines {
             self.registry.load(&self.store);

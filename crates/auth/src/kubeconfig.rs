@@ -39,3 +39,10 @@ current-context: pumice
 "
     )
 }
+
+/// The text of one file with everything that the holder of `client` needs: its private key, its certificate, and the authority
+/// that it trusts.
+pub fn credentials(ca: &Ca, client: &Issued) -> String {
+    let lines = [client.key_pem.as_str(), client.certificate_pem.as_str(), ca.pem()].map(str::trim_end);
+    lines.join("\n") + "\n"
+}

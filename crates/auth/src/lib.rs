@@ -10,7 +10,6 @@
 mod bundle;
 mod ca;
 mod cluster_roles;
-mod credentials;
 mod escalation;
 mod files;
 mod identity;
@@ -28,7 +27,6 @@ mod tokens;
 pub use bundle::bundle_client_config;
 pub use ca::{Ca, CaError, Issued};
 pub use cluster_roles::{CLUSTER_ADMIN, DefaultRole, default_cluster_roles};
-pub use credentials::credentials;
 pub use escalation::{describe, parts, uncovered};
 pub use files::{FileError, write_private};
 pub use identity::{
@@ -37,7 +35,7 @@ pub use identity::{
 };
 pub use identity_files::{IdentityFileError, identity_files, write_identity_file};
 pub use installation::{Component, Identities, installation};
-pub use kubeconfig::kubeconfig;
+pub use kubeconfig::{credentials, kubeconfig};
 pub use oidc::{OidcError, OidcKeys, OidcRules, OidcToken};
 pub use rbac::{Attributes, Decision, Grant, Policy, Role, Rule, Scope, Subject, Target, named};
 pub use roles::built_in;

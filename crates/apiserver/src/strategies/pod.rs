@@ -22,8 +22,6 @@ pub(crate) use defaults::{apply_to_template as template_defaults, source_default
 pub use template::validate_pod_template;
 pub(crate) use template::validate_rules as validate_template_rules;
 
-/// Seconds between SIGTERM and SIGKILL when nobody says otherwise.
-const GRACE_SECONDS: i64 = 30;
 /// Why a pod with gates is not placed.
 pub(crate) const GATED: &str = "SchedulingGated";
 
@@ -63,7 +61,10 @@ impl Strategy for Pod {
         if !bound || finished {
             return 0;
         }
-        asked.or_else(|| object["spec"]["terminationGracePeriodSeconds"].as_i64()).unwrap_or(GRACE_SECONDS).max(0)
+        asked
+            .or_else(|| object["spec"]["terminationGracePeriodSeconds"].as_i64())
+            .unwrap_or(defaults::GRACE_SECONDS)
+            .max(0)
     }
 
     fn returns_deleted(&self) -> bool {

@@ -190,9 +190,7 @@ async fn write(storage: &Storage, stored: &Object, before: &Value, after: Option
         after["status"]["lastPhaseTransitionTime"] = json!(wire_time(storage.clock.now()));
     }
     let (key, draft, expect) = (stored.key.clone(), draft(&after), Expect::Revision(stored.revision));
-    let change = match ends_deletion(&after) {
-        true => Change::Delete { key, draft, expect },
-        false => Change::Put { key, draft, expect },
-    };
+    let change =
+        if ends_deletion(&after) { Change::Delete { key, draft, expect } } else { Change::Put { key, draft, expect } };
     storage.commit(change).await.map(drop)
 }

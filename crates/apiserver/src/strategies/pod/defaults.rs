@@ -5,7 +5,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{CONTAINER_LISTS, GRACE_SECONDS};
+use super::CONTAINER_LISTS;
+
+/// Seconds between SIGTERM and SIGKILL when nobody says otherwise.
+pub(super) const GRACE_SECONDS: i64 = 30;
 
 /// Fills what the writer of the manifest left out.
 pub(super) fn apply(object: &mut Value) {
