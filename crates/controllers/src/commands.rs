@@ -16,28 +16,10 @@ use pumice_api::scheduling::Queue;
 use pumice_cluster::{Change, Failure, failure};
 
 use crate::backoff;
-use crate::index::{self, Index, Touched};
+use crate::index::{self, DirtyKey, Index};
 use crate::job::JobWork;
 use crate::queue::QueueWork;
-
-/// A Command that is being carried out: an action, and what to say when it is done.
-#[derive(Debug)]
-pub(crate) struct Wish {
-    /// What is wanted.
-    pub action: Action,
-    /// The Command itself.
-    pub ticket: Ticket,
-}
-
-/// Stands for a Command that must be deleted once it was carried out.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Default))]
-pub(crate) struct Ticket {
-    key: CommandKey,
-    namespace: String,
-    name: String,
-    uid: Option<String>,
-}
+use crate::ticket::{CommandKey, Kind, Ticket, Wish};
 
 /// What a Command is for, as it was when somebody asked.
 enum Target {
@@ -69,9 +51,6 @@ pub(crate) struct Commands {
     seen: HashSet<String>,
     lines: HashMap<CommandKey, Line>,
 }
-
-/// What a Command is for: its kind and name, and the Command's namespace.
-pub(crate) type CommandKey = (Kind, String, String);
 
 impl Commands {
     /// Commands to begin with now.
@@ -111,7 +90,7 @@ impl Commands {
     }
 
     /// Notes that a Command is gone; gives the next one for the same thing, and what may go on.
-    pub fn next(&mut self, key: &CommandKey) -> (Option<Command>, Touched) {
+    pub fn next(&mut self, key: &CommandKey) -> (Option<Command>, DirtyKey) {
         let next = self.lines.get_mut(key).and_then(|line| {
             line.step = Step::Asking;
             line.later.pop_front()
@@ -120,8 +99,8 @@ impl Commands {
             self.lines.remove(key);
         }
         let touched = match key.0 {
-            Kind::Job => Touched::Job((key.1.clone(), key.2.clone())),
-            Kind::Queue => Touched::Queue(key.2.clone()),
+            Kind::Job => DirtyKey::Job((key.1.clone(), key.2.clone())),
+            Kind::Queue => DirtyKey::Queue(key.2.clone()),
         };
         (next, touched)
     }
@@ -138,22 +117,22 @@ impl Commands {
     /// Hands a Command to whom it is for; gives it back if that is gone.
     pub fn deliver(
         &mut self,
-        asked: Asked,
+        looked_up: LookedUp,
         index: &mut Index,
         jobs: &mut JobWork,
         queues: &mut QueueWork,
-        touched: &mut Vec<Touched>,
+        touched: &mut Vec<DirtyKey>,
     ) -> Option<Ticket> {
-        if let Some(line) = self.lines.get_mut(&asked.ticket.key) {
+        if let Some(line) = self.lines.get_mut(&looked_up.ticket.key) {
             line.step = Step::Acting;
         }
-        let (Some(action), Some(target)) = (asked.action, asked.target) else { return Some(asked.ticket) };
-        let wish = Wish { action, ticket: asked.ticket };
+        let (Some(action), Some(target)) = (looked_up.action, looked_up.target) else { return Some(looked_up.ticket) };
+        let wish = Wish { action, ticket: looked_up.ticket };
         match target {
             Target::Job(job) => {
                 let key = index::key(&job.metadata);
                 index.job_answered(*job, touched);
-                touched.push(Touched::Job(key.clone()));
+                touched.push(DirtyKey::Job(key.clone()));
                 jobs.wish(&key, index, wish)
             }
             Target::Queue(queue) => {
@@ -164,7 +143,7 @@ impl Commands {
                     return Some(wish.ticket);
                 }
                 queues.wish(&name, wish.action, wish.ticket);
-                touched.push(Touched::Queue(name));
+                touched.push(DirtyKey::Queue(name));
                 None
             }
         }
@@ -176,14 +155,6 @@ impl Commands {
             line.step = Step::Deleting;
         }
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(test, derive(Default))]
-pub(crate) enum Kind {
-    #[cfg_attr(test, default)]
-    Job,
-    Queue,
 }
 
 /// `None` for a Command that is not ours, or was carried out already.
@@ -203,14 +174,14 @@ fn key(command: &Command) -> Option<CommandKey> {
 }
 
 /// A Command with what it is for, if that is there.
-pub(crate) struct Asked {
+pub(crate) struct LookedUp {
     ticket: Ticket,
     action: Option<Action>,
     target: Option<Target>,
 }
 
 /// Looks up what a Command is for.
-pub(crate) async fn ask(client: Client, command: Command) -> Option<Asked> {
+pub(crate) async fn look_up(client: Client, command: Command) -> Option<LookedUp> {
     let key = key(&command)?;
     let name = command.metadata.name.clone().unwrap_or_default();
     let namespace = command.metadata.namespace.clone().unwrap_or_default();
@@ -225,7 +196,7 @@ pub(crate) async fn ask(client: Client, command: Command) -> Option<Asked> {
         }
     };
     let ticket = Ticket { key, namespace, name, uid: command.metadata.uid };
-    Some(Asked { ticket, action: command.action, target })
+    Some(LookedUp { ticket, action: command.action, target })
 }
 
 /// Deletes a Command that was carried out; gives back what it was for.

@@ -24,11 +24,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use crate::cache::Cache;
 use crate::deletion;
 use crate::index::{Key, key};
-use crate::shelf::Shelf;
+use crate::object_events::ObjectEvents;
 use crate::small_loop::{Answer, Controller, Plan};
-use crate::teller::Teller;
 
 /// A kind that is read from and written to the API.
 pub(crate) trait Kind:
@@ -101,8 +101,8 @@ fn job_input<C: Scheduled>(change: Change<C::Job>) -> Input<C> {
 pub(crate) struct CronJobs<C: Scheduled = CronJob> {
     client: Client,
     recorder: EventRecorder,
-    crons: Shelf<C>,
-    jobs: Shelf<C::Job>,
+    crons: Cache<C>,
+    jobs: Cache<C::Job>,
     /// Names of the Jobs of each CronJob.
     made: BTreeMap<Key, BTreeSet<String>>,
 }
@@ -114,7 +114,7 @@ pub(crate) type Native = CronJobs<native::CronJob>;
 
 impl<C: Scheduled> CronJobs<C> {
     pub fn new(client: Client, recorder: EventRecorder) -> Self {
-        Self { client, recorder, crons: Shelf::default(), jobs: Shelf::default(), made: BTreeMap::new() }
+        Self { client, recorder, crons: Cache::default(), jobs: Cache::default(), made: BTreeMap::new() }
     }
 }
 
@@ -180,12 +180,12 @@ impl<C: Scheduled> Controller for CronJobs<C> {
         let schedule = read(cron);
         let now = clock::now();
         let plan = step(&CronView { cron, schedule: schedule.as_ref(), jobs: ours.collect() }, now);
-        let teller = Teller::new(&self.recorder, reference_to::<C>(Resource::meta(cron)));
+        let events = ObjectEvents::new(&self.recorder, reference_to::<C>(Resource::meta(cron)));
         let mut effects = Vec::new();
         for effect in plan.effects {
             match effect {
                 CronEffect::Record { is_warning, reason, message } => {
-                    teller.tell(WorkEvent { is_warning, reason, message });
+                    events.tell(WorkEvent { is_warning, reason, message });
                 }
                 effect => effects.push(effect),
             }
@@ -194,7 +194,7 @@ impl<C: Scheduled> Controller for CronJobs<C> {
         if effects.is_empty() {
             return Plan { call: None, look_again };
         }
-        let carrying = Carrying { client: self.client.clone(), teller, cron: cron.clone() };
+        let carrying = Carrying { client: self.client.clone(), events, cron: cron.clone() };
         Plan { call: Some(carrying.carry_out(effects).boxed()), look_again }
     }
 }
@@ -217,7 +217,7 @@ pub(crate) fn until(at: Timestamp, now: Timestamp) -> std::time::Duration {
 /// Effects of one CronJob on their way.
 struct Carrying<C> {
     client: Client,
-    teller: Teller,
+    events: ObjectEvents,
     /// The CronJob as the plan saw it.
     cron: C,
 }
@@ -264,6 +264,6 @@ impl<C: Scheduled> Carrying<C> {
     }
 
     fn tell(&self, is_warning: bool, reason: &'static str, message: String) {
-        self.teller.tell(WorkEvent { is_warning, reason, message });
+        self.events.tell(WorkEvent { is_warning, reason, message });
     }
 }

@@ -36,7 +36,7 @@ pub(crate) enum Input {
     Profile(Change<ResourceProfile>),
     Node(Box<Change<Node>>),
     /// Objects of plugins, of this kind.
-    Made(ObjectKind, Change<ObjectMeta>),
+    Child(ObjectKind, Change<ObjectMeta>),
 }
 
 /// Kinds that must have been listed before anything is decided.
@@ -53,10 +53,10 @@ impl Input {
             Self::Command(Change::Replace(_)) => Some(4),
             Self::Claim(Change::Replace(_)) => Some(5),
             Self::Priority(Change::Replace(_)) => Some(6),
-            Self::Made(ObjectKind::ConfigMap, Change::Replace(_)) => Some(7),
-            Self::Made(ObjectKind::Secret, Change::Replace(_)) => Some(8),
-            Self::Made(ObjectKind::Service, Change::Replace(_)) => Some(9),
-            Self::Made(ObjectKind::NetworkPolicy, Change::Replace(_)) => Some(10),
+            Self::Child(ObjectKind::ConfigMap, Change::Replace(_)) => Some(7),
+            Self::Child(ObjectKind::Secret, Change::Replace(_)) => Some(8),
+            Self::Child(ObjectKind::Service, Change::Replace(_)) => Some(9),
+            Self::Child(ObjectKind::NetworkPolicy, Change::Replace(_)) => Some(10),
             Self::Profile(Change::Replace(_)) => Some(11),
             Self::Node(change) if matches!(**change, Change::Replace(_)) => Some(12),
             _ => None,
@@ -78,22 +78,22 @@ pub(crate) fn start(client: &Client) -> Feed {
     feed.push(watch(Api::<PriorityClass>::all(client.clone()), all()).map(Input::Priority).boxed());
     feed.push(watch_optional(Api::<ResourceProfile>::all(client.clone()), all()).map(Input::Profile).boxed());
     feed.push(watch_all::<Node>(client, all()).map(|change| Input::Node(Box::new(change))).boxed());
-    feed.push(made::<ConfigMap>(client, ObjectKind::ConfigMap));
-    feed.push(made::<Secret>(client, ObjectKind::Secret));
-    feed.push(made::<Service>(client, ObjectKind::Service));
-    feed.push(made::<NetworkPolicy>(client, ObjectKind::NetworkPolicy));
+    feed.push(children::<ConfigMap>(client, ObjectKind::ConfigMap));
+    feed.push(children::<Secret>(client, ObjectKind::Secret));
+    feed.push(children::<Service>(client, ObjectKind::Service));
+    feed.push(children::<NetworkPolicy>(client, ObjectKind::NetworkPolicy));
     feed
 }
 
 /// The objects of a kind that carry the label of a job. What is in them is not asked for.
-fn made<K>(client: &Client, kind: ObjectKind) -> BoxStream<'static, Input>
+fn children<K>(client: &Client, kind: ObjectKind) -> BoxStream<'static, Input>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     K: Clone + Debug + Default + DeserializeOwned + Send + Sync + 'static,
 {
     let objects = Api::<PartialObjectMeta<K>>::all(client.clone());
     let objects = watch_optional(objects, WatchScope::labels(names::JOB_NAME));
-    objects.map(move |change| Input::Made(kind, change.map(|object| object.metadata))).boxed()
+    objects.map(move |change| Input::Child(kind, change.map(|object| object.metadata))).boxed()
 }
 
 /// Adds the pods of jobs.

@@ -15,10 +15,10 @@ use pumice_cluster::{Change, EventRecorder, WatchScope, failure, watch_all, watc
 use pumice_machines::hyper_nodes::{Discovery, HyperNodeEffect, Labels, NetworkView, step};
 use serde_json::json;
 
+use crate::cache::Cache;
 use crate::deletion::delete;
 use crate::node_table::NodeTable;
-use crate::settings::{Settings, SettingsPlace};
-use crate::shelf::Shelf;
+use crate::settings::{Settings, SettingsLocation};
 use crate::small_loop::{Answer, Controller, Plan};
 
 /// Most changes carried out before looking again.
@@ -43,17 +43,17 @@ pub(crate) struct HyperNodes {
     discovery: Discovery,
     /// Their labels.
     nodes: NodeTable<Labels>,
-    hyper_nodes: Shelf<HyperNode>,
+    hyper_nodes: Cache<HyperNode>,
 }
 
 impl HyperNodes {
-    pub fn new(client: Client, recorder: EventRecorder, place: SettingsPlace) -> Self {
+    pub fn new(client: Client, recorder: EventRecorder, place: SettingsLocation) -> Self {
         Self {
             client,
             settings: Settings::new(place, recorder),
             discovery: Discovery::default(),
             nodes: NodeTable::default(),
-            hyper_nodes: Shelf::default(),
+            hyper_nodes: Cache::default(),
         }
     }
 

@@ -3,8 +3,8 @@
 //! Invariant: an object is never replaced by an older state of itself, so an answer that is ahead of the watch stays; an answer
 //! that is behind it is dropped, because its object may have gone since. Owned by the loop.
 
+mod child_objects;
 mod dependents;
-mod made;
 mod nodes;
 mod pods;
 mod profiles;
@@ -19,8 +19,8 @@ use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_cluster::Change;
 use pumice_machines::queue::GroupCounts;
 
+pub(crate) use child_objects::{CONTENT, ChildObjects, Lost};
 use dependents::Dependents;
-pub(crate) use made::{CONTENT, Lost, MadeObjects};
 use nodes::Nodes;
 pub(crate) use pods::{Doubtful, Gone, JobPods, ask};
 use profiles::Profiles;
@@ -35,7 +35,7 @@ pub(crate) fn key(metadata: &ObjectMeta) -> Key {
 
 /// Something that must be looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Touched {
+pub(crate) enum DirtyKey {
     Job(Key),
     Profile(Key),
     Queue(String),
@@ -43,11 +43,11 @@ pub(crate) enum Touched {
 
 /// How far a watch has told.
 #[derive(Default)]
-struct Told {
+struct ListedVersion {
     version: u64,
 }
 
-impl Told {
+impl ListedVersion {
     fn hear<K: Resource>(&mut self, change: &Change<K>) {
         let objects = match change {
             Change::Replace(all) => all.as_slice(),
@@ -66,17 +66,17 @@ impl Told {
 #[derive(Default)]
 pub(crate) struct Index {
     pub jobs: HashMap<Key, Job>,
-    jobs_told: Told,
+    jobs_listed: ListedVersion,
     pub dependents: Dependents,
     pub pods: JobPods,
-    pub made: MadeObjects,
+    pub child_objects: ChildObjects,
     pub groups: HashMap<Key, PodGroup>,
-    groups_told: Told,
+    groups_listed: ListedVersion,
     groups_of_queue: HashMap<String, GroupCounts>,
     pub queues: BTreeMap<String, Queue>,
     /// Names of the queues by the name of their parent.
     children: HashMap<String, BTreeSet<String>>,
-    queues_told: Told,
+    queues_listed: ListedVersion,
     pub claims: HashMap<String, BTreeSet<String>>,
     pub priorities: BTreeMap<String, i32>,
     profiles: Profiles,
@@ -94,8 +94,8 @@ pub(crate) fn version(metadata: &ObjectMeta) -> u64 {
 }
 
 impl Index {
-    pub fn job_changed(&mut self, change: Change<Job>, touched: &mut Vec<Touched>) {
-        self.jobs_told.hear(&change);
+    pub fn job_changed(&mut self, change: Change<Job>, touched: &mut Vec<DirtyKey>) {
+        self.jobs_listed.hear(&change);
         match change {
             Change::Applied(job) => self.put_job(job, touched),
             Change::Deleted(job) => {
@@ -111,26 +111,26 @@ impl Index {
     }
 
     /// Forgets a job, if it is that very one.
-    pub fn remove_job(&mut self, key: &Key, uid: &str, touched: &mut Vec<Touched>) {
+    pub fn remove_job(&mut self, key: &Key, uid: &str, touched: &mut Vec<DirtyKey>) {
         if self.jobs.get(key).is_some_and(|known| known.metadata.uid.as_deref().unwrap_or_default() == uid) {
             self.forget_job(key, touched);
         }
     }
 
-    fn forget_job(&mut self, key: &Key, touched: &mut Vec<Touched>) {
+    fn forget_job(&mut self, key: &Key, touched: &mut Vec<DirtyKey>) {
         let old = self.jobs.remove(key);
         self.dependents.changed(key, old.as_ref(), None, &self.jobs, touched);
-        touched.push(Touched::Job(key.clone()));
+        touched.push(DirtyKey::Job(key.clone()));
     }
 
     /// Takes the job that a call of ours brought.
-    pub fn job_answered(&mut self, job: Job, touched: &mut Vec<Touched>) {
-        if !self.jobs_told.covers(&job.metadata) {
+    pub fn job_answered(&mut self, job: Job, touched: &mut Vec<DirtyKey>) {
+        if !self.jobs_listed.covers(&job.metadata) {
             self.put_job(job, touched);
         }
     }
 
-    fn put_job(&mut self, mut job: Job, touched: &mut Vec<Touched>) {
+    fn put_job(&mut self, mut job: Job, touched: &mut Vec<DirtyKey>) {
         let key = key(&job.metadata);
         if self.jobs.get(&key).is_none_or(|known| is_newer(&known.metadata, &job.metadata)) {
             complete(&mut job);
@@ -138,12 +138,12 @@ impl Index {
             job.metadata.managed_fields = None;
             self.dependents.changed(&key, self.jobs.get(&key), Some(&job), &self.jobs, touched);
             self.jobs.insert(key.clone(), job);
-            touched.push(Touched::Job(key));
+            touched.push(DirtyKey::Job(key));
         }
     }
 
-    pub fn group_changed(&mut self, change: Change<PodGroup>, touched: &mut Vec<Touched>) {
-        self.groups_told.hear(&change);
+    pub fn group_changed(&mut self, change: Change<PodGroup>, touched: &mut Vec<DirtyKey>) {
+        self.groups_listed.hear(&change);
         match change {
             Change::Applied(group) => self.put_group(group, touched),
             Change::Deleted(group) => self.remove_group(&key(&group.metadata), group.metadata.uid.as_deref(), touched),
@@ -157,13 +157,13 @@ impl Index {
     }
 
     /// Takes the group that a call of ours brought.
-    pub fn group_answered(&mut self, group: PodGroup, touched: &mut Vec<Touched>) {
-        if !self.groups_told.covers(&group.metadata) {
+    pub fn group_answered(&mut self, group: PodGroup, touched: &mut Vec<DirtyKey>) {
+        if !self.groups_listed.covers(&group.metadata) {
             self.put_group(group, touched);
         }
     }
 
-    fn put_group(&mut self, mut group: PodGroup, touched: &mut Vec<Touched>) {
+    fn put_group(&mut self, mut group: PodGroup, touched: &mut Vec<DirtyKey>) {
         group.metadata.managed_fields = None;
         let key = key(&group.metadata);
         let known = self.groups.get(&key);
@@ -171,30 +171,30 @@ impl Index {
             return;
         }
         let same_phase = known.is_some_and(|known| known.status.phase == group.status.phase);
-        touched.extend(owner_job(&group.metadata).map(Touched::Job));
+        touched.extend(owner_job(&group.metadata).map(DirtyKey::Job));
         if !same_phase {
-            touched.push(Touched::Queue(group.spec.queue.clone()));
+            touched.push(DirtyKey::Queue(group.spec.queue.clone()));
         }
         self.groups_of_queue.entry(group.spec.queue.clone()).or_default().enter(group.status.phase.as_ref());
         let queue = group.spec.queue.clone();
         if let Some(old) = self.groups.insert(key, group) {
             self.leave_queue(&old);
             if old.spec.queue != queue {
-                touched.push(Touched::Queue(old.spec.queue));
+                touched.push(DirtyKey::Queue(old.spec.queue));
             }
         }
     }
 
     /// Forgets a group; with a uid, only that very one.
-    pub fn remove_group(&mut self, key: &Key, uid: Option<&str>, touched: &mut Vec<Touched>) {
+    pub fn remove_group(&mut self, key: &Key, uid: Option<&str>, touched: &mut Vec<DirtyKey>) {
         let known = self.groups.get(key).filter(|known| uid.is_none() || known.metadata.uid.as_deref() == uid);
         if known.is_none() {
             return;
         }
         if let Some(group) = self.groups.remove(key) {
-            touched.extend(owner_job(&group.metadata).map(Touched::Job));
+            touched.extend(owner_job(&group.metadata).map(DirtyKey::Job));
             self.leave_queue(&group);
-            touched.push(Touched::Queue(group.spec.queue));
+            touched.push(DirtyKey::Queue(group.spec.queue));
         }
     }
 
@@ -208,8 +208,8 @@ impl Index {
         }
     }
 
-    pub fn queue_changed(&mut self, change: Change<Queue>, touched: &mut Vec<Touched>) {
-        self.queues_told.hear(&change);
+    pub fn queue_changed(&mut self, change: Change<Queue>, touched: &mut Vec<DirtyKey>) {
+        self.queues_listed.hear(&change);
         match change {
             Change::Applied(queue) => self.put_queue(queue, touched),
             Change::Deleted(queue) => {
@@ -218,27 +218,27 @@ impl Index {
                 self.touch_jobs(touched, |job| job_queue(job) == name);
                 self.touch_children(&name, touched);
                 // What is remembered of it goes, too.
-                touched.push(Touched::Queue(name));
+                touched.push(DirtyKey::Queue(name));
             }
             Change::Replace(all) => {
                 let keep: HashSet<&str> = all.iter().filter_map(|queue| queue.metadata.name.as_deref()).collect();
                 let gone: Vec<String> =
                     self.queues.keys().filter(|name| !keep.contains(name.as_str())).cloned().collect();
                 gone.iter().for_each(|name| self.remove_queue(name));
-                touched.extend(gone.into_iter().map(Touched::Queue));
+                touched.extend(gone.into_iter().map(DirtyKey::Queue));
                 all.into_iter().for_each(|queue| self.put_queue(queue, touched));
             }
         }
     }
 
     /// Takes the queue that a call of ours brought.
-    pub fn queue_answered(&mut self, queue: Queue, touched: &mut Vec<Touched>) {
-        if !self.queues_told.covers(&queue.metadata) {
+    pub fn queue_answered(&mut self, queue: Queue, touched: &mut Vec<DirtyKey>) {
+        if !self.queues_listed.covers(&queue.metadata) {
             self.put_queue(queue, touched);
         }
     }
 
-    fn put_queue(&mut self, queue: Queue, touched: &mut Vec<Touched>) {
+    fn put_queue(&mut self, queue: Queue, touched: &mut Vec<DirtyKey>) {
         let name = queue.metadata.name.clone().unwrap_or_default();
         let known = self.queues.get(&name);
         if known.is_some_and(|known| !is_newer(&known.metadata, &queue.metadata)) {
@@ -249,7 +249,7 @@ impl Index {
         self.remove_queue(&name);
         self.children.entry(queue.spec.parent.clone()).or_default().insert(name.clone());
         self.queues.insert(name.clone(), queue);
-        touched.push(Touched::Queue(name.clone()));
+        touched.push(DirtyKey::Queue(name.clone()));
         if new {
             self.touch_jobs(touched, |job| job_queue(job) == name);
         }
@@ -268,11 +268,11 @@ impl Index {
         }
     }
 
-    fn touch_children(&self, parent: &str, touched: &mut Vec<Touched>) {
-        touched.extend(self.children.get(parent).into_iter().flatten().cloned().map(Touched::Queue));
+    fn touch_children(&self, parent: &str, touched: &mut Vec<DirtyKey>) {
+        touched.extend(self.children.get(parent).into_iter().flatten().cloned().map(DirtyKey::Queue));
     }
 
-    pub fn claim_changed(&mut self, change: Change<ObjectMeta>, touched: &mut Vec<Touched>) {
+    pub fn claim_changed(&mut self, change: Change<ObjectMeta>, touched: &mut Vec<DirtyKey>) {
         match change {
             Change::Applied(claim) => {
                 let (namespace, name) = key(&claim);
@@ -311,9 +311,9 @@ impl Index {
         }
     }
 
-    fn touch_jobs(&self, touched: &mut Vec<Touched>, chosen: impl Fn(&Job) -> bool) {
+    fn touch_jobs(&self, touched: &mut Vec<DirtyKey>, chosen: impl Fn(&Job) -> bool) {
         let jobs = self.jobs.iter().filter(|(_, job)| chosen(job));
-        touched.extend(jobs.map(|(key, _)| Touched::Job(key.clone())));
+        touched.extend(jobs.map(|(key, _)| DirtyKey::Job(key.clone())));
     }
 
     /// The group made for a job.

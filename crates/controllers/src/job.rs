@@ -5,7 +5,7 @@
 
 mod ensure;
 pub(crate) mod execute;
-mod pace;
+mod rate_limit;
 mod status_patch;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -22,14 +22,14 @@ use pumice_machines::job::{Effect, Evicted, JobView, Lesson, ObjectId, Plan, Pod
 use tokio::time::Instant;
 
 use crate::backoff;
-use crate::commands::{Ticket, Wish};
-use crate::index::{Gone, Index, Key, Lost, Touched, job_queue};
+use crate::index::{DirtyKey, Gone, Index, Key, Lost, job_queue};
+use crate::ticket::{Ticket, Wish};
 
 use execute::Observed;
 #[cfg(test)]
 use execute::Trouble;
 pub(crate) use execute::{Answer, JobPlan};
-use pace::Pace;
+use rate_limit::RateLimit;
 
 /// Longest sleep; the wall clock may jump.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
@@ -51,8 +51,8 @@ struct Entry {
     generation: Option<i64>,
     failures: u32,
     not_before: Option<Instant>,
-    pace: Pace,
-    told: VecDeque<u64>,
+    pace: RateLimit,
+    reported: VecDeque<u64>,
 }
 
 /// What a step needs beside the job's own entry.
@@ -137,11 +137,11 @@ impl JobWork {
     }
 
     /// Notes objects of plugins that went away; a job that still needs one makes it again.
-    pub fn lost(&mut self, lost: Vec<Lost>, touched: &mut Vec<Touched>) {
+    pub fn lost(&mut self, lost: Vec<Lost>, touched: &mut Vec<DirtyKey>) {
         for Lost { job, job_uid, id } in lost {
             let entry = self.entries.get_mut(&job).filter(|entry| entry.uid == job_uid);
             if entry.is_some_and(|entry| entry.applied.remove(&id).is_some()) {
-                touched.push(Touched::Job(job));
+                touched.push(DirtyKey::Job(job));
             }
         }
     }
@@ -216,7 +216,7 @@ impl JobWork {
         answer: Answer,
         index: &mut Index,
         recorder: &EventRecorder,
-        touched: &mut Vec<Touched>,
+        touched: &mut Vec<DirtyKey>,
     ) {
         let now = Instant::now();
         let uid = answer.job.metadata.uid.clone().unwrap_or_default();
@@ -232,7 +232,7 @@ impl JobWork {
             }
             take_in(observed, &answer.key, &uid, entry, same, index, touched);
         }
-        touched.push(Touched::Job(answer.key));
+        touched.push(DirtyKey::Job(answer.key));
         if !same {
             return;
         }
@@ -292,7 +292,9 @@ fn leave_out_right(entry: &mut Entry, plan: &mut Plan, namespace: &str, index: &
     let Entry { uid, applied, .. } = entry;
     for effect in plan.stages.iter_mut().flat_map(|stage| {
         let is_right = |effect: &mut Effect| match effect {
-            Effect::Ensure { id, object, .. } => index.made.is_right(namespace, id, uid, &ensure::content(object)),
+            Effect::Ensure { id, object, .. } => {
+                index.child_objects.is_right(namespace, id, uid, &ensure::content(object))
+            }
             _ => false,
         };
         stage.extract_if(.., is_right)
@@ -318,12 +320,12 @@ fn tell_one(entry: &mut Entry, job: &Job, record: &Effect, recorder: &EventRecor
     let restarts = (job.status.version, job.status.retry_count);
     (reason, message, Some(restarts).filter(|_| !TOLD_ONCE.contains(reason))).hash(&mut hasher);
     let hash = hasher.finish();
-    if entry.told.contains(&hash) {
+    if entry.reported.contains(&hash) {
         return;
     }
-    entry.told.push_back(hash);
-    if entry.told.len() > TOLD_MAX {
-        entry.told.pop_front();
+    entry.reported.push_back(hash);
+    if entry.reported.len() > TOLD_MAX {
+        entry.reported.pop_front();
     }
     let severity = match severity {
         Severity::Normal => events::Severity::Normal,
@@ -344,7 +346,7 @@ fn take_in(
     entry: &mut Entry,
     same: bool,
     index: &mut Index,
-    touched: &mut Vec<Touched>,
+    touched: &mut Vec<DirtyKey>,
 ) {
     match observed {
         Observed::Job(job) => index.job_answered(*job, touched),

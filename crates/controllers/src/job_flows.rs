@@ -19,10 +19,10 @@ use pumice_cluster::{Change, EventRecorder, WatchScope, failure, watch_optional,
 use pumice_machines::job_flow::{FlowEffect, FlowView, job_name, step};
 use serde_json::json;
 
+use crate::cache::Cache;
+use crate::child_jobs::{controller_of, delete};
 use crate::index::{self, key};
-use crate::made_jobs::{controller_of, delete};
 use crate::metrics::Metrics;
-use crate::shelf::Shelf;
 use crate::small_loop::{Answer, Controller, Plan};
 
 /// A flow or a template.
@@ -47,9 +47,9 @@ pub(crate) struct JobFlows {
     client: Client,
     recorder: EventRecorder,
     metrics: Metrics,
-    flows: Shelf<JobFlow>,
-    templates: Shelf<JobTemplate>,
-    jobs: Shelf<Job>,
+    flows: Cache<JobFlow>,
+    templates: Cache<JobTemplate>,
+    jobs: Cache<Job>,
     /// Names of the Jobs made of each template.
     of_template: BTreeMap<index::Key, BTreeSet<String>>,
 }
@@ -60,9 +60,9 @@ impl JobFlows {
             client,
             recorder,
             metrics,
-            flows: Shelf::default(),
-            templates: Shelf::default(),
-            jobs: Shelf::default(),
+            flows: Cache::default(),
+            templates: Cache::default(),
+            jobs: Cache::default(),
             of_template: BTreeMap::new(),
         }
     }

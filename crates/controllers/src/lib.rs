@@ -14,7 +14,10 @@
 // These panic where a disk is full or a pipe is closed.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod answer;
 mod backoff;
+mod cache;
+mod child_jobs;
 mod commands;
 mod cron_jobs;
 mod deletion;
@@ -26,9 +29,9 @@ mod index;
 mod job;
 mod job_flows;
 mod keys;
-mod made_jobs;
 mod metrics;
 mod node_table;
+mod object_events;
 mod pod_groups;
 mod profiles;
 mod queue;
@@ -36,10 +39,9 @@ mod retention;
 mod run;
 mod settings;
 mod sharding;
-mod shelf;
 mod slim;
 mod small_loop;
-mod teller;
+mod ticket;
 mod workloads;
 
 use futures::FutureExt as _;
@@ -58,7 +60,7 @@ pub use metrics::Handle;
 pub use pumice_machines::retention::Kind as FinishedKind;
 pub use pumice_machines::sharding::Sharding;
 pub use retention::TakenIn;
-pub use settings::SettingsPlace;
+pub use settings::SettingsLocation;
 
 /// Name under which the controllers record Events.
 pub const COMPONENT: &str = "pumice-controllers";
@@ -74,9 +76,9 @@ pub struct Options {
     /// Names of the schedulers whose pods get PodGroups.
     pub scheduler_names: Vec<String>,
     /// Where it stands which HyperNodes are discovered.
-    pub network_settings: SettingsPlace,
+    pub network_settings: SettingsLocation,
     /// Where it stands how nodes are shared out among schedulers.
-    pub sharding_settings: SettingsPlace,
+    pub sharding_settings: SettingsLocation,
     /// How they are where nothing stands there.
     pub sharding: Sharding,
     /// How long finished work stays where its namespace does not say; none = nothing is removed, whatever namespaces say.
@@ -117,13 +119,13 @@ impl Options {
     }
 
     /// Where an installation of this name in this namespace says which HyperNodes are discovered.
-    pub fn network_settings(namespace: &str, release: &str) -> SettingsPlace {
-        SettingsPlace::new(namespace, &format!("{release}-controller-configmap"), "volcano-controller.conf")
+    pub fn network_settings(namespace: &str, release: &str) -> SettingsLocation {
+        SettingsLocation::new(namespace, &format!("{release}-controller-configmap"), "volcano-controller.conf")
     }
 
     /// Where a ConfigMap says how nodes are shared out.
-    pub fn sharding_settings(namespace: &str, name: &str) -> SettingsPlace {
-        SettingsPlace::new(namespace, name, "sharding.yaml")
+    pub fn sharding_settings(namespace: &str, name: &str) -> SettingsLocation {
+        SettingsLocation::new(namespace, name, "sharding.yaml")
     }
 
     /// Builds the controllers; nothing runs yet.

@@ -20,7 +20,6 @@ use tokio::time::Instant;
 
 use crate::index::job_queue;
 use crate::job::{Answer, JobPlan};
-use crate::small_loop;
 
 /// Milliseconds up to which carrying a plan out falls into each class.
 const BOUNDS_MS: &[f64] =
@@ -76,8 +75,8 @@ impl Rounds {
     /// The same call, counted when it has ended.
     pub fn watched<I: Send + 'static>(
         self: &Arc<Self>,
-        call: BoxFuture<'static, small_loop::Answer<I>>,
-    ) -> impl Future<Output = small_loop::Answer<I>> + Send + use<I> {
+        call: BoxFuture<'static, crate::answer::Answer<I>>,
+    ) -> impl Future<Output = crate::answer::Answer<I>> + Send + use<I> {
         let (rounds, begun) = (Arc::clone(self), Instant::now());
         async move {
             let answer = call.await;

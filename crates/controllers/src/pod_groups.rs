@@ -23,8 +23,8 @@ use pumice_cluster::{Change, EventRecorder, WatchScope, watch, watch_all, watch_
 use pumice_machines::pod_group::{GroupEffect, GroupView, Newest, Origin, OwnerFacts, Source, step};
 use tokio::time::Instant;
 
+use crate::cache::Cache;
 use crate::index::{Key, key};
-use crate::shelf::Shelf;
 use crate::small_loop::{Controller, Plan};
 use carry::{About, Carrying};
 use members::{Gathered, Members, SeenPod};
@@ -40,7 +40,7 @@ pub(crate) enum Input {
     /// A pod of the scheduler name of this number.
     Pod(usize, Change<SeenPod>),
     /// The pod of this uid carries its group's name.
-    Told(String),
+    Annotated(String),
     Group(Box<Change<PodGroup>>),
     Native(Box<NativeChange>),
     Owner(Kind, Change<SlimOwner>),
@@ -58,7 +58,7 @@ pub(crate) struct PodGroups {
     recorder: EventRecorder,
     schedulers: Vec<String>,
     members: Members,
-    groups: Shelf<PodGroup>,
+    groups: Cache<PodGroup>,
     natives: Natives,
     owners: Owners,
 }
@@ -71,7 +71,7 @@ impl PodGroups {
             recorder,
             members: Members::new(schedulers.len()),
             schedulers,
-            groups: Shelf::default(),
+            groups: Cache::default(),
             natives: Natives::default(),
             owners: Owners::default(),
         }
@@ -147,7 +147,7 @@ impl Controller for PodGroups {
         let Self { members, groups, natives, owners, .. } = self;
         match input {
             Input::Pod(scheduler, change) => members.take(scheduler, change, touched),
-            Input::Told(uid) => members.told(&uid),
+            Input::Annotated(uid) => members.annotated(&uid),
             Input::Group(change) => groups.take(*change, |group, _| {
                 touched.insert(key(&group.metadata));
             }),

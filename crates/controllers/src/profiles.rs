@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::backoff;
-use crate::index::{Index, Key, Touched};
+use crate::index::{DirtyKey, Index, Key};
 
 /// Least time between two writes of a profile.
 const WRITES_APART: Duration = Duration::from_secs(60);
@@ -64,11 +64,11 @@ pub(crate) struct Answer {
 
 impl ProfileWork {
     /// Notes what runs in a namespace have taught.
-    pub fn learn(&mut self, lessons: Vec<(String, Lesson)>, touched: &mut Vec<Touched>) {
+    pub fn learn(&mut self, lessons: Vec<(String, Lesson)>, touched: &mut Vec<DirtyKey>) {
         for (namespace, lesson) in lessons {
             let key = (namespace, lesson.name.clone());
             add(&mut self.entries.entry(key.clone()).or_default().lesson, lesson, 1);
-            touched.push(Touched::Profile(key));
+            touched.push(DirtyKey::Profile(key));
         }
     }
 
@@ -97,7 +97,7 @@ impl ProfileWork {
     }
 
     /// Takes in what came of a write.
-    pub fn answered(&mut self, answer: Answer, now: Instant, touched: &mut Vec<Touched>) {
+    pub fn answered(&mut self, answer: Answer, now: Instant, touched: &mut Vec<DirtyKey>) {
         let Some(entry) = self.entries.get_mut(&answer.key) else { return };
         let written = entry.writing.take();
         match answer.failure {
@@ -121,7 +121,7 @@ impl ProfileWork {
                 }
             }
         }
-        touched.push(Touched::Profile(answer.key));
+        touched.push(DirtyKey::Profile(answer.key));
     }
 
     /// A write crashed: what it had is lost.
@@ -179,7 +179,7 @@ mod tests {
         let (mut work, mut index, mut touched) = (ProfileWork::default(), Index::default(), Vec::new());
         let start = Instant::now();
         work.learn(vec![lesson(100), lesson(300), lesson(200)], &mut touched);
-        assert_eq!(touched.first(), Some(&Touched::Profile(key())));
+        assert_eq!(touched.first(), Some(&DirtyKey::Profile(key())));
         assert_eq!(written(work.begin(&key(), &index, start)), (None, 3, "300Mi".into()));
         work.learn(vec![lesson(400)], &mut touched);
         assert!(matches!(work.begin(&key(), &index, start), Begin::Nothing), "one at a time");

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::backoff;
-use crate::commands::Ticket;
-use crate::index::{Index, Touched};
+use crate::index::{DirtyKey, Index};
+use crate::ticket::Ticket;
 
 /// Least time between two writes of counts: phases of groups change by the thousands.
 const COUNTS_WAIT: Duration = Duration::from_secs(1);
@@ -141,7 +141,7 @@ impl QueueWork {
     }
 
     /// Takes in what came of a plan.
-    pub fn answered(&mut self, answer: Answer, index: &mut Index, touched: &mut Vec<Touched>) {
+    pub fn answered(&mut self, answer: Answer, index: &mut Index, touched: &mut Vec<DirtyKey>) {
         let entry = self.entries.entry(answer.name.clone()).or_default();
         entry.busy = false;
         if answer.done {
@@ -154,7 +154,7 @@ impl QueueWork {
         }
         if !answer.done || entry.again || !entry.wishes.is_empty() {
             entry.again = false;
-            touched.push(Touched::Queue(answer.name));
+            touched.push(DirtyKey::Queue(answer.name));
         }
         for queue in answer.queues {
             index.queue_answered(queue, touched);

@@ -13,15 +13,16 @@ use pumice_cluster::{Change, EventRecorder, Timers};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
-use crate::commands::{self, Commands, Ticket};
+use crate::commands::{self, Commands};
 use crate::feed::{self, Input};
-use crate::index::{self, Doubtful, Index, Touched};
+use crate::index::{self, DirtyKey, Doubtful, Index};
 use crate::job::{self, JobWork};
 use crate::keys::Keys;
 use crate::metrics::{Metrics, Rounds};
 use crate::profiles::{self, ProfileWork};
 use crate::queue::{self, QueueWork};
 use crate::slim::SlimPod;
+use crate::ticket::{CommandKey, Ticket};
 use crate::{Error, discovery};
 
 /// Most changes taken in before looking at what to do.
@@ -34,8 +35,8 @@ enum Answer {
     Job(job::Answer),
     Queue(queue::Answer),
     Profile(profiles::Answer),
-    Asked(Option<commands::Asked>),
-    CommandGone(commands::CommandKey),
+    LookedUp(Option<commands::LookedUp>),
+    CommandGone(CommandKey),
     Pods(Vec<(Doubtful, Option<SlimPod>)>),
     Discovered { network_policies: bool },
     Nothing,
@@ -52,9 +53,9 @@ pub(crate) struct Loop {
     keys: Arc<Keys>,
     calls: JoinSet<Answer>,
     /// What the plans in flight are about.
-    plans: HashMap<Id, Touched>,
-    dirty: BTreeSet<Touched>,
-    timers: Timers<Touched>,
+    plans: HashMap<Id, DirtyKey>,
+    dirty: BTreeSet<DirtyKey>,
+    timers: Timers<DirtyKey>,
     listed: BTreeSet<usize>,
     network_policies: Option<bool>,
     metrics: Metrics,
@@ -132,8 +133,8 @@ impl Loop {
 
     /// Says how much there is to do.
     fn count(&self) {
-        let queues = self.dirty.range(Touched::Queue(String::new())..).count();
-        let queue_plans = self.plans.values().filter(|touched| matches!(touched, Touched::Queue(_))).count();
+        let queues = self.dirty.range(DirtyKey::Queue(String::new())..).count();
+        let queue_plans = self.plans.values().filter(|touched| matches!(touched, DirtyKey::Queue(_))).count();
         self.of_jobs.stand(self.dirty.len() - queues, self.plans.len() - queue_plans);
         self.of_queues.stand(queues, queue_plans);
     }
@@ -165,8 +166,8 @@ impl Loop {
             }
             Input::Profile(change) => index.profile_changed(change),
             Input::Node(change) => index.node_changed(*change, &mut touched),
-            Input::Made(kind, change) => {
-                let lost = index.made.changed(kind, change);
+            Input::Child(kind, change) => {
+                let lost = index.child_objects.changed(kind, change);
                 self.jobs.lost(lost, &mut touched);
             }
         }
@@ -174,13 +175,13 @@ impl Loop {
         jobs_listed
     }
 
-    fn asked(&mut self, answers: Vec<(Doubtful, Option<SlimPod>)>, touched: &mut Vec<Touched>) {
+    fn doubtful_answered(&mut self, answers: Vec<(Doubtful, Option<SlimPod>)>, touched: &mut Vec<DirtyKey>) {
         for (doubtful, found) in answers {
             match found {
                 Some(pod) => self.index.pods.answered(pod, touched),
                 None => {
                     let gone = self.index.pods.absent(&doubtful.job_uid, &doubtful.pod);
-                    touched.extend(gone.iter().map(|gone| Touched::Job(gone.job.clone())));
+                    touched.extend(gone.iter().map(|gone| DirtyKey::Job(gone.job.clone())));
                     self.jobs.gone(gone.into_iter().collect(), clock::now());
                 }
             }
@@ -194,8 +195,8 @@ impl Loop {
     }
 
     fn ask(&mut self, command: pumice_api::bus::Command) {
-        let call = commands::ask(self.client.clone(), command);
-        self.calls.spawn(async move { Answer::Asked(call.await) });
+        let call = commands::look_up(self.client.clone(), command);
+        self.calls.spawn(async move { Answer::LookedUp(call.await) });
     }
 
     /// Deletes Commands that were carried out.
@@ -219,9 +220,9 @@ impl Loop {
                     }
                     Answer::Profile(answer) => self.profiles.answered(answer, Instant::now(), &mut touched),
                     Answer::Queue(answer) => self.queues.answered(answer, &mut self.index, &mut touched),
-                    Answer::Asked(Some(asked)) => {
+                    Answer::LookedUp(Some(command)) => {
                         let (index, jobs, queues) = (&mut self.index, &mut self.jobs, &mut self.queues);
-                        let needless = self.commands.deliver(asked, index, jobs, queues, &mut touched);
+                        let needless = self.commands.deliver(command, index, jobs, queues, &mut touched);
                         self.settle_commands(needless);
                     }
                     Answer::CommandGone(key) => {
@@ -229,22 +230,22 @@ impl Loop {
                         touched.push(free);
                         next.into_iter().for_each(|command| self.ask(command));
                     }
-                    Answer::Pods(answers) => self.asked(answers, &mut touched),
+                    Answer::Pods(answers) => self.doubtful_answered(answers, &mut touched),
                     Answer::Discovered { network_policies } => self.network_policies = Some(network_policies),
-                    Answer::Asked(None) | Answer::Nothing => {}
+                    Answer::LookedUp(None) | Answer::Nothing => {}
                 }
             }
             Err(error) => match self.plans.remove(&error.id()) {
-                Some(Touched::Job(key)) => {
+                Some(DirtyKey::Job(key)) => {
                     self.of_jobs.crashed();
                     tracing::error!(namespace = key.0, job = key.1, %error, "a plan crashed; the job waits for a change");
                     self.jobs.crashed(&key);
                 }
-                Some(Touched::Profile(key)) => {
+                Some(DirtyKey::Profile(key)) => {
                     tracing::error!(namespace = key.0, profile = key.1, %error, "a write crashed");
                     self.profiles.crashed(&key);
                 }
-                Some(Touched::Queue(queue)) => {
+                Some(DirtyKey::Queue(queue)) => {
                     self.of_queues.crashed();
                     tracing::error!(queue, %error, "a plan crashed; the queue waits for a change");
                     self.queues.crashed(&queue);
@@ -262,15 +263,15 @@ impl Loop {
             && let Some(touched) = self.dirty.pop_first()
         {
             match &touched {
-                Touched::Job(key) => self.work_on_job(key.clone(), touched),
-                Touched::Profile(key) => self.work_on_profile(&key.clone(), touched),
-                Touched::Queue(name) => self.work_on_queue(&name.clone(), touched),
+                DirtyKey::Job(key) => self.work_on_job(key.clone(), touched),
+                DirtyKey::Profile(key) => self.work_on_profile(&key.clone(), touched),
+                DirtyKey::Queue(name) => self.work_on_queue(&name.clone(), touched),
             }
         }
         self.settle_commands(None);
     }
 
-    fn work_on_queue(&mut self, name: &str, touched: Touched) {
+    fn work_on_queue(&mut self, name: &str, touched: DirtyKey) {
         let groups = self.index.queues.contains_key(name).then(|| self.index.groups_in(name));
         self.metrics.queue(name, groups);
         match self.queues.begin(name, &self.index, &self.recorder) {
@@ -289,7 +290,7 @@ impl Loop {
         }
     }
 
-    fn work_on_profile(&mut self, key: &crate::index::Key, touched: Touched) {
+    fn work_on_profile(&mut self, key: &crate::index::Key, touched: DirtyKey) {
         match self.profiles.begin(key, &self.index, Instant::now()) {
             profiles::Begin::Nothing => {}
             profiles::Begin::Wait(at) => self.timers.at(&touched, at),
@@ -301,7 +302,7 @@ impl Loop {
         }
     }
 
-    fn work_on_job(&mut self, key: crate::index::Key, touched: Touched) {
+    fn work_on_job(&mut self, key: crate::index::Key, touched: DirtyKey) {
         if self.commands.holds(&key) {
             return;
         }

@@ -12,7 +12,7 @@ use pumice_clock as clock;
 
 /// Where a configuration stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SettingsPlace {
+pub struct SettingsLocation {
     /// Namespace of the ConfigMap.
     pub namespace: String,
     /// Its name.
@@ -21,7 +21,7 @@ pub struct SettingsPlace {
     pub key: String,
 }
 
-impl SettingsPlace {
+impl SettingsLocation {
     pub(crate) fn new(namespace: &str, name: &str, key: &str) -> Self {
         Self { namespace: namespace.to_owned(), name: name.to_owned(), key: key.to_owned() }
     }
@@ -29,7 +29,7 @@ impl SettingsPlace {
 
 /// The configuration of a controller, as it stands in its ConfigMap.
 pub(crate) struct Settings {
-    place: SettingsPlace,
+    location: SettingsLocation,
     recorder: EventRecorder,
     /// Whether the ConfigMap, or its absence, was seen.
     pub is_listed: bool,
@@ -37,13 +37,13 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    pub fn new(place: SettingsPlace, recorder: EventRecorder) -> Self {
-        Self { place, recorder, is_listed: false, text: None }
+    pub fn new(location: SettingsLocation, recorder: EventRecorder) -> Self {
+        Self { location, recorder, is_listed: false, text: None }
     }
 
     pub fn watch(&self, client: &Client) -> BoxStream<'static, Change<ConfigMap>> {
-        let maps = Api::namespaced(client.clone(), &self.place.namespace);
-        watch_optional(maps, WatchScope::fields(format!("metadata.name={}", self.place.name))).boxed()
+        let maps = Api::namespaced(client.clone(), &self.location.namespace);
+        watch_optional(maps, WatchScope::fields(format!("metadata.name={}", self.location.name))).boxed()
     }
 
     /// Takes a change in; the new text, `None` within for none, if it is another one.
@@ -57,7 +57,7 @@ impl Settings {
             Change::Applied(map) => Some(map),
             Change::Deleted(_) => None,
         };
-        let text = map.and_then(|map| map.data?.remove(&self.place.key));
+        let text = map.and_then(|map| map.data?.remove(&self.location.key));
         if text == self.text && !first {
             return None;
         }
@@ -67,7 +67,7 @@ impl Settings {
 
     /// Says what is wrong with the text.
     pub fn complain(&self, message: String) {
-        let SettingsPlace { namespace, name, .. } = &self.place;
+        let SettingsLocation { namespace, name, .. } = &self.location;
         tracing::warn!(namespace, config_map = name, message, "the configuration is not taken as it is");
         let about = ObjectReference {
             api_version: Some("v1".to_owned()),

@@ -16,9 +16,9 @@ use pumice_machines::sharding::{ShardEffect, Sharding, ShardingView, share_out, 
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::cache::Cache;
 use crate::deletion::delete;
-use crate::settings::{Settings, SettingsPlace};
-use crate::shelf::Shelf;
+use crate::settings::{Settings, SettingsLocation};
 use crate::small_loop::{Answer, Controller, Plan};
 
 mod loads;
@@ -44,7 +44,7 @@ pub(crate) struct Shards {
     fallback: Sharding,
     config: Sharding,
     loads: Loads,
-    shards: Shelf<NodeShard>,
+    shards: Cache<NodeShard>,
     /// Whether the nodes are to be shared out, and when they are in any case.
     is_due: bool,
     next: Instant,
@@ -52,14 +52,14 @@ pub(crate) struct Shards {
 }
 
 impl Shards {
-    pub fn new(client: Client, recorder: EventRecorder, place: SettingsPlace, fallback: Sharding) -> Self {
+    pub fn new(client: Client, recorder: EventRecorder, place: SettingsLocation, fallback: Sharding) -> Self {
         Self {
             client,
             settings: Settings::new(place, recorder),
             config: fallback.clone(),
             fallback,
             loads: Loads::default(),
-            shards: Shelf::default(),
+            shards: Cache::default(),
             is_due: true,
             next: Instant::now(),
             left_over: 0,
@@ -86,7 +86,7 @@ impl Shards {
 
     /// Takes a change of shards in: whether there was one, and whether one of what they are to have.
     fn take_shards(&mut self, change: Change<NodeShard>) -> (bool, bool) {
-        let desired = |shards: &Shelf<NodeShard>| -> Vec<(String, Vec<String>)> {
+        let desired = |shards: &Cache<NodeShard>| -> Vec<(String, Vec<String>)> {
             let of = |(key, shard): (&crate::index::Key, &NodeShard)| (key.1.clone(), shard.spec.nodes_desired.clone());
             shards.items.iter().map(of).collect()
         };

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 /// What is read of a pod.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(from = "Told")]
+#[serde(from = "WithoutSpec")]
 pub(crate) struct SlimPod {
     /// Namespace, name, uid and version.
     pub metadata: ObjectMeta,
@@ -22,15 +22,15 @@ pub(crate) struct SlimPod {
 
 /// What is most of a pod's text, its spec, is passed over.
 #[derive(Deserialize)]
-struct Told {
+struct WithoutSpec {
     #[serde(default)]
     metadata: ObjectMeta,
     #[serde(default)]
     status: Option<PodStatus>,
 }
 
-impl From<Told> for SlimPod {
-    fn from(Told { metadata, status }: Told) -> Self {
+impl From<WithoutSpec> for SlimPod {
+    fn from(WithoutSpec { metadata, status }: WithoutSpec) -> Self {
         Self::from(Pod { metadata, status, spec: None })
     }
 }

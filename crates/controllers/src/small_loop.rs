@@ -17,6 +17,7 @@ use pumice_cluster::{Failure, Timers};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
+pub(crate) use crate::answer::Answer;
 use crate::metrics::{Metrics, Rounds};
 use crate::{Error, backoff};
 
@@ -55,14 +56,6 @@ pub(crate) struct Plan<I> {
     pub call: Option<BoxFuture<'static, Answer<I>>>,
     /// When to look again even if nothing happens.
     pub look_again: Option<Instant>,
-}
-
-/// What came of a plan.
-pub(crate) struct Answer<I> {
-    /// What was learnt.
-    pub observed: Vec<I>,
-    /// Why it ended before its end.
-    pub failure: Option<Failure>,
 }
 
 struct Loop<C: Controller> {

@@ -26,11 +26,11 @@ use pumice_machines::replica_set::{self, SetView};
 use pumice_machines::workload::{OwnedPod, WorkPlan, read_selector, reference_to};
 use tokio::time::Instant;
 
+use crate::cache::Cache;
 use crate::cron_jobs::until;
 use crate::index::{self, key};
-use crate::shelf::Shelf;
+use crate::object_events::ObjectEvents;
 use crate::small_loop::{Controller, Plan};
-use crate::teller::Teller;
 use calls::Carrying;
 use pods::{Pods, SeenPod};
 use pumice_clock as clock;
@@ -107,13 +107,13 @@ impl Need {
 pub(crate) struct Workloads {
     client: Client,
     recorder: EventRecorder,
-    deployments: Shelf<Deployment>,
-    replica_sets: Shelf<ReplicaSet>,
-    stateful_sets: Shelf<StatefulSet>,
-    jobs: Shelf<Job>,
+    deployments: Cache<Deployment>,
+    replica_sets: Cache<ReplicaSet>,
+    stateful_sets: Cache<StatefulSet>,
+    jobs: Cache<Job>,
     pods: Pods,
-    revisions: Shelf<ControllerRevision>,
-    claims: Shelf<PersistentVolumeClaim>,
+    revisions: Cache<ControllerRevision>,
+    claims: Cache<PersistentVolumeClaim>,
     of_pods: Need,
     of_places: Need,
     /// Why pods of an object could not be made.
@@ -125,13 +125,13 @@ impl Workloads {
         Self {
             client,
             recorder,
-            deployments: Shelf::default(),
-            replica_sets: Shelf::default(),
-            stateful_sets: Shelf::default(),
-            jobs: Shelf::default(),
+            deployments: Cache::default(),
+            replica_sets: Cache::default(),
+            stateful_sets: Cache::default(),
+            jobs: Cache::default(),
             pods: Pods::default(),
-            revisions: Shelf::default(),
-            claims: Shelf::default(),
+            revisions: Cache::default(),
+            claims: Cache::default(),
             of_pods: Need::None,
             of_places: Need::None,
             refused: BTreeMap::new(),
@@ -187,8 +187,8 @@ impl Workloads {
         let refused = self.refused.get(&key).map(String::as_str);
         let now = clock::now();
         let work = replica_set::step(&SetView { set, pods, refused }, now);
-        let teller = Teller::new(&self.recorder, reference_to::<ReplicaSet>(&set.metadata));
-        Some(self.plan_work(key, teller, work, now, |status| ReplicaSet { status: Some(status), ..set.clone() }, None))
+        let events = ObjectEvents::new(&self.recorder, reference_to::<ReplicaSet>(&set.metadata));
+        Some(self.plan_work(key, events, work, now, |status| ReplicaSet { status: Some(status), ..set.clone() }, None))
     }
 
     fn plan_job(&self, place: &index::Key) -> Option<Plan<Input>> {
@@ -204,24 +204,24 @@ impl Workloads {
             let pods = batch_job::abandoned(&left);
             let metadata =
                 ObjectMeta { namespace: Some(place.0.clone()), name: Some(place.1.clone()), ..ObjectMeta::default() };
-            let teller = Teller::new(&self.recorder, reference_to::<Job>(&metadata));
+            let events = ObjectEvents::new(&self.recorder, reference_to::<Job>(&metadata));
             let work: WorkPlan<JobStatus> = WorkPlan { pods, ..WorkPlan::default() };
-            return Some(self.plan_work(key, teller, work, now, |_| Job::default(), None));
+            return Some(self.plan_work(key, events, work, now, |_| Job::default(), None));
         };
         let former: Vec<&OwnedPod> =
             pods.iter().filter(|pod| pod.owner_uid.is_some() && pod.owner_uid != job.metadata.uid).copied().collect();
         let mut plan = batch_job::step(&JobView { job, pods }, now);
         plan.work.pods.extend(batch_job::abandoned(&former));
-        let teller = Teller::new(&self.recorder, reference_to::<Job>(&job.metadata));
+        let events = ObjectEvents::new(&self.recorder, reference_to::<Job>(&job.metadata));
         let over = plan.is_over.then(|| job.metadata.uid.clone()).flatten();
-        Some(self.plan_work(key, teller, plan.work, now, |status| Job { status: Some(status), ..job.clone() }, over))
+        Some(self.plan_work(key, events, plan.work, now, |status| Job { status: Some(status), ..job.clone() }, over))
     }
 
     /// The calls of a plan about pods; at its end the object itself goes if it is `over`.
     fn plan_work<K, S>(
         &self,
         key: Key,
-        teller: Teller,
+        events: ObjectEvents,
         work: WorkPlan<S>,
         now: Timestamp,
         with_status: impl FnOnce(S) -> K,
@@ -231,13 +231,13 @@ impl Workloads {
         K: crate::cron_jobs::Kind,
         Input: From<Change<K>>,
     {
-        work.events.into_iter().for_each(|told| teller.tell(told));
+        work.events.into_iter().for_each(|told| events.tell(told));
         let look_again = work.wake_at.map(|at| Instant::now() + until(at, now));
         let object = work.status.map(|status| with_status(*status));
         if object.is_none() && work.pods.is_empty() && over.is_none() {
             return Plan { call: None, look_again };
         }
-        let carrying = Carrying { client: self.client.clone(), teller, key };
+        let carrying = Carrying { client: self.client.clone(), events, key };
         Plan { call: Some(carrying.work(object, work.pods, over).boxed()), look_again }
     }
 }

@@ -30,7 +30,6 @@ mod ask;
 mod autoscalers;
 mod extender;
 mod feed;
-mod learned;
 mod metrics;
 mod patches;
 mod prebind;
@@ -38,6 +37,7 @@ mod quarantine;
 pub mod recorder;
 mod reload;
 mod run;
+mod runtime_history;
 mod start;
 mod unread;
 mod usage;
@@ -46,7 +46,7 @@ mod why;
 mod writer;
 
 pub use ask::{Handle, Waiting};
-pub use learned::{AskRuns, PastRuns};
+pub use runtime_history::{AskRuns, PastRuns};
 pub use watch_to_deltas::{WatchedChange, WatchedObjects};
 pub use why::{GROUP as WHY_GROUP, VERSION as WHY_VERSION, not_ready};
 

@@ -25,8 +25,8 @@ use crate::reload::{LOOK_EVERY, Reload};
 use crate::unread::{MESSAGE, Unread};
 use crate::usage::Measured;
 use crate::watch_to_deltas::{Ours, WatchedChange, WatchedObjects};
-use crate::writer::{Answer, Settled, Subject, Writer};
-use crate::{AskRuns, Error, Scheduler, autoscalers, feed, learned, usage};
+use crate::writer::{Answer, CallOutcome, Subject, Writer};
+use crate::{AskRuns, Error, Scheduler, autoscalers, feed, runtime_history, usage};
 
 /// Most changes taken in before deciding.
 const BURST_MAX: usize = 4096;
@@ -50,7 +50,7 @@ pub(crate) struct Loop {
     /// Measurements of nodes.
     usage: BoxStream<'static, Measured>,
     /// How long jobs ran before this World began.
-    learned: BoxStream<'static, Vec<Delta>>,
+    runtime_history: BoxStream<'static, Vec<Delta>>,
     past_runs: Option<AskRuns>,
     /// Whether something adds nodes.
     autoscalers: BoxStream<'static, Vec<Delta>>,
@@ -80,7 +80,7 @@ impl Loop {
         Self {
             feed: feed::start(&client),
             usage: usage::watch(&client, config.metrics.as_ref()),
-            learned: learned::portions(past_runs.as_ref()),
+            runtime_history: runtime_history::portions(past_runs.as_ref()),
             past_runs,
             autoscalers: autoscalers::watch(&client),
             watched: WatchedObjects::of(ours.clone(), metrics.clone()),
@@ -148,7 +148,7 @@ impl Loop {
                 input = self.feed.next() => self.take(input.ok_or(Error::WatchEnded)?),
                 Some(answer) = self.writer.answer() => self.answered(answer),
                 Some(measured) = self.usage.next() => self.measured(measured),
-                Some(runs) = self.learned.next() => self.apply(runs),
+                Some(runs) = self.runtime_history.next() => self.apply(runs),
                 Some(seen) = self.autoscalers.next() => self.apply(seen),
                 _ = looks.tick(), if self.reload.is_on() => self.look().await,
                 () = wake => {}
@@ -228,24 +228,24 @@ impl Loop {
     fn answered(&mut self, first: Answer) {
         let mut next = Some(first);
         while let Some(answer) = next {
-            let settled = self.writer.answered(answer);
+            let outcome = self.writer.answered(answer);
             let now = TimeMs(self.clock.now_ms());
-            match settled {
-                Settled::No => {}
-                Settled::Bind { uid, error } => {
+            match outcome {
+                CallOutcome::No => {}
+                CallOutcome::Bind { uid, error } => {
                     self.feed_back(Feedback::Bind { uid, error, at: now });
                     self.dirty = true;
                 }
-                Settled::Evict { uid, error } => {
+                CallOutcome::Evict { uid, error } => {
                     self.feed_back(Feedback::Evict { uid, error, at: now });
                     self.dirty = true;
                 }
-                Settled::Gated { uid } => {
+                CallOutcome::Gated { uid } => {
                     self.feed_back(Feedback::Gated { uid });
                     self.dirty = true;
                 }
                 // A status that failed is told to the World when it is due again.
-                Settled::Group { namespace, name } => {
+                CallOutcome::Group { namespace, name } => {
                     self.feed_back(Feedback::Status { namespace, name, written: true })
                 }
             }
@@ -358,7 +358,7 @@ impl Loop {
         *self.world.write() = World::with_plugins(self.config.clone(), self.plugins.clone());
         self.begin();
         self.feed = feed::start(&self.client);
-        self.learned = learned::portions(self.past_runs.as_ref());
+        self.runtime_history = runtime_history::portions(self.past_runs.as_ref());
         self.autoscalers = autoscalers::watch(&self.client);
         self.watched = WatchedObjects::of(self.ours.clone(), self.metrics.clone());
         self.deltas.clear();

@@ -25,11 +25,11 @@ use crate::patches::{self, QueueNames, Stamps};
 use crate::watch_to_deltas::WatchedObjects;
 
 mod calls;
-mod lane;
-mod tell;
+mod coalescing_queue;
+mod events;
 
-use lane::Lane;
-use tell::{About, Tell};
+use coalescing_queue::CoalescingQueue;
+use events::{About, GroupEvents};
 
 /// A call without an answer by then has failed.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
@@ -80,7 +80,7 @@ pub(crate) struct Answer {
 
 /// What the World is told of an answer.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Settled {
+pub(crate) enum CallOutcome {
     /// Nothing: it is asked for again, or nobody waits.
     No,
     Bind {
@@ -112,17 +112,17 @@ struct Nomination {
 
 pub(crate) struct Writer {
     client: Client,
-    tell: Tell,
+    events: GroupEvents,
     metrics: Metrics,
     window: Window,
     calls: JoinSet<Answer>,
     binds: VecDeque<Arc<Bind>>,
     evictions: VecDeque<Arc<Eviction>>,
     ungates: VecDeque<Ungate>,
-    shards: Lane<String, Vec<String>>,
-    groups: Lane<(String, String), GroupUpdate>,
-    pods: Lane<String, PodNotice>,
-    queues: Lane<String, QueueUpdate>,
+    shards: CoalescingQueue<String, Vec<String>>,
+    groups: CoalescingQueue<(String, String), GroupUpdate>,
+    pods: CoalescingQueue<String, PodNotice>,
+    queues: CoalescingQueue<String, QueueUpdate>,
     nominations: VecDeque<Nomination>,
     /// What the pods were told last, by uid.
     nominated: HashMap<String, Nomination>,
@@ -137,17 +137,17 @@ impl Writer {
     pub(crate) fn new(client: Client, recorder: EventRecorder, metrics: Metrics) -> Self {
         Self {
             client,
-            tell: Tell::new(recorder),
+            events: GroupEvents::new(recorder),
             metrics,
             window: Window::default(),
             calls: JoinSet::new(),
             binds: VecDeque::new(),
             evictions: VecDeque::new(),
             ungates: VecDeque::new(),
-            shards: Lane::new(SETTLE_QUEUE),
-            groups: Lane::new(SETTLE_GROUP),
-            pods: Lane::new(SETTLE_POD),
-            queues: Lane::new(SETTLE_QUEUE),
+            shards: CoalescingQueue::new(SETTLE_QUEUE),
+            groups: CoalescingQueue::new(SETTLE_GROUP),
+            pods: CoalescingQueue::new(SETTLE_POD),
+            queues: CoalescingQueue::new(SETTLE_QUEUE),
             nominations: VecDeque::new(),
             nominated: HashMap::new(),
             stamps: Stamps::default(),
@@ -193,7 +193,7 @@ impl Writer {
     /// Starts calls while the window has room.
     pub(crate) fn start(&mut self, watched: &WatchedObjects) {
         let now = Instant::now();
-        self.tell.gathered(now, |namespace, name| watched.group_uid(namespace, name));
+        self.events.gathered(now, |namespace, name| watched.group_uid(namespace, name));
         while self.window.has_room() && self.start_next(watched, now) {
             self.started = self.started.wrapping_add(1);
         }
@@ -252,7 +252,7 @@ impl Writer {
     }
 
     /// Books an answer.
-    pub(crate) fn answered(&mut self, answer: Answer) -> Settled {
+    pub(crate) fn answered(&mut self, answer: Answer) -> CallOutcome {
         let now = Instant::now();
         let Answer { subject, failed, undecided, took } = answer;
         self.window.answered(matches!(failed, Some((Failure::Unavailable, _))));
@@ -263,50 +263,50 @@ impl Writer {
             Subject::Bind(_) | Subject::Evict(_) if undecided => {
                 // Its room is not given away: the pod may be there, and the server says so then; or its gang is half-way.
                 self.again.push_back((now + AGAIN_AFTER, subject));
-                Settled::No
+                CallOutcome::No
             }
             Subject::Bind(bind) => {
                 self.metrics.bound(took, failed.is_none());
                 if failed.is_none() {
-                    self.tell.bound(&bind);
+                    self.events.bound(&bind);
                 }
-                Settled::Bind { uid: bind.uid.clone(), error: failed.map(|(_, error)| error) }
+                CallOutcome::Bind { uid: bind.uid.clone(), error: failed.map(|(_, error)| error) }
             }
             Subject::Evict(eviction) => {
                 // Gone, or another pod of that name: this one is no longer there.
                 let failed = failed.filter(|(failure, _)| !matches!(failure, Failure::NotFound | Failure::Conflict));
-                Settled::Evict { uid: eviction.uid.clone(), error: failed.map(|(_, error)| error) }
+                CallOutcome::Evict { uid: eviction.uid.clone(), error: failed.map(|(_, error)| error) }
             }
             Subject::Group { namespace, name } => {
                 let key = (namespace, name);
                 self.groups.done(&key, now);
                 if self.groups.has_newer(&key) {
-                    return Settled::No;
+                    return CallOutcome::No;
                 }
                 let (namespace, name) = key;
                 self.later(failed.as_ref(), Subject::Group { namespace: namespace.clone(), name: name.clone() }, now);
-                Settled::Group { namespace, name }
+                CallOutcome::Group { namespace, name }
             }
             Subject::Pod { uid } => {
                 self.pods.done(&uid, now);
                 if !self.pods.has_newer(&uid) {
                     self.later(failed.as_ref(), Subject::Pod { uid }, now);
                 }
-                Settled::No
+                CallOutcome::No
             }
             Subject::Queue { name } => {
                 self.queues.done(&name, now);
                 if !self.queues.has_newer(&name) {
                     self.later(failed.as_ref(), Subject::Queue { name }, now);
                 }
-                Settled::No
+                CallOutcome::No
             }
-            Subject::Ungate { uid } if failed.is_some() => Settled::Gated { uid },
+            Subject::Ungate { uid } if failed.is_some() => CallOutcome::Gated { uid },
             Subject::Shard { name } => {
                 self.shards.done(&name, now);
-                Settled::No
+                CallOutcome::No
             }
-            Subject::Ungate { .. } | Subject::Nomination => Settled::No,
+            Subject::Ungate { .. } | Subject::Nomination => CallOutcome::No,
         }
     }
 
@@ -323,10 +323,10 @@ impl Writer {
     /// When something that waits here is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         let again = self.again.front().map(|(at, _)| *at);
-        let lanes = [self.groups.due(), self.pods.due(), self.queues.due(), self.shards.due()];
+        let queues = [self.groups.due(), self.pods.due(), self.queues.due(), self.shards.due()];
         // Without room in the window an answer is what is waited for.
-        let lanes = lanes.into_iter().flatten().filter(|_| self.window.has_room());
-        lanes.chain(again).chain(self.tell.due()).min()
+        let queues = queues.into_iter().flatten().filter(|_| self.window.has_room());
+        queues.chain(again).chain(self.events.due()).min()
     }
 
     /// A failed status that is due again; binds and evictions line up again by themselves.
@@ -389,7 +389,7 @@ impl Writer {
     /// Warns of a deadline that will be missed.
     fn late(&mut self, late: &Late) {
         let about = About::group(&late.namespace, &late.name, &late.uid);
-        self.tell.insist(about, Severity::Warning, "DeadlineAtRisk", late.to_string());
+        self.events.insist(about, Severity::Warning, "DeadlineAtRisk", late.to_string());
     }
 
     /// Tells a group what became of the room that others had to leave for it.
@@ -397,17 +397,17 @@ impl Writer {
         self.metrics.settled(&room.action, room.room.word(), room.evictions);
         let Some((namespace, name)) = room.beneficiary.split_once('/') else { return };
         let severity = if room.room == Ending::Used { Severity::Normal } else { Severity::Warning };
-        self.tell.insist(About::group(namespace, name, &room.uid), severity, "RoomFreed", room.to_string());
+        self.events.insist(About::group(namespace, name, &room.uid), severity, "RoomFreed", room.to_string());
     }
 
     /// Records an Event on a group that was quarantined.
     pub(crate) fn quarantined(&mut self, namespace: &str, name: &str, uid: &str, message: String) {
-        self.tell.insist(About::group(namespace, name, uid), Severity::Warning, "Quarantined", message);
+        self.events.insist(About::group(namespace, name, uid), Severity::Warning, "Quarantined", message);
     }
 
     /// Tells a queue that something of its spec has no effect.
     pub(crate) fn unread(&mut self, queue: &str, uid: &str, message: String) {
-        self.tell.say(About::queue(queue, uid), Severity::Warning, "NoEffect", message);
+        self.events.say(About::queue(queue, uid), Severity::Warning, "NoEffect", message);
     }
 
     /// Forgets what was remembered of groups that are gone, once there is much of it.
@@ -443,13 +443,13 @@ impl Writer {
     fn evict(&mut self, eviction: Arc<Eviction>, watched: &WatchedObjects) {
         let receipt = patches::receipt(&eviction);
         let about = About::pod(&eviction.namespace, &eviction.name, &eviction.uid);
-        self.tell.insist(about, Severity::Warning, "Evict", receipt.clone());
+        self.events.insist(about, Severity::Warning, "Evict", receipt.clone());
         if let Some((namespace, name)) = eviction.group.split_once('/')
             && let Some(uid) = watched.group_uid(namespace, name)
         {
             let about = About::group(namespace, name, &uid);
             let message = format!("{}: {receipt}", eviction.name);
-            self.tell.insist(about, Severity::Normal, "Evict", message);
+            self.events.insist(about, Severity::Normal, "Evict", message);
         }
         self.metrics.evicting(&eviction.action);
         let call = calls::evict(self.client.clone(), Arc::clone(&eviction), receipt, clock::now());
@@ -462,7 +462,7 @@ impl Writer {
             update.status.conditions.iter().find(|condition| condition.kind == "Unschedulable" && condition.status);
         if let Some(condition) = blocked {
             let about = About::group(&update.namespace, &update.name, &update.uid);
-            self.tell.say(about, Severity::Warning, "Unschedulable", condition.message.clone());
+            self.events.say(about, Severity::Warning, "Unschedulable", condition.message.clone());
         }
         let client = self.client.clone();
         self.call(subject, calls::group(client, update.namespace.clone(), update.name.clone(), patch));
@@ -473,7 +473,7 @@ impl Writer {
         let Some(seen) = watched.unbound(&uid) else { return self.pods.done(&uid, now) };
         let patch = patches::pod(notice, seen, clock::now());
         let about = About::pod(&notice.namespace, &notice.name, &uid);
-        self.tell.say(about, Severity::Warning, "FailedScheduling", notice.message.clone());
+        self.events.say(about, Severity::Warning, "FailedScheduling", notice.message.clone());
         let client = self.client.clone();
         let (namespace, name) = (notice.namespace.clone(), notice.name.clone());
         self.call(Subject::Pod { uid }, calls::pod_status(client, namespace, name, patch));

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use pumice_api::batch::{Job, JobPhase};
 use pumice_machines::job::After;
 
-use super::{Key, Touched};
+use super::{DirtyKey, Key};
 
 /// A job that others wait for.
 #[derive(Default)]
@@ -43,14 +43,14 @@ impl Dependents {
         old: Option<&Job>,
         new: Option<&Job>,
         of: &HashMap<Key, Job>,
-        touched: &mut Vec<Touched>,
+        touched: &mut Vec<DirtyKey>,
     ) {
         if let Some(awaited) = self.awaited.get_mut(key) {
             // One that is removed stays as it ended, until there is another of its name.
             let ended = old.map(phase).filter(|phase| phase.is_finished() || *phase == JobPhase::Aborted);
             let now = new.map(phase).or(ended);
             if awaited.phase != now {
-                touched.extend(awaited.waiting.iter().map(|name| Touched::Job((key.0.clone(), name.clone()))));
+                touched.extend(awaited.waiting.iter().map(|name| DirtyKey::Job((key.0.clone(), name.clone()))));
             }
             awaited.phase = now;
         }
@@ -111,7 +111,7 @@ mod tests {
             let old = self.jobs.remove(&key);
             self.dependents.changed(&key, old.as_ref(), new.as_ref(), &self.jobs, &mut touched);
             self.jobs.extend(new.map(|job| (key, job)));
-            let name = |one| if let Touched::Job((_, name)) = one { name } else { unreachable!() };
+            let name = |one| if let DirtyKey::Job((_, name)) = one { name } else { unreachable!() };
             touched.into_iter().map(name).collect()
         }
 

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use pumice_cluster::Change;
 use pumice_units::Quantity;
 
-use super::{Index, Touched};
+use super::{DirtyKey, Index};
 use crate::node_table::NodeTable;
 
 /// Bytes of memory for pods, by node.
@@ -18,7 +18,7 @@ pub(super) struct Nodes {
 }
 
 impl Index {
-    pub fn node_changed(&mut self, change: Change<Node>, touched: &mut Vec<Touched>) {
+    pub fn node_changed(&mut self, change: Change<Node>, touched: &mut Vec<DirtyKey>) {
         let nodes = &mut self.nodes;
         if !nodes.memory.take(change, memory) {
             return;

@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use pumice_cluster::{Change, failure};
 use pumice_machines::job::{Existing, JobPod, PodFacts};
 
-use super::{Key, Told, Touched, version};
+use super::{DirtyKey, Key, ListedVersion, version};
 use crate::backoff;
 use crate::slim::SlimPod;
 
@@ -52,7 +52,7 @@ struct OfJob {
 #[derive(Default)]
 pub(crate) struct JobPods {
     by_job: HashMap<String, OfJob>,
-    told: Told,
+    listed: ListedVersion,
     none: BTreeMap<String, PodFacts>,
 }
 
@@ -63,8 +63,8 @@ impl JobPods {
     }
 
     /// Takes a change; tells which pods went away, and which must be asked for.
-    pub fn changed(&mut self, change: Change<SlimPod>, touched: &mut Vec<Touched>) -> Outcome {
-        self.told.hear(&change);
+    pub fn changed(&mut self, change: Change<SlimPod>, touched: &mut Vec<DirtyKey>) -> Outcome {
+        self.listed.hear(&change);
         match change {
             Change::Applied(pod) => {
                 self.put(pod, touched);
@@ -82,7 +82,7 @@ impl JobPods {
     }
 
     /// Finds what a complete list lacks. Pods that we heard of after the list was made stay until somebody has asked.
-    fn lacking(&mut self, all: &[SlimPod], touched: &mut Vec<Touched>) -> Outcome {
+    fn lacking(&mut self, all: &[SlimPod], touched: &mut Vec<DirtyKey>) -> Outcome {
         let listed: HashSet<&str> = all.iter().filter_map(|pod| pod.metadata.uid.as_deref()).collect();
         let newest = all.iter().map(|pod| version(&pod.metadata)).max().unwrap_or(0);
         let mut outcome = Outcome::default();
@@ -104,21 +104,21 @@ impl JobPods {
                 facts,
             }));
             pods.versions.retain(|name, _| pods.facts.contains_key(name));
-            touched.push(Touched::Job(pods.key.clone()));
+            touched.push(DirtyKey::Job(pods.key.clone()));
         }
         self.by_job.retain(|_, pods| !pods.facts.is_empty());
         outcome
     }
 
     /// Takes the pod that a call of ours brought.
-    pub fn answered(&mut self, pod: SlimPod, touched: &mut Vec<Touched>) {
-        if !self.told.covers(&pod.metadata) {
+    pub fn answered(&mut self, pod: SlimPod, touched: &mut Vec<DirtyKey>) {
+        if !self.listed.covers(&pod.metadata) {
             self.put(pod, touched);
         }
     }
 
     /// Takes the state of a pod, unless a newer one is known.
-    pub(super) fn put(&mut self, pod: SlimPod, touched: &mut Vec<Touched>) {
+    pub(super) fn put(&mut self, pod: SlimPod, touched: &mut Vec<DirtyKey>) {
         let SlimPod { metadata, of_job: Some(of_job) } = pod else { return };
         let JobPod { job_name, job_uid, facts } = *of_job;
         let at = version(&metadata);
@@ -132,10 +132,10 @@ impl JobPods {
         pods.key = key.clone();
         pods.versions.insert(facts.name.clone(), at);
         pods.facts.insert(facts.name.clone(), facts);
-        touched.push(Touched::Job(key));
+        touched.push(DirtyKey::Job(key));
     }
 
-    fn deleted(&mut self, pod: SlimPod, touched: &mut Vec<Touched>) -> Option<Gone> {
+    fn deleted(&mut self, pod: SlimPod, touched: &mut Vec<DirtyKey>) -> Option<Gone> {
         let JobPod { job_uid, facts, .. } = *pod.of_job?;
         let pods = self.by_job.get_mut(&job_uid)?;
         // A successor of the same name may be known already.
@@ -145,7 +145,7 @@ impl JobPods {
         pods.facts.remove(&facts.name);
         pods.versions.remove(&facts.name);
         let job = pods.key.clone();
-        touched.push(Touched::Job(job.clone()));
+        touched.push(DirtyKey::Job(job.clone()));
         if pods.facts.is_empty() {
             self.by_job.remove(&job_uid);
         }

@@ -74,7 +74,7 @@ fn groups_are_counted_by_queue_and_touch_their_job() {
     };
     let (mut index, mut touched) = (Index::default(), Vec::new());
     index.group_changed(Change::Applied(group(1, "a")), &mut touched);
-    assert!(touched.contains(&Touched::Job(("ns".into(), "j".into()))));
+    assert!(touched.contains(&DirtyKey::Job(("ns".into(), "j".into()))));
     assert_eq!(index.groups_in("a").pending, 1);
     index.group_changed(Change::Applied(group(2, "b")), &mut touched);
     assert_eq!((index.groups_in("a").pending, index.groups_in("b").pending), (0, 1));
@@ -83,7 +83,7 @@ fn groups_are_counted_by_queue_and_touch_their_job() {
     touched.clear();
     index.group_changed(Change::Deleted(group(3, "b")), &mut touched);
     assert_eq!(index.groups_in("b").pending, 0);
-    assert!(touched.contains(&Touched::Queue("b".into())));
+    assert!(touched.contains(&DirtyKey::Queue("b".into())));
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_queue_that_changes_touches_its_children_wherever_they_move() {
         index.queue_changed(change, &mut touched);
         let mut names: Vec<String> = touched
             .into_iter()
-            .filter_map(|touched| if let Touched::Queue(name) = touched { Some(name) } else { None })
+            .filter_map(|touched| if let DirtyKey::Queue(name) = touched { Some(name) } else { None })
             .collect();
         names.sort();
         names.dedup();

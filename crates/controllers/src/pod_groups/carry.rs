@@ -67,7 +67,7 @@ impl Carrying {
         let told: Vec<_> = told.collect().await;
         for told in told {
             match told {
-                Ok(uid) => answer.observed.push(Input::Told(uid)),
+                Ok(uid) => answer.observed.push(Input::Annotated(uid)),
                 Err(error) => answer.failure = answer.failure.or(Some(failure(&error))),
             }
         }

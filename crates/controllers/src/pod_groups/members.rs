@@ -126,7 +126,7 @@ impl Members {
     }
 
     /// A pod was told of its group.
-    pub fn told(&mut self, uid: &str) {
+    pub fn annotated(&mut self, uid: &str) {
         let Some(note) = self.notes.get_mut(uid) else { return };
         note.is_told = true;
         if let Some(gathered) = self.of_group.get_mut(&note.group) {
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(members.templates.len(), 1, "one template");
 
         assert_eq!(take(&mut members, 0, Change::Applied(pod("1", json!({"status": {"phase": "Running"}})))), 0);
-        members.told("1");
+        members.annotated("1");
         assert_eq!(counts(&members), Some((3, 3, 1)));
         // A watch that is behind.
         assert_eq!(take(&mut members, 0, Change::Applied(pod("1", json!({})))), 0);

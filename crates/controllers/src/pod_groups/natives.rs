@@ -11,8 +11,8 @@ use pumice_cluster::{Change, WatchScope, watch_optional};
 use pumice_machines::pod_group::{Native, NativeGroup, NativeSpec, Workload, WorkloadSpec};
 
 use super::part::{self, Part, Slim};
+use crate::cache::Cache;
 use crate::index::{Key, key};
-use crate::shelf::Shelf;
 
 const GROUP: &str = "scheduling.k8s.io";
 /// Versions that have PodGroups, newest first, with what objects say of them.
@@ -47,8 +47,8 @@ pub(crate) enum NativeChange {
 /// Everything that is known of them.
 #[derive(Default)]
 pub(crate) struct Natives {
-    groups: [Shelf<Slim<NativeGroup>>; VERSIONS.len()],
-    workloads: [Shelf<Slim<Workload>>; VERSIONS.len()],
+    groups: [Cache<Slim<NativeGroup>>; VERSIONS.len()],
+    workloads: [Cache<Slim<Workload>>; VERSIONS.len()],
     /// PodGroups that were looked at without the Workload that they refer to, by that.
     lacking: BTreeMap<Key, BTreeSet<Key>>,
 }

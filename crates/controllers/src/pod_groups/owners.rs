@@ -14,7 +14,7 @@ use pumice_machines::pod_group::{Owner, OwnerFacts, inherited};
 use serde::Deserialize;
 
 use super::part::{self, Part, Slim};
-use crate::shelf::Shelf;
+use crate::cache::Cache;
 
 /// A kind whose annotations count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Part for OwnerFacts {
 /// Everything that is known of owners.
 #[derive(Default)]
 pub(crate) struct Owners {
-    watched: [Shelf<SlimOwner>; Kind::WATCHED.len()],
+    watched: [Cache<SlimOwner>; Kind::WATCHED.len()],
     /// Those that were read, by the name of their group; none is there no more.
     read: HashMap<String, Option<OwnerFacts>>,
 }

@@ -18,7 +18,7 @@ pub(super) struct Loads {
     /// The node of each pod that counts, and what the pod asks for.
     pods: HashMap<Key, (String, i64)>,
     pods_listed: bool,
-    asked: HashMap<String, i64>,
+    requested_milli: HashMap<String, i64>,
 }
 
 impl Loads {
@@ -38,7 +38,7 @@ impl Loads {
         match change {
             Change::Replace(all) => {
                 self.pods.clear();
-                self.asked.clear();
+                self.requested_milli.clear();
                 all.iter().for_each(|pod| self.put(pod));
                 self.pods_listed = true;
             }
@@ -50,7 +50,7 @@ impl Loads {
     /// Every node with what is asked of it.
     pub fn nodes(&self) -> BTreeMap<String, NodeLoad> {
         let loaded = |(name, node): (&String, &NodeLoad)| {
-            let requested_milli = self.asked.get(name).copied().unwrap_or_default();
+            let requested_milli = self.requested_milli.get(name).copied().unwrap_or_default();
             (name.clone(), NodeLoad { requested_milli, ..node.clone() })
         };
         self.nodes.entries.iter().map(loaded).collect()
@@ -60,7 +60,7 @@ impl Loads {
         let key = key(&pod.metadata);
         self.drop(&key);
         if let Some((node, milli)) = requested(pod) {
-            let sum = self.asked.entry(node.to_owned()).or_default();
+            let sum = self.requested_milli.entry(node.to_owned()).or_default();
             *sum = sum.saturating_add(milli);
             self.pods.insert(key, (node.to_owned(), milli));
         }
@@ -68,10 +68,10 @@ impl Loads {
 
     fn drop(&mut self, key: &Key) {
         let Some((node, milli)) = self.pods.remove(key) else { return };
-        if let Some(sum) = self.asked.get_mut(&node) {
+        if let Some(sum) = self.requested_milli.get_mut(&node) {
             *sum = sum.saturating_sub(milli);
             if *sum == 0 {
-                self.asked.remove(&node);
+                self.requested_milli.remove(&node);
             }
         }
     }

@@ -16,8 +16,8 @@ use super::{Input, Key, SeenPod};
 use crate::cron_jobs::Kind;
 use crate::deletion;
 use crate::index;
+use crate::object_events::ObjectEvents;
 use crate::small_loop::Answer;
-use crate::teller::Teller;
 
 /// Calls of one plan at once.
 const CALLS_MAX: usize = 32;
@@ -25,7 +25,7 @@ const CALLS_MAX: usize = 32;
 /// A plan of one object on its way.
 pub(super) struct Carrying {
     pub client: Client,
-    pub teller: Teller,
+    pub events: ObjectEvents,
     pub key: Key,
 }
 
@@ -33,13 +33,13 @@ pub(super) struct Carrying {
 type Outcome = Result<Vec<Input>, kube::Error>;
 
 impl Carrying {
-    pub fn place(&self) -> &index::Key {
+    pub fn key(&self) -> &index::Key {
         let (Key::Deployment(place) | Key::Job(place) | Key::ReplicaSet(place) | Key::StatefulSet(place)) = &self.key;
         place
     }
 
     pub fn api<K: Kind>(&self) -> Api<K> {
-        Api::namespaced(self.client.clone(), &self.place().0)
+        Api::namespaced(self.client.clone(), &self.key().0)
     }
 
     /// Writes the status, changes pods, and deletes the object itself if it is `over`.
@@ -57,7 +57,7 @@ impl Carrying {
         }
         self.pods(pods, &mut answer).await;
         if let Some(uid) = over.filter(|_| answer.failure.is_none()) {
-            let (namespace, name) = self.place();
+            let (namespace, name) = self.key();
             match deletion::delete(&self.api::<K>(), Some(namespace), name, uid).await {
                 Ok(left) => answer.observed.push(left.into()),
                 Err(error) => answer.failure = Some(self.failed("delete", &error)),
@@ -119,7 +119,7 @@ impl Carrying {
     }
 
     fn seen_pods(&self) -> Api<SeenPod> {
-        Api::namespaced(self.client.clone(), &self.place().0)
+        Api::namespaced(self.client.clone(), &self.key().0)
     }
 
     /// Patches this very pod. One that is gone is none of ours.
@@ -133,15 +133,15 @@ impl Carrying {
 
     fn gone(&self, pod: &PodName) -> Input {
         let mut gone = SeenPod::default();
-        gone.metadata.namespace = Some(self.place().0.clone());
+        gone.metadata.namespace = Some(self.key().0.clone());
         gone.metadata.name = Some(pod.name.clone());
         gone.metadata.uid = Some(pod.uid.clone());
         Change::Deleted(gone).into()
     }
 
     async fn delete(&self, pod: PodName) -> Outcome {
-        let left = deletion::delete(&self.seen_pods(), Some(&self.place().0), &pod.name, pod.uid).await?;
-        self.teller.note("SuccessfulDelete", format!("Deleted pod: {}", pod.name));
+        let left = deletion::delete(&self.seen_pods(), Some(&self.key().0), &pod.name, pod.uid).await?;
+        self.events.note("SuccessfulDelete", format!("Deleted pod: {}", pod.name));
         Ok(vec![left.into()])
     }
 
@@ -179,7 +179,7 @@ impl Carrying {
         match self.api::<Pod>().create(&PostParams::default(), &pod).await {
             Ok(made) => {
                 let seen = SeenPod::from(made);
-                self.teller.note("SuccessfulCreate", format!("Created pod: {}", seen.seen.name));
+                self.events.note("SuccessfulCreate", format!("Created pod: {}", seen.seen.name));
                 Ok(vec![Change::Applied(seen).into()])
             }
             Err(error) => {
@@ -189,7 +189,7 @@ impl Carrying {
                     return Ok(vec![found]);
                 }
                 let name = pod.metadata.name.as_deref().unwrap_or_default();
-                self.teller.warn("FailedCreate", format!("Error creating pod {name}: {}", words(&error)));
+                self.events.warn("FailedCreate", format!("Error creating pod {name}: {}", words(&error)));
                 Err(error)
             }
         }

@@ -20,8 +20,8 @@ use super::{Input, Key, Workloads};
 use crate::cron_jobs::until;
 use crate::deletion;
 use crate::index::{self, key};
+use crate::object_events::ObjectEvents;
 use crate::small_loop::{Answer, Plan};
-use crate::teller::Teller;
 
 impl Workloads {
     pub(super) fn plan_deployment(&self, place: &index::Key) -> Option<Plan<Input>> {
@@ -36,13 +36,13 @@ impl Workloads {
         };
         let now = clock::now();
         let plan = step(&DeploymentView { deployment, sets, pods }, now);
-        let teller = Teller::new(&self.recorder, reference_to::<Deployment>(&deployment.metadata));
-        plan.events.into_iter().for_each(|told| teller.tell(told));
+        let events = ObjectEvents::new(&self.recorder, reference_to::<Deployment>(&deployment.metadata));
+        plan.events.into_iter().for_each(|told| events.tell(told));
         let look_again = plan.wake_at.map(|at| Instant::now() + until(at, now));
         if plan.effects.is_empty() {
             return Some(Plan { call: None, look_again });
         }
-        let carrying = Carrying { client: self.client.clone(), teller, key: Key::Deployment(place.clone()) };
+        let carrying = Carrying { client: self.client.clone(), events, key: Key::Deployment(place.clone()) };
         let call = carry_out(carrying, deployment.clone(), plan.effects).boxed();
         Some(Plan { call: Some(call), look_again })
     }
@@ -82,7 +82,7 @@ async fn one(carrying: &Carrying, deployment: &mut Deployment, effect: Deploymen
             Ok(Change::Applied(write::merge(&sets, &name, &patch).await?).into())
         }
         DeploymentEffect::DeleteSet { name, uid } => {
-            Ok(deletion::delete(&sets, Some(&carrying.place().0), &name, uid).await?.into())
+            Ok(deletion::delete(&sets, Some(&carrying.key().0), &name, uid).await?.into())
         }
         DeploymentEffect::AdoptSet { name, uid } => {
             let owner = owner_of::<Deployment>(&deployment.metadata);
@@ -96,7 +96,7 @@ async fn one(carrying: &Carrying, deployment: &mut Deployment, effect: Deploymen
         DeploymentEffect::Annotate { revision } => {
             let annotations = json!({"deployment.kubernetes.io/revision": revision});
             let patch = json!({"metadata": {"uid": deployment.metadata.uid, "annotations": annotations}});
-            let written = write::merge(&carrying.api::<Deployment>(), &carrying.place().1, &patch).await?;
+            let written = write::merge(&carrying.api::<Deployment>(), &carrying.key().1, &patch).await?;
             deployment.metadata = written.metadata.clone();
             Ok(Change::Applied(written).into())
         }
@@ -123,7 +123,7 @@ async fn create(carrying: &Carrying, deployment: &mut Deployment, set: &ReplicaS
     let name = set.metadata.name.as_deref().unwrap_or_default();
     if failure(&error) != Failure::AlreadyExists {
         carrying
-            .teller
+            .events
             .warn("ReplicaSetCreateError", format!("Failed to create new replica set {name:?}: {}", words(&error)));
         return Err(error);
     }

@@ -13,8 +13,8 @@ use pumice_machines::workload::OwnedPod;
 use serde::Deserialize;
 
 use super::Key;
+use crate::cache::Cache;
 use crate::index::{self, key};
-use crate::shelf::Shelf;
 
 /// A pod, without what no controller looks at.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -67,7 +67,7 @@ fn owner_key(owner: &OwnerReference, namespace: &str) -> Option<Key> {
 /// All pods but those of Volcano's Jobs.
 #[derive(Default)]
 pub(super) struct Pods {
-    all: Shelf<SeenPod>,
+    all: Cache<SeenPod>,
     of_owner: BTreeMap<Key, BTreeSet<String>>,
     /// By namespace: those that nobody controls.
     free: BTreeMap<String, BTreeSet<String>>,

@@ -18,8 +18,8 @@ use super::{Input, Key, Workloads};
 use crate::cron_jobs::until;
 use crate::deletion;
 use crate::index;
+use crate::object_events::ObjectEvents;
 use crate::small_loop::{Answer, Plan};
-use crate::teller::Teller;
 
 impl Workloads {
     pub(super) fn plan_stateful_set(&self, place: &index::Key) -> Option<Plan<Input>> {
@@ -31,13 +31,13 @@ impl Workloads {
         let claims = |name: &str| self.claims.items.get(&(place.0.clone(), name.to_owned()));
         let now = clock::now();
         let plan = step(&StatefulView { set, pods: self.pods.of(&key), revisions, claims: &claims }, now);
-        let teller = Teller::new(&self.recorder, reference_to::<StatefulSet>(&set.metadata));
-        plan.events.into_iter().for_each(|told| teller.tell(told));
+        let events = ObjectEvents::new(&self.recorder, reference_to::<StatefulSet>(&set.metadata));
+        plan.events.into_iter().for_each(|told| events.tell(told));
         let look_again = plan.wake_at.map(|at| Instant::now() + until(at, now));
         if plan.effects.is_empty() {
             return Some(Plan { call: None, look_again });
         }
-        let carrying = Carrying { client: self.client.clone(), teller, key };
+        let carrying = Carrying { client: self.client.clone(), events, key };
         Some(Plan { call: Some(carry_out(carrying, set.clone(), plan.effects).boxed()), look_again })
     }
 }
@@ -76,7 +76,7 @@ async fn one(carrying: &Carrying, set: &mut StatefulSet, effect: StatefulEffect)
             Change::Applied(write::merge(&revisions, &name, &patch).await?).into()
         }
         StatefulEffect::DeleteRevision { name, uid } => {
-            deletion::delete(&revisions, Some(&carrying.place().0), &name, uid).await?.into()
+            deletion::delete(&revisions, Some(&carrying.key().0), &name, uid).await?.into()
         }
         StatefulEffect::CreateClaim(claim) => create_claim(carrying, &claim).await?,
         StatefulEffect::OwnClaim { name, uid, add, remove } => {
@@ -125,12 +125,12 @@ async fn create_claim(carrying: &Carrying, claim: &PersistentVolumeClaim) -> Res
     let name = claim.metadata.name.as_deref().unwrap_or_default();
     match claims.create(&PostParams::default(), claim).await {
         Ok(made) => {
-            carrying.teller.note("SuccessfulCreate", format!("Created claim: {name}"));
+            carrying.events.note("SuccessfulCreate", format!("Created claim: {name}"));
             Ok(Change::Applied(made).into())
         }
         Err(error) if failure(&error) == Failure::AlreadyExists => Ok(Change::Applied(claims.get(name).await?).into()),
         Err(error) => {
-            carrying.teller.warn("FailedCreate", format!("Error creating claim {name}: {}", words(&error)));
+            carrying.events.warn("FailedCreate", format!("Error creating claim {name}: {}", words(&error)));
             Err(error)
         }
     }

@@ -9,12 +9,12 @@ use pumice_clock as clock;
 
 /// Tells of objects of one kind and name.
 #[derive(Clone)]
-pub(crate) struct Teller {
+pub(crate) struct ObjectEvents {
     recorder: EventRecorder,
     about: ObjectReference,
 }
 
-impl Teller {
+impl ObjectEvents {
     pub fn new(recorder: &EventRecorder, about: ObjectReference) -> Self {
         Self { recorder: recorder.clone(), about }
     }

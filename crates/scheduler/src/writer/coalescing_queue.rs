@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 #[derive(Debug)]
-pub(super) struct Lane<K, V> {
+pub(super) struct CoalescingQueue<K, V> {
     /// How long a write waits for a newer one to replace it.
     settle: Duration,
     waiting: HashMap<K, Waiting<V>>,
@@ -26,7 +26,7 @@ struct Waiting<V> {
     urgent: bool,
 }
 
-impl<K: Clone + Eq + Hash, V> Lane<K, V> {
+impl<K: Clone + Eq + Hash, V> CoalescingQueue<K, V> {
     pub(super) fn new(settle: Duration) -> Self {
         Self {
             settle,
@@ -106,47 +106,47 @@ mod tests {
 
     const SETTLE: Duration = Duration::from_millis(500);
 
-    fn lane() -> (Lane<&'static str, u32>, Instant) {
-        (Lane::new(SETTLE), Instant::now())
+    fn queue() -> (CoalescingQueue<&'static str, u32>, Instant) {
+        (CoalescingQueue::new(SETTLE), Instant::now())
     }
 
     #[test]
     fn only_the_newest_is_written_and_once_it_has_settled() {
-        let (mut lane, start) = lane();
-        lane.put("a", 1, false, start);
-        lane.put("a", 2, false, start + SETTLE / 2);
-        assert_eq!((lane.pop(start), lane.due()), (None, Some(start + SETTLE)));
-        assert_eq!(lane.pop(start + SETTLE), Some(("a", 2)), "the first one's time counts: none waits for ever");
-        assert_eq!(lane.pop(start + SETTLE * 9), None);
+        let (mut queue, start) = queue();
+        queue.put("a", 1, false, start);
+        queue.put("a", 2, false, start + SETTLE / 2);
+        assert_eq!((queue.pop(start), queue.due()), (None, Some(start + SETTLE)));
+        assert_eq!(queue.pop(start + SETTLE), Some(("a", 2)), "the first one's time counts: none waits for ever");
+        assert_eq!(queue.pop(start + SETTLE * 9), None);
     }
 
     #[test]
     fn an_urgent_one_goes_at_once_and_only_once() {
-        let (mut lane, start) = lane();
-        lane.put("a", 1, false, start);
-        lane.put("a", 2, true, start);
-        lane.put("a", 3, false, start);
-        assert_eq!(lane.pop(start), Some(("a", 3)), "the newest, as soon as the urgent one would have gone");
-        lane.done(&"a", start);
-        assert_eq!(lane.pop(start + SETTLE), None);
+        let (mut queue, start) = queue();
+        queue.put("a", 1, false, start);
+        queue.put("a", 2, true, start);
+        queue.put("a", 3, false, start);
+        assert_eq!(queue.pop(start), Some(("a", 3)), "the newest, as soon as the urgent one would have gone");
+        queue.done(&"a", start);
+        assert_eq!(queue.pop(start + SETTLE), None);
     }
 
     #[test]
     fn what_comes_while_one_is_under_way_follows_it() {
-        let (mut lane, start) = lane();
-        lane.put("a", 1, true, start);
-        assert_eq!(lane.pop(start), Some(("a", 1)));
-        lane.put("a", 2, true, start);
-        lane.put("b", 1, true, start);
-        assert_eq!(lane.pop(start), Some(("b", 1)));
-        assert_eq!(lane.pop(start), None);
-        assert!(lane.has_newer(&"a"));
-        lane.done(&"a", start);
-        assert_eq!(lane.pop(start), Some(("a", 2)));
-        lane.put("a", 3, false, start);
-        lane.done(&"a", start + SETTLE);
-        assert_eq!((lane.pop(start + SETTLE), lane.due()), (None, Some(start + SETTLE * 2)));
-        lane.clear();
-        assert_eq!((lane.due(), lane.pop(start + SETTLE * 9)), (None, None));
+        let (mut queue, start) = queue();
+        queue.put("a", 1, true, start);
+        assert_eq!(queue.pop(start), Some(("a", 1)));
+        queue.put("a", 2, true, start);
+        queue.put("b", 1, true, start);
+        assert_eq!(queue.pop(start), Some(("b", 1)));
+        assert_eq!(queue.pop(start), None);
+        assert!(queue.has_newer(&"a"));
+        queue.done(&"a", start);
+        assert_eq!(queue.pop(start), Some(("a", 2)));
+        queue.put("a", 3, false, start);
+        queue.done(&"a", start + SETTLE);
+        assert_eq!((queue.pop(start + SETTLE), queue.due()), (None, Some(start + SETTLE * 2)));
+        queue.clear();
+        assert_eq!((queue.due(), queue.pop(start + SETTLE * 9)), (None, None));
     }
 }

@@ -60,7 +60,7 @@ impl<'a> About<'a> {
     }
 }
 
-pub(super) struct Tell {
+pub(super) struct GroupEvents {
     recorder: EventRecorder,
     tokens: u32,
     filled: Instant,
@@ -70,7 +70,7 @@ pub(super) struct Tell {
     gathered: Option<Instant>,
 }
 
-impl Tell {
+impl GroupEvents {
     pub(super) fn new(recorder: EventRecorder) -> Self {
         Self { recorder, tokens: BURST, filled: Instant::now(), bound: BTreeMap::new(), gathered: None }
     }
@@ -150,25 +150,25 @@ impl Tell {
 mod tests {
     use super::*;
 
-    fn tell() -> Tell {
+    fn events() -> GroupEvents {
         let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
             Ok::<_, std::io::Error>(http::Response::new(kube::client::Body::empty()))
         });
-        Tell::new(EventRecorder::new(kube::Client::new(service, "default"), "test").0)
+        GroupEvents::new(EventRecorder::new(kube::Client::new(service, "default"), "test").0)
     }
 
     #[tokio::test]
     async fn the_budget_is_a_burst_and_then_a_rate() {
-        let (mut tell, start) = (tell(), Instant::now());
-        let taken = |tell: &mut Tell, at| (0..10_000).take_while(|_| tell.take(at)).count();
-        assert_eq!(taken(&mut tell, start), BURST as usize);
-        assert_eq!(taken(&mut tell, start + Duration::from_secs(2)), 2 * PER_SECOND as usize);
-        assert_eq!(taken(&mut tell, start + Duration::from_secs(3600)), BURST as usize);
+        let (mut events, start) = (events(), Instant::now());
+        let taken = |events: &mut GroupEvents, at| (0..10_000).take_while(|_| events.take(at)).count();
+        assert_eq!(taken(&mut events, start), BURST as usize);
+        assert_eq!(taken(&mut events, start + Duration::from_secs(2)), 2 * PER_SECOND as usize);
+        assert_eq!(taken(&mut events, start + Duration::from_secs(3600)), BURST as usize);
     }
 
     #[tokio::test]
     async fn pods_beyond_the_budget_are_told_by_group() {
-        let mut tell = tell();
+        let mut events = events();
         let bind = |index: u32| Bind {
             uid: index.to_string(),
             namespace: "ns".into(),
@@ -179,11 +179,11 @@ mod tests {
             prebind: Vec::new(),
         };
         for index in 0..BURST + 100 {
-            tell.bound(&bind(index));
+            events.bound(&bind(index));
         }
-        assert_eq!(tell.bound.get("ns/g"), Some(&100));
-        let due = tell.due().expect("something was gathered");
-        tell.gathered(due, |_, _| Some("uid".into()));
-        assert_eq!((tell.due(), tell.bound.len()), (None, 0));
+        assert_eq!(events.bound.get("ns/g"), Some(&100));
+        let due = events.due().expect("something was gathered");
+        events.gathered(due, |_, _| Some("uid".into()));
+        assert_eq!((events.due(), events.bound.len()), (None, 0));
     }
 }

@@ -11,19 +11,19 @@ use pumice_cluster::Change;
 use crate::index::{Key, is_newer, key};
 
 /// The objects of one kind.
-pub(crate) struct Shelf<K> {
+pub(crate) struct Cache<K> {
     pub items: BTreeMap<Key, K>,
     /// Whether a complete list was taken in.
     pub is_listed: bool,
 }
 
-impl<K> Default for Shelf<K> {
+impl<K> Default for Cache<K> {
     fn default() -> Self {
         Self { items: BTreeMap::new(), is_listed: false }
     }
 }
 
-impl<K: Resource> Shelf<K> {
+impl<K: Resource> Cache<K> {
     /// Takes a change in; tells `about` every object that came, changed or went, and whether it is there now.
     pub fn take(&mut self, change: Change<K>, mut about: impl FnMut(&K, bool)) {
         match change {
@@ -73,8 +73,8 @@ mod tests {
 
     #[test]
     fn an_object_never_gets_older() {
-        let mut shelf = Shelf::default();
-        let version = |shelf: &Shelf<ConfigMap>| {
+        let mut shelf = Cache::default();
+        let version = |shelf: &Cache<ConfigMap>| {
             shelf.items.values().next().and_then(|object| object.metadata.resource_version.clone())
         };
         shelf.take(Change::Replace(vec![object("u", "9")]), |_, _| {});

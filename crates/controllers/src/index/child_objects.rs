@@ -14,7 +14,7 @@ use super::{Key, key, owner_reference};
 /// Annotation of a plugin's object: a hash of what the plugin wanted when the object was written.
 pub(crate) const CONTENT: &str = "pumice.sh/content";
 
-struct Made {
+struct Child {
     job: Key,
     job_uid: String,
     content: Option<String>,
@@ -30,18 +30,18 @@ pub(crate) struct Lost {
 
 /// All of them, by namespace, kind and name.
 #[derive(Default)]
-pub(crate) struct MadeObjects {
-    known: HashMap<(String, ObjectId), Made>,
+pub(crate) struct ChildObjects {
+    known: HashMap<(String, ObjectId), Child>,
 }
 
-impl MadeObjects {
+impl ChildObjects {
     /// Takes a change of one kind; tells what was lost.
     pub fn changed(&mut self, kind: ObjectKind, change: Change<ObjectMeta>) -> Vec<Lost> {
         match change {
             Change::Applied(metadata) => self.put(kind, metadata).into_iter().collect(),
-            Change::Deleted(metadata) => self.lose(place(kind, &metadata)).into_iter().collect(),
+            Change::Deleted(metadata) => self.lose(object_key(kind, &metadata)).into_iter().collect(),
             Change::Replace(all) => {
-                let there: HashSet<_> = all.iter().map(|metadata| place(kind, metadata)).collect();
+                let there: HashSet<_> = all.iter().map(|metadata| object_key(kind, metadata)).collect();
                 let of_kind = self.known.keys().filter(|(_, id)| id.kind == kind);
                 let gone: Vec<_> = of_kind.filter(|place| !there.contains(*place)).cloned().collect();
                 let mut lost: Vec<Lost> = gone.into_iter().filter_map(|place| self.lose(place)).collect();
@@ -58,23 +58,23 @@ impl MadeObjects {
     }
 
     fn put(&mut self, kind: ObjectKind, mut metadata: ObjectMeta) -> Option<Lost> {
-        let place = place(kind, &metadata);
+        let place = object_key(kind, &metadata);
         let Some(owner) = owner_reference(&metadata) else { return self.lose(place) };
         let (job, job_uid) = ((place.0.clone(), owner.name.clone()), owner.uid.clone());
         let lost = self.known.get(&place).is_some_and(|made| made.job_uid != job_uid);
         let lost = if lost { self.lose(place.clone()) } else { None };
         let content = metadata.annotations.as_mut().and_then(|all| all.remove(CONTENT));
-        self.known.insert(place, Made { job, job_uid, content });
+        self.known.insert(place, Child { job, job_uid, content });
         lost
     }
 
     fn lose(&mut self, place: (String, ObjectId)) -> Option<Lost> {
-        let Made { job, job_uid, .. } = self.known.remove(&place)?;
+        let Child { job, job_uid, .. } = self.known.remove(&place)?;
         Some(Lost { job, job_uid, id: place.1 })
     }
 }
 
-fn place(kind: ObjectKind, metadata: &ObjectMeta) -> (String, ObjectId) {
+fn object_key(kind: ObjectKind, metadata: &ObjectMeta) -> (String, ObjectId) {
     let (namespace, name) = key(metadata);
     (namespace, ObjectId { kind, name })
 }
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn right_is_what_is_there_for_this_very_job_with_this_content() {
-        let mut made = MadeObjects::default();
+        let mut made = ChildObjects::default();
         assert_eq!(made.changed(ObjectKind::Service, Change::Replace(vec![object("s", "u", "1")])), []);
         let cases = [("ns", "s", "u", "1", true), ("ns", "s", "u", "2", false), ("ns", "s", "v", "1", false)];
         for (namespace, name, job_uid, content, expected) in cases {
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_goes_or_changes_hands_is_lost_to_its_job() {
-        let mut made = MadeObjects::default();
+        let mut made = ChildObjects::default();
         let mut change = |change| made.changed(ObjectKind::Service, change);
         let three = ["a", "b", "c"].map(|name| object(name, "u", "1"));
         assert_eq!(change(Change::Replace(three.to_vec())), []);

@@ -41,7 +41,7 @@ const REST_MIN: Duration = Duration::from_millis(1);
 
 /// When a job was looked at, and when its status was written.
 #[derive(Default)]
-pub(super) struct Pace {
+pub(super) struct RateLimit {
     /// When the last write was answered; while it is under way, when it began.
     last: Option<Instant>,
     /// The same of the one before.
@@ -55,7 +55,7 @@ pub(super) struct Pace {
     rested_at: Option<Instant>,
 }
 
-impl Pace {
+impl RateLimit {
     /// When the job may be looked at, if not now.
     pub fn rests_until(&self, now: Instant) -> Option<Instant> {
         self.rested_at.filter(|at| *at > now)
@@ -149,12 +149,12 @@ mod tests {
     /// What becomes of a plan: when it is due in place of now, in milliseconds. What goes through is answered 10 ms later.
     struct Clock {
         start: Instant,
-        pace: Pace,
+        pace: RateLimit,
     }
 
     impl Clock {
         fn new() -> Self {
-            Self { start: Instant::now(), pace: Pace::default() }
+            Self { start: Instant::now(), pace: RateLimit::default() }
         }
 
         fn at(&mut self, millis: u64, change: StatusChange, is_pending: bool) -> Option<u128> {
@@ -248,7 +248,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_rest_after_a_look_grows_with_the_pods() {
-        let (now, mut pace) = (Instant::now(), Pace::default());
+        let (now, mut pace) = (Instant::now(), RateLimit::default());
         let cases = [
             (0, None),
             (49, None),
