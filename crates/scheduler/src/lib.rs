@@ -5,8 +5,8 @@
 //!
 //! ```text
 //!   watches ──> watch_to_deltas ──> World ──cycle──> plan ──> writer (binds, statuses; concurrent)
-//!                                       ^                          │
-//!                                       └───────── answers ────────┘
+//!                                     ^                         │
+//!                                     └──────── answers ────────┘
 //! ```
 
 // These panic where a disk is full or a pipe is closed.

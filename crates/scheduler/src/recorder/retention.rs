@@ -2,7 +2,7 @@
 //!
 //! Invariant: before segments go on which the next one builds, the World is saved as it is at their end. It is worked out
 //! by playing them from the last World that was saved, which also checks each plan once more. At a quarter of one core's
-//! time, beside the scheduler: started by `keeper` when a segment is closed.
+//! time, beside the scheduler: started by `writer` when a segment is closed.
 
 use std::fs;
 use std::io;
