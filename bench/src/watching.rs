@@ -188,7 +188,7 @@ pub struct Ended {
 /// Tells of pods as they end.
 pub struct EndWatch {
     watch: PodWatch,
-    told: HashSet<String>,
+    ended: HashSet<String>,
 }
 
 impl EndWatch {
@@ -197,7 +197,7 @@ impl EndWatch {
     /// # Errors
     /// When the watch does not begin.
     pub async fn start(client: &Client, revision: u64) -> anyhow::Result<EndWatch> {
-        Ok(EndWatch { watch: PodWatch::start(client, revision).await?, told: HashSet::new() })
+        Ok(EndWatch { watch: PodWatch::start(client, revision).await?, ended: HashSet::new() })
     }
 
     /// The next ones, at least one, each once. A pod that was told of must be deleted, or it is remembered for good.
@@ -212,8 +212,8 @@ impl EndWatch {
                 let name = object.metadata.name;
                 let succeeded = object.status.phase == "Succeeded";
                 if kind == "DELETED" {
-                    self.told.remove(name);
-                } else if (succeeded || object.status.phase == "Failed") && self.told.insert(name.to_owned()) {
+                    self.ended.remove(name);
+                } else if (succeeded || object.status.phase == "Failed") && self.ended.insert(name.to_owned()) {
                     ended.push(Ended { name: name.to_owned(), succeeded, reason: object.status.reason.to_owned() });
                 }
             });

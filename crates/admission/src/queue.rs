@@ -1,7 +1,7 @@
 //! Queues: what is filled in, and which trees of queues are refused.
 
 mod amounts;
-mod hierarchy;
+mod hierarchy_annotations;
 mod mutate;
 mod tree;
 mod validate;

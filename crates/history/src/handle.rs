@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use pumice_cluster::Vitals;
 
 use crate::database::Database;
-use crate::numbers::Numbers;
+use crate::metrics::Numbers;
 use crate::pending::Watched;
 use crate::progress::Progress;
 

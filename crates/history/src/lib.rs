@@ -18,7 +18,7 @@ pub mod database;
 pub mod facts;
 mod feed;
 mod handle;
-mod numbers;
+mod metrics;
 pub mod pending;
 mod progress;
 pub mod query;

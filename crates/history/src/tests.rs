@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::database::{Database, Location};
-use crate::numbers::Numbers;
+use crate::metrics::Numbers;
 use crate::pending::{Cursor, Entry, Pending, Watched};
 use crate::progress::Progress;
 use crate::query::{self, GroupBy, QueryError, Question};

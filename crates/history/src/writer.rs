@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::database::{Database, DatabaseError};
-use crate::numbers::Numbers;
+use crate::metrics::Numbers;
 use crate::pending::{Cursor, Entry, Pending, Watched};
 use crate::progress::Progress;
 use crate::retention::{DAY_MS, RETIRE_EVERY, RETIRE_PAUSE, RETIRED_JOBS};

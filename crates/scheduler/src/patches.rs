@@ -118,7 +118,7 @@ pub(crate) fn pod(notice: &PodNotice, seen: &Unbound, now: Timestamp) -> Value {
 }
 
 /// What is told of an eviction: who wanted it, for whom, and what it costs.
-pub(crate) fn receipt(eviction: &Eviction) -> String {
+pub(crate) fn eviction_text(eviction: &Eviction) -> String {
     // Tenths of a core-hour, rounded; a core-hour is 3,600,000 core-milliseconds.
     let tenths = eviction.lost_core_ms.max(0).saturating_add(180_000) / 360_000;
     let beneficiary = eviction.beneficiary.as_deref().map(|group| format!(" for {group}")).unwrap_or_default();
@@ -127,13 +127,13 @@ pub(crate) fn receipt(eviction: &Eviction) -> String {
 }
 
 /// The conditions that Volcano gives a pod before it deletes it, beside those that others wrote.
-pub(crate) fn evicted(pod: &Pod, receipt: &str, now: Timestamp) -> Value {
+pub(crate) fn evicted(pod: &Pod, text: &str, now: Timestamp) -> Value {
     let all = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let kept = all.filter(|condition| !matches!(condition.type_.as_str(), "Ready" | "DisruptionTarget"));
     let mut conditions: Vec<Value> = kept.map(|condition| json!(condition)).collect();
     for (kind, status, reason) in [("Ready", "False", "Evict"), ("DisruptionTarget", "True", "PreemptionByScheduler")] {
         conditions.push(json!({
-            "type": kind, "status": status, "reason": reason, "message": receipt, "lastTransitionTime": seconds(now),
+            "type": kind, "status": status, "reason": reason, "message": text, "lastTransitionTime": seconds(now),
         }));
     }
     let metadata = json!({"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version});
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receipt_says_by_whom_why_and_what_is_lost() {
+    fn the_text_of_an_eviction_says_by_whom_why_and_what_is_lost() {
         let eviction = |beneficiary: Option<&str>, message: &str, lost_core_ms| Eviction {
             uid: "u".into(),
             namespace: "ns".into(),
@@ -243,9 +243,9 @@ mod tests {
             message: message.into(),
         };
         let long = eviction(Some("ns/urgent"), "queue a takes back its share", 4 * 3_600_000 + 180_000);
-        assert_eq!(receipt(&long), "reclaim for ns/urgent: queue a takes back its share; 4.1 core-hours lost");
-        assert_eq!(receipt(&eviction(None, "", i64::MIN)), "reclaim; 0.0 core-hours lost");
-        assert!(receipt(&eviction(None, "", i64::MAX)).ends_with("core-hours lost"));
+        assert_eq!(eviction_text(&long), "reclaim for ns/urgent: queue a takes back its share; 4.1 core-hours lost");
+        assert_eq!(eviction_text(&eviction(None, "", i64::MIN)), "reclaim; 0.0 core-hours lost");
+        assert!(eviction_text(&eviction(None, "", i64::MAX)).ends_with("core-hours lost"));
     }
 
     #[test]

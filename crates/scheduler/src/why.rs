@@ -1,6 +1,6 @@
 //! `why.pumice.sh/v1alpha1`: why Jobs wait, and how queues and nodes stand, as an aggregated API. Called by whoever wires it into an API server.
 //!
-//! Invariant: an object is there while its Job waits, and as long as there are receipts of evictions to tell of; another Job
+//! Invariant: an object is there while its Job waits, and as long as there are records of evictions to tell of; another Job
 //! is 404.
 
 use bytes::Bytes;
@@ -92,7 +92,7 @@ fn object(waiting: &Waiting) -> Value {
         "spared": why.spared,
         "roomOn": why.room_on.iter().map(|(node, pods)| json!({"node": node, "pods": pods})).collect::<Vec<_>>(),
         "could": why.could.iter().map(could).collect::<Vec<_>>(),
-        "evictions": why.evictions.iter().map(receipt).collect::<Vec<_>>(),
+        "evictions": why.evictions.iter().map(eviction_record).collect::<Vec<_>>(),
         "startsNext": why.starts_next,
         "fitsEmpty": why.fits_empty,
         "bounded": why.bounded,
@@ -100,11 +100,11 @@ fn object(waiting: &Waiting) -> Value {
     })
 }
 
-/// A receipt, with its time as the API writes times, and the same for people.
-fn receipt(receipt: &EvictionRecord) -> Value {
-    let mut value = json!(receipt);
-    value["at"] = json!(time(receipt.at.0));
-    value["text"] = receipt.to_string().into();
+/// The record of an eviction, with its time as the API writes times, and the same for people.
+fn eviction_record(record: &EvictionRecord) -> Value {
+    let mut value = json!(record);
+    value["at"] = json!(time(record.at.0));
+    value["text"] = record.to_string().into();
     value
 }
 

@@ -441,18 +441,18 @@ impl Writer {
     }
 
     fn evict(&mut self, eviction: Arc<Eviction>, watched: &WatchedObjects) {
-        let receipt = patches::receipt(&eviction);
+        let text = patches::eviction_text(&eviction);
         let about = About::pod(&eviction.namespace, &eviction.name, &eviction.uid);
-        self.events.insist(about, Severity::Warning, "Evict", receipt.clone());
+        self.events.insist(about, Severity::Warning, "Evict", text.clone());
         if let Some((namespace, name)) = eviction.group.split_once('/')
             && let Some(uid) = watched.group_uid(namespace, name)
         {
             let about = About::group(namespace, name, &uid);
-            let message = format!("{}: {receipt}", eviction.name);
+            let message = format!("{}: {text}", eviction.name);
             self.events.insist(about, Severity::Normal, "Evict", message);
         }
         self.metrics.evicting(&eviction.action);
-        let call = calls::evict(self.client.clone(), Arc::clone(&eviction), receipt, clock::now());
+        let call = calls::evict(self.client.clone(), Arc::clone(&eviction), text, clock::now());
         self.call(Subject::Evict(eviction), call);
     }
 

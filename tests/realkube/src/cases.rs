@@ -155,7 +155,7 @@ fn status(job: &Value, name: &str) -> i64 {
 }
 
 /// What the conditions of all pod groups say.
-fn told(clients: &Clients) -> String {
+fn group_conditions(clients: &Clients) -> String {
     clients
         .list("podgroups.scheduling.volcano.sh")
         .iter()
@@ -357,7 +357,7 @@ pub fn a_job_that_no_queue_holds_waits_and_says_why(clients: &Clients) {
         "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: narrow}\nspec: {weight: 1, capability: {cpu: 1}}\n",
     );
     create(clients, &job("wide", "queue: narrow\n  minAvailable: 2", "replicas: 2", ""));
-    eventually("the group says why it waits", || match told(clients) {
+    eventually("the group says why it waits", || match group_conditions(clients) {
         told if told.contains("narrow") && told.contains("cpu") => Ok(()),
         told => Err(told),
     });

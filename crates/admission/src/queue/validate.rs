@@ -5,7 +5,7 @@ use pumice_api::scheduling::{Queue, QueueSpec, QueueState};
 use pumice_machines::job::ScaleUp;
 use pumice_objects::field::FieldError;
 
-use super::{amounts, hierarchy, tree};
+use super::{amounts, hierarchy_annotations, tree};
 use crate::view::{View, children, name_of};
 use crate::{Findings, Rules};
 
@@ -20,7 +20,7 @@ pub fn validate(queue: &Queue, old: Option<&Queue>, view: &dyn View, rules: &Rul
     }
     let mut queues = view.queues();
     queues.retain(|other| name_of(other) != name_of(queue));
-    hierarchy::validate(queue, &queues, findings);
+    hierarchy_annotations::validate(queue, &queues, findings);
     queues.push(queue.clone());
     if old.is_none_or(|old| old.spec.parent != queue.spec.parent) {
         tree::validate_parent(queue, &queues, rules, findings);

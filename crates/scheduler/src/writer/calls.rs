@@ -27,7 +27,7 @@ pub(super) async fn bind(client: Client, bind: Arc<Bind>) -> Result<(), kube::Er
 pub(super) async fn evict(
     client: Client,
     eviction: Arc<Eviction>,
-    receipt: String,
+    text: String,
     now: Timestamp,
 ) -> Result<(), kube::Error> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &eviction.namespace);
@@ -37,7 +37,7 @@ pub(super) async fn evict(
         if pod.metadata.uid.as_ref() != Some(&eviction.uid) || pod.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
-        let patch = patches::evicted(&pod, &receipt, now);
+        let patch = patches::evicted(&pod, &text, now);
         match write::merge_status(&pods, &eviction.name, &patch).await {
             Err(error) if failure(&error) == Failure::Conflict => {}
             _ => break,

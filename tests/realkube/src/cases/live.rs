@@ -3,7 +3,7 @@
 use pumice_testkit::{Clients, eventually};
 use serde_json::Value;
 
-use super::{create, job, pods_in, status, told, wait_for_running};
+use super::{create, group_conditions, job, pods_in, status, wait_for_running};
 
 fn patch(clients: &Clients, kind: &str, name: &str, patch: &str) {
     clients.kubectl(["patch", kind, name, "--type=merge", "-p", patch]).ok();
@@ -69,7 +69,7 @@ pub fn a_queue_runs_so_many_jobs_at_a_time(clients: &Clients) {
             clients.wait_for_phase(name, "Running");
         }
     }
-    eventually("its group says why it waits", || match told(clients) {
+    eventually("its group says why it waits", || match group_conditions(clients) {
         told if told.contains("queue two-jobs runs as many jobs as it may at a time: 2 of 2") => Ok(()),
         told => Err(told),
     });
@@ -84,7 +84,7 @@ pub fn a_live_job_changes_what_needs_no_other_pods(clients: &Clients) {
         create(clients, &format!("apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\n{queue}"));
     }
     create(clients, &job("moves", "queue: changes-from\n  minAvailable: 2", "replicas: 2", ""));
-    eventually("it waits for its queue", || match told(clients) {
+    eventually("it waits for its queue", || match group_conditions(clients) {
         told if told.contains("changes-from") => Ok(()),
         told => Err(told),
     });
