@@ -5,3 +5,8 @@
 pub mod codegen;
 pub mod quick;
 pub mod tidy;
+
+/// The cargo that runs this, or the one on the path.
+fn cargo() -> std::ffi::OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}

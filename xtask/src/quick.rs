@@ -4,7 +4,6 @@
 //! of the unit tests only those of changed packages run. Called by `cargo xtask quick`, which `make quick` runs.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
@@ -108,21 +107,17 @@ fn git(root: &Path, arguments: &[&str]) -> anyhow::Result<String> {
 
 fn step(root: &Path, program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     println!("{program} {}", arguments.join(" "));
-    let program = if program == "cargo" { cargo() } else { program.into() };
+    let program = if program == "cargo" { crate::cargo() } else { program.into() };
     let status = Command::new(&program).args(arguments).current_dir(root).status();
     let status = status.with_context(|| format!("run {}", program.display()))?;
     ensure!(status.success(), "{} {} failed: {status}", program.display(), arguments.join(" "));
     Ok(())
 }
 
-fn cargo() -> OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
-}
-
 /// Builds the unit tests of all packages, and gives those in `folders`: folder and program.
 fn unit_tests(root: &Path, folders: &BTreeSet<String>) -> anyhow::Result<Vec<(String, String)>> {
     println!("cargo {}", UNIT_TESTS.join(" "));
-    let output = Command::new(cargo())
+    let output = Command::new(crate::cargo())
         .args(UNIT_TESTS)
         .current_dir(root)
         .stderr(std::process::Stdio::inherit())

@@ -44,8 +44,7 @@ pub fn read(root: &Path) -> anyhow::Result<Choices> {
 }
 
 fn features(root: &Path, edges: &str, packages: &[&str]) -> anyhow::Result<Features> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
+    let output = Command::new(crate::cargo())
         .args(["tree", "--edges", edges, "--prefix", "none", "--format", "{p}|{f}"])
         .args(packages)
         .current_dir(root)

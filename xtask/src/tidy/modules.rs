@@ -5,52 +5,47 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use petgraph::algo::tarjan_scc;
+use petgraph::graphmap::DiGraphMap;
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::Visit;
 
 use super::Violation;
 use super::source::Source;
 
-/// Top modules that still stand in a circle, a path a line. It only shrinks: what is listed and no longer in a circle is a
-/// violation, too.
-const CIRCLES: &str = include_str!("../../data/circles.txt");
-
 /// Lines of a top module with all its files, tests aside, from which on it must be split.
 const LINES_MAX: usize = 5000;
-/// Top modules that are longer. It only shrinks, too.
-const LONG: &[&str] = &[];
 
 /// Module -> modules of the same crate that it uses, with the file that does.
 type Uses = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Finds circles among the top modules of crates, modules that are too long, and stale entries of the lists.
+/// Finds circles among the top modules of crates, and modules that are too long.
 pub fn check(sources: &[Source]) -> Vec<Violation> {
-    check_but(sources, CIRCLES)
-}
-
-/// [`check`] with modules whose circles are known, a path a line.
-fn check_but(sources: &[Source], known: &str) -> Vec<Violation> {
-    let mut known: BTreeSet<&str> = known.lines().collect();
     let mut violations = Vec::new();
     let folders: BTreeSet<&str> = sources.iter().map(|source| source.folder.as_str()).collect();
     for folder in folders {
         let members: Vec<&Source> = sources.iter().filter(|source| source.folder == folder).collect();
         let uses = uses(&members);
-        for circle in strong_components(&uses).iter().filter(|circle| circle.len() > 1) {
-            let new = circle.iter().filter(|module| !known.remove(format!("{folder}/src/{module}").as_str()));
-            violations.extend(new.map(|module| in_circle(folder, module, circle, &uses[module])));
+        for circle in circles(&uses) {
+            violations.extend(circle.iter().map(|module| in_circle(folder, module, &circle, &uses[*module])));
         }
         violations.extend(sizes(folder, &members));
     }
-    let stale = "in no circle; remove it from xtask/data/circles.txt";
-    violations.extend(known.into_iter().map(|module| Violation::new(module, 0, stale)));
     violations
 }
 
-fn in_circle(folder: &str, module: &str, circle: &BTreeSet<String>, uses: &BTreeMap<String, String>) -> Violation {
+/// Sets of modules of which each reaches each.
+fn circles(uses: &Uses) -> Vec<BTreeSet<&str>> {
+    let edges =
+        uses.iter().flat_map(|(module, others)| others.keys().map(move |other| (module.as_str(), other.as_str())));
+    let graph = DiGraphMap::<&str, ()>::from_edges(edges);
+    tarjan_scc(&graph).into_iter().filter(|circle| circle.len() > 1).map(BTreeSet::from_iter).collect()
+}
+
+fn in_circle(folder: &str, module: &str, circle: &BTreeSet<&str>, uses: &BTreeMap<String, String>) -> Violation {
     let others: Vec<String> = uses
         .iter()
-        .filter(|(other, _)| circle.contains(*other))
+        .filter(|(other, _)| circle.contains(other.as_str()))
         .map(|(other, file)| format!("{other} ({})", file.rsplit("/src/").next().unwrap_or(file)))
         .collect();
     let (count, others) = (circle.len(), others.join(", "));
@@ -66,19 +61,13 @@ fn sizes(folder: &str, members: &[&Source]) -> Vec<Violation> {
             *lines.entry(top).or_default() += source.lines;
         }
     }
-    let mut violations = Vec::new();
-    for (module, lines) in lines {
-        let path = format!("{folder}/src/{module}");
-        let listed = LONG.contains(&path.as_str());
-        if lines > LINES_MAX && !listed {
-            let advice =
-                format!("{lines} lines without tests in one top module, {LINES_MAX} is the bound; split by concept");
-            violations.push(Violation::new(&path, 0, advice));
-        } else if listed && lines <= LINES_MAX {
-            violations.push(Violation::new(&path, 0, "short enough; remove it from LONG in xtask/src/tidy/modules.rs"));
-        }
-    }
-    violations
+    let long = lines.into_iter().filter(|(_, lines)| *lines > LINES_MAX);
+    long.map(|(module, lines)| {
+        let advice =
+            format!("{lines} lines without tests in one top module, {LINES_MAX} is the bound; split by concept");
+        Violation::new(&format!("{folder}/src/{module}"), 0, advice)
+    })
+    .collect()
 }
 
 /// Which top module uses which.
@@ -208,52 +197,6 @@ impl<'ast> Visit<'ast> for Finder {
     }
 }
 
-/// Tarjan's strongly connected components (1972): sets of modules of which each reaches each.
-fn strong_components(uses: &Uses) -> Vec<BTreeSet<String>> {
-    struct Search<'a> {
-        uses: &'a Uses,
-        index: BTreeMap<&'a str, usize>,
-        low: BTreeMap<&'a str, usize>,
-        stack: Vec<&'a str>,
-        found: Vec<BTreeSet<String>>,
-    }
-    impl<'a> Search<'a> {
-        fn visit(&mut self, module: &'a str) {
-            let number = self.index.len();
-            self.index.insert(module, number);
-            self.low.insert(module, number);
-            self.stack.push(module);
-            for other in self.uses.get(module).into_iter().flat_map(BTreeMap::keys) {
-                if !self.index.contains_key(other.as_str()) {
-                    self.visit(other);
-                    self.lower(module, self.low[other.as_str()]);
-                } else if self.stack.contains(&other.as_str()) {
-                    self.lower(module, self.index[other.as_str()]);
-                }
-            }
-            if self.low[module] == number
-                && let Some(start) = self.stack.iter().position(|other| *other == module)
-            {
-                self.found.push(self.stack.drain(start..).map(str::to_owned).collect());
-            }
-        }
-
-        fn lower(&mut self, module: &'a str, to: usize) {
-            if let Some(low) = self.low.get_mut(module) {
-                *low = to.min(*low);
-            }
-        }
-    }
-    let mut search =
-        Search { uses, index: BTreeMap::new(), low: BTreeMap::new(), stack: Vec::new(), found: Vec::new() };
-    for module in uses.keys() {
-        if !search.index.contains_key(module.as_str()) {
-            search.visit(module);
-        }
-    }
-    search.found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,7 +205,7 @@ mod tests {
     fn found(files: &[(&str, &str)]) -> Vec<String> {
         let files: Vec<File> =
             files.iter().map(|(path, text)| File { path: (*path).into(), text: (*text).into() }).collect();
-        check_but(&source::parse(&files), "").iter().map(Violation::to_string).collect()
+        check(&source::parse(&files)).iter().map(Violation::to_string).collect()
     }
 
     #[test]
@@ -301,17 +244,6 @@ mod tests {
                 "{back}"
             );
         }
-    }
-
-    #[test]
-    fn what_is_known_passes_until_it_is_mended() {
-        let circle = |text: &str| {
-            let files = [("crates/x/src/a.rs", "use crate::b;"), ("crates/x/src/b.rs", text)];
-            let files = files.map(|(path, text)| File { path: path.into(), text: text.into() });
-            check_but(&source::parse(&files), "crates/x/src/a\ncrates/x/src/b").len()
-        };
-        assert_eq!(circle("use crate::a;"), 0);
-        assert_eq!(circle(""), 2, "both are to be taken off the list");
     }
 
     #[test]

@@ -85,8 +85,7 @@ pub fn short(name: &str) -> &str {
 
 /// Asks cargo about the workspace at `root`.
 pub fn read(root: &Path) -> anyhow::Result<Packages> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
+    let output = Command::new(crate::cargo())
         .args(["metadata", "--format-version", "1", "--filter-platform", PLATFORM])
         .current_dir(root)
         .output()
