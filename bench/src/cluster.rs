@@ -39,7 +39,6 @@ const QUIET: Duration = Duration::from_millis(1000);
 /// A server to measure, and the process it is in.
 #[derive(Clone)]
 pub struct Cluster {
-    /// Its administrator.
     pub client: Client,
     /// The process that serves.
     pub pid: u32,
@@ -139,15 +138,11 @@ impl Cluster {
 
 /// Who schedules beside the bare API server.
 pub enum Beside {
-    /// Nobody.
     Nobody,
-    /// The scheduler.
     Scheduler,
     /// The scheduler, whose binds meet faults.
     Unreliable {
-        /// Which ones.
         seed: u64,
-        /// How many.
         met: Arc<Met>,
     },
 }

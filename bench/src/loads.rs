@@ -12,7 +12,6 @@ pub const JOBS_IN_FLIGHT: usize = 16;
 pub struct Load {
     /// What the benchmark calls it.
     pub name: &'static str,
-    /// How many jobs.
     pub jobs: usize,
     /// Pods of each, all of which start together.
     pub replicas: usize,

@@ -177,11 +177,9 @@ impl BoundWatch {
 /// A pod that has ended.
 #[derive(Debug, Clone)]
 pub struct Ended {
-    /// Its name.
     pub name: String,
     /// `Succeeded`; `Failed` otherwise.
     pub succeeded: bool,
-    /// Why it failed.
     pub reason: String,
 }
 
@@ -255,11 +253,8 @@ impl Lines {
 /// Writes of one resource.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Writes {
-    /// Objects created.
     pub created: usize,
-    /// Objects changed.
     pub changed: usize,
-    /// Objects deleted.
     pub deleted: usize,
 }
 

@@ -453,36 +453,25 @@ fn delta(bytes: &mut Bytes<'_>) -> Delta {
 
 /// One thing that happens.
 pub enum Event {
-    /// The cluster changed.
     Apply(Delta),
     /// A bind was answered.
     Bind {
-        /// The pod.
         uid: String,
-        /// It was refused.
         fails: bool,
-        /// When.
         now: TimeMs,
     },
     /// An eviction was answered.
     Evict {
-        /// The pod.
         uid: String,
-        /// It was refused.
         fails: bool,
-        /// When.
         now: TimeMs,
     },
     /// A status was answered.
     Status {
-        /// The group.
         name: String,
-        /// It was written.
         written: bool,
     },
-    /// Another configuration.
     Configure(u8),
-    /// Decide.
     Cycle(TimeMs),
 }
 

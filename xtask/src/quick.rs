@@ -54,7 +54,6 @@ pub fn run(root: &Path, revision: Option<&str>) -> anyhow::Result<()> {
 struct Choice {
     /// Whether anything that the compiler reads changed.
     compiles: bool,
-    /// Whether Python changed.
     python: bool,
     /// Folders of the packages whose unit tests run: `crates/engine`.
     folders: BTreeSet<String>,

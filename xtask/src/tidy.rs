@@ -10,6 +10,7 @@ use anyhow::Context as _;
 
 mod build;
 mod deny;
+mod docs;
 mod duplicates;
 mod externals;
 mod formats;
@@ -69,6 +70,7 @@ pub const CHECKS: &[&str] = &[
     "translations",
     "modules",
     "words",
+    "docs",
     "formats",
 ];
 
@@ -84,7 +86,7 @@ pub fn run(root: &Path, names: &[&str]) -> anyhow::Result<Vec<Violation>> {
     let deny = deny::Deny::parse(&deny)?;
 
     let mut violations = Vec::new();
-    for name in CHECKS.iter().filter(|name| names.is_empty() || names.contains(name)) {
+    for name in CHECKS.iter().filter(|name| (names.is_empty() && **name != "docs") || names.contains(name)) {
         violations.extend(match *name {
             "build" => build::check(&files, &build::read(root)?),
             "layers" => layers::check(&packages),
@@ -98,6 +100,7 @@ pub fn run(root: &Path, names: &[&str]) -> anyhow::Result<Vec<Violation>> {
             "translations" => translations::check(&files),
             "modules" => modules::check(&sources),
             "words" => words::check(&sources),
+            "docs" => docs::check(&sources),
             _ => formats::check(&files, &sources),
         });
     }

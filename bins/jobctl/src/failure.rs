@@ -13,30 +13,16 @@ use pumice_jobs::{Error, Exit};
 pub enum Failure {
     /// The job library says so.
     Jobs {
-        /// What happened.
         error: Box<Error>,
         /// What was talked to, once known.
         target: Option<Target>,
     },
     /// Flags that make no job.
-    Flags {
-        /// What is wrong.
-        message: String,
-    },
+    Flags { message: String },
     /// A command that is taken for a script.
-    Command {
-        /// What is wrong.
-        message: String,
-        /// The command.
-        words: String,
-    },
+    Command { message: String, words: String },
     /// Wrong use, for which there is something better to type.
-    Usage {
-        /// What is wrong.
-        message: String,
-        /// What to type.
-        next: String,
-    },
+    Usage { message: String, next: String },
     /// Standard output can't be written.
     Output(std::io::Error),
     /// Something the machine denies.

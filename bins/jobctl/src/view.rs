@@ -20,30 +20,23 @@ pub enum Key {
     Bottom,
     /// Details of the job.
     Enter,
-    /// Its log.
     Logs,
-    /// Cancel it.
     Cancel,
     /// Yes to a question.
     Yes,
-    /// Back, or end.
     Quit,
-    /// End at once.
     Interrupt,
-    /// Any other key.
     Other,
 }
 
 /// What a key asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// End the view.
     Quit,
     /// Learn more of this job.
     Detail(JobRef),
     /// Read the end of its log.
     Log(JobRef),
-    /// Cancel it.
     Cancel(JobRef),
 }
 

@@ -34,7 +34,6 @@ pub enum ResourceGroupsError {
     /// One group is wrong.
     #[error("resource group {name:?}: {reason}")]
     Group {
-        /// Its name.
         name: String,
         /// What is wrong with it.
         reason: String,

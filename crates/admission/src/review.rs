@@ -37,25 +37,12 @@ pub enum BadReview {
     Read(#[source] serde_json::Error),
     /// It is something else.
     #[error("{api_version} {kind} is not {VERSION} {KIND}")]
-    Kind {
-        /// Its version.
-        api_version: String,
-        /// Its kind.
-        kind: String,
-    },
-    /// It asks nothing.
+    Kind { api_version: String, kind: String },
     #[error("the review holds no request")]
     Empty,
     /// It is about another kind than the path.
     #[error("{path} is not about {group}/{resource}")]
-    Resource {
-        /// The path.
-        path: &'static str,
-        /// The request's group.
-        group: String,
-        /// The request's resource.
-        resource: String,
-    },
+    Resource { path: &'static str, group: String, resource: String },
     /// A rule crashed on it.
     #[error("a rule crashed on this object; report it together with the object")]
     Crash,

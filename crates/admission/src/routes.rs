@@ -23,7 +23,6 @@ pub(crate) enum Unanswered {
 /// Which objects are sent, beside the kind: a part of `server::configuration`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// All.
     All,
     /// All new ones; of changed ones those whose spec or annotations change, so that metadata such as finalizers can be
     /// written, and a job be deleted, while no admission is there.
@@ -37,7 +36,6 @@ pub(crate) enum Sent {
 /// One path.
 #[derive(Debug)]
 pub struct Route {
-    /// The path.
     pub path: &'static str,
     pub(crate) phase: Phase,
     /// Name of the webhook, which people see in refusals.

@@ -60,7 +60,6 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(TIMEOUT_SECONDS);
 pub struct Options {
     /// The API, with the rights of `system:pumice:admission`.
     pub client: Client,
-    /// The rules.
     pub admission: VolcanoAdmission,
     /// Where the API server finds this server.
     pub endpoint: Endpoint,
@@ -81,7 +80,6 @@ pub enum Source {
     Secret {
         /// Namespace of the Secret.
         namespace: String,
-        /// Its name.
         name: String,
         /// When there is a new certificate.
         rotation: Rotation,
@@ -103,10 +101,7 @@ pub struct Server {
 pub enum Error {
     /// The address of the endpoint is none.
     #[error("{url:?} is no address of a webhook; try https://10.0.0.1:8443")]
-    Endpoint {
-        /// What was given.
-        url: String,
-    },
+    Endpoint { url: String },
     /// The certificate can't be used.
     #[error("the certificate can't be used")]
     Files(#[from] CertificateFilesError),

@@ -19,11 +19,8 @@ pub const DELETED: &str = "Deleted";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Identity {
-    /// Name.
     pub name: String,
-    /// Namespace.
     pub namespace: String,
-    /// Uid.
     pub uid: String,
 }
 
@@ -31,15 +28,12 @@ pub struct Identity {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobRecord {
-    /// Who it was.
     pub metadata: Identity,
     /// API group of the Job: `batch.volcano.sh` or `batch`.
     pub api: String,
     /// Who submitted it; empty where nobody is named.
     pub user: String,
-    /// Queue.
     pub queue: String,
-    /// Priority class.
     pub priority_class: String,
     /// Its name without what differs from run to run.
     pub profile: String,
@@ -65,11 +59,8 @@ pub struct JobRecord {
     pub ran_ms: Option<i64>,
     /// Pods that it asked for.
     pub replicas: i64,
-    /// Pods that succeeded.
     pub succeeded: i64,
-    /// Pods that failed.
     pub failed: i64,
-    /// Restarts.
     pub retries: i64,
     /// CPU that all of its pods ask for together, in thousandths of a core.
     pub cpu_milli: i64,
@@ -93,13 +84,10 @@ pub struct JobRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TaskRecord {
-    /// Name.
     pub name: String,
     /// Pods that it asked for.
     pub replicas: i64,
-    /// Pods that succeeded.
     pub succeeded: i64,
-    /// Pods that failed.
     pub failed: i64,
     /// CPU of one pod, in thousandths of a core.
     pub cpu_milli: i64,
@@ -111,17 +99,13 @@ pub struct TaskRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AttemptRecord {
-    /// The pod's name.
     pub pod: String,
-    /// The pod's uid.
     pub uid: String,
-    /// Task.
     pub task: String,
     /// Index in the task.
     pub index: Option<i64>,
     /// Which pod of its task and index it is, from 1.
     pub attempt: i64,
-    /// Where it ran.
     pub node: String,
     /// The last phase, or [`DELETED`], or [`END_UNKNOWN`].
     pub phase: String,
@@ -160,13 +144,11 @@ pub struct AttemptRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Used {
-    /// Samples.
     pub samples: i64,
     /// Mean CPU, in thousandths of a core.
     pub cpu_mean_milli: i64,
     /// Most CPU of a sample.
     pub cpu_max_milli: i64,
-    /// Mean memory.
     pub memory_mean_bytes: i64,
     /// Most memory of a sample.
     pub memory_max_bytes: i64,
@@ -192,11 +174,8 @@ pub struct WaitRecord {
 pub struct GroupRecord {
     /// What they have in common.
     pub key: String,
-    /// Jobs.
     pub jobs: i64,
-    /// Jobs that failed.
     pub failed: i64,
-    /// Their pods.
     pub pods: i64,
     /// Cores asked for, times the hours that they were held.
     pub core_hours: f64,
@@ -215,13 +194,11 @@ pub struct Page<T> {
     /// `JobHistoryList` or `GroupHistoryList`.
     #[serde(default)]
     pub kind: String,
-    /// Group and version.
     #[serde(default)]
     pub api_version: String,
     /// Where it goes on.
     #[serde(default)]
     pub metadata: PageMeta,
-    /// The rows.
     #[serde(default = "Vec::new")]
     pub items: Vec<T>,
 }

@@ -47,10 +47,8 @@ pub struct Retention {
 /// What is wrong with a bound.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BoundError {
-    /// No time.
     #[error("{0:?} is no time; try 7d, 12h or off")]
     Time(String),
-    /// No number.
     #[error("{0:?} is no number; try 1000 or off")]
     Number(String),
 }
@@ -59,7 +57,6 @@ pub enum BoundError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("annotation {annotation}: {error}")]
 pub struct AnnotationError {
-    /// The annotation.
     pub annotation: &'static str,
     /// What is wrong with it.
     pub error: BoundError,

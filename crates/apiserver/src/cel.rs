@@ -49,7 +49,6 @@ pub(crate) enum EvaluateError {
     /// It took more than it may.
     #[error("operation cancelled: actual cost limit exceeded")]
     Spent,
-    /// It failed.
     #[error("{0}")]
     Failed(String),
 }

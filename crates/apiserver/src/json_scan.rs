@@ -13,7 +13,6 @@ pub(crate) use value_at::value_at;
 /// An object in two parts.
 #[derive(Debug, PartialEq)]
 pub(crate) struct PartlyParsed {
-    /// The wanted fields.
     pub(crate) object: Value,
     /// The others, each as `,"name":value`.
     pub(crate) rest: Vec<u8>,

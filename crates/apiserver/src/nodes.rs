@@ -12,18 +12,10 @@ use crate::http::body::Body;
 pub enum NodeProxyError {
     /// No agent of that name is connected.
     #[error("node {node:?} is not connected")]
-    NotConnected {
-        /// The node's name.
-        node: String,
-    },
+    NotConnected { node: String },
     /// The agent did not answer.
     #[error("node {node:?} did not answer: {cause}")]
-    Call {
-        /// The node's name.
-        node: String,
-        /// What went wrong.
-        cause: String,
-    },
+    Call { node: String, cause: String },
 }
 
 /// Carries requests to nodes.

@@ -46,7 +46,6 @@ mod workload;
 pub(crate) struct Hook<'a> {
     /// Other objects, as they are now.
     pub(crate) reader: &'a dyn ObjectReader,
-    /// Who writes.
     pub(crate) identity: &'a Identity,
     /// What everybody may do now.
     pub(crate) rights: LazyRights<'a>,

@@ -52,9 +52,7 @@ pub struct Issued {
     pub certificate_pem: String,
     /// Its private key, PEM as of RFC 5915 ("EC PRIVATE KEY"). Secret.
     pub key_pem: String,
-    /// The certificate, DER.
     pub certificate: CertificateDer<'static>,
-    /// When it ends.
     pub not_after: Timestamp,
 }
 
@@ -64,9 +62,7 @@ pub enum CaError {
     /// The directory cannot be made.
     #[error("cannot create {directory}", directory = directory.display())]
     CreateDirectory {
-        /// The directory.
         directory: PathBuf,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -75,24 +71,14 @@ pub enum CaError {
     File(#[from] FileError),
     /// A file of the authority is damaged.
     #[error("{path} is damaged ({detail}); restore it, or remove it and ca.crt for a new authority", path = path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        detail: String,
-    },
+    Damaged { path: PathBuf, detail: String },
     /// The certificate is there, its key is not.
     #[error("{path} is missing beside its certificate; restore it, or remove ca.crt for a new authority", path = path.display())]
-    KeyMissing {
-        /// The key file.
-        path: PathBuf,
-    },
+    KeyMissing { path: PathBuf },
     /// A name that no certificate can carry.
     #[error("cannot issue a certificate for {name}")]
     Issue {
-        /// The name.
         name: String,
-        /// The cause.
         #[source]
         source: rcgen::Error,
     },
@@ -101,15 +87,11 @@ pub enum CaError {
     TooManyGroups {
         /// How many were asked for.
         groups: usize,
-        /// The limit.
         limit: usize,
     },
     /// The clock is out of the range of certificates.
     #[error("cannot issue a certificate at {now}; set the clock")]
-    Clock {
-        /// The time given.
-        now: Timestamp,
-    },
+    Clock { now: Timestamp },
 }
 
 impl Ca {

@@ -84,7 +84,6 @@ pub const CLUSTER_ADMIN: &str = "cluster-admin";
 /// A cluster role that every cluster has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefaultRole {
-    /// Name and rules.
     pub role: Role,
     /// The role that cluster roles are added to by the label `rbac.authorization.k8s.io/aggregate-to-NAME`.
     pub gathers: bool,

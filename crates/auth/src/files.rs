@@ -19,11 +19,8 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 #[derive(Debug, Error)]
 #[error("cannot {operation} {path}", path = path.display())]
 pub struct FileError {
-    /// What was tried.
     pub operation: &'static str,
-    /// The file.
     pub path: PathBuf,
-    /// The cause.
     #[source]
     pub source: io::Error,
 }

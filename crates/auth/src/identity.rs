@@ -27,9 +27,7 @@ const GROUPS_MAX: usize = 128;
 /// A user and the groups it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
-    /// User name.
     pub user: String,
-    /// Group names.
     pub groups: Vec<String>,
 }
 
@@ -52,10 +50,7 @@ pub enum IdentityError {
     NoCommonName,
     /// It names more groups than are read.
     #[error("client certificate names more than {limit} organizations")]
-    TooManyGroups {
-        /// The limit.
-        limit: usize,
-    },
+    TooManyGroups { limit: usize },
 }
 
 impl Identity {

@@ -17,10 +17,7 @@ const FILES: [&str; 3] = [ca::CERTIFICATE_FILE, ca::KEY_FILE, tokens::KEY_FILE];
 pub enum IdentityFileError {
     /// It is none of ours.
     #[error("{name:?} is no file of a platform's identity")]
-    Unknown {
-        /// Its name.
-        name: String,
-    },
+    Unknown { name: String },
     /// It cannot be written.
     #[error(transparent)]
     File(#[from] FileError),

@@ -18,17 +18,11 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// A component that runs on a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component {
-    /// The scheduler.
     Scheduler,
-    /// The controllers.
     Controllers,
-    /// Admission.
     Admission,
-    /// The history.
     History,
-    /// The fleet's executor.
     Executor,
-    /// Simulated nodes.
     Nodes,
 }
 

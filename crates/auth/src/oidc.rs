@@ -65,10 +65,8 @@ pub enum OidcError {
     /// It is for somebody else.
     #[error("the token is for another audience")]
     Audience,
-    /// It has ended.
     #[error("the token has expired")]
     Expired,
-    /// It begins later.
     #[error("the token is not good yet; are the clocks right?")]
     Early,
     /// It names nobody, or somebody who can't come from an issuer.
@@ -126,11 +124,7 @@ impl Algorithm {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Public {
-    Rsa {
-        n: Vec<u8>,
-        e: Vec<u8>,
-    },
-    /// A point, uncompressed.
+    Rsa { n: Vec<u8>, e: Vec<u8> },
     P256(Vec<u8>),
     P384(Vec<u8>),
     Ed25519(Vec<u8>),

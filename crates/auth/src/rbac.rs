@@ -17,18 +17,15 @@ pub struct Attributes<'a> {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; the lower
     /// case method for a path.
     pub verb: &'a str,
-    /// To what.
     pub target: Target<'a>,
 }
 
 /// What a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// Objects.
     Resource {
         /// API group; empty for the core group.
         group: &'a str,
-        /// Plural resource name.
         resource: &'a str,
         /// Subresource, as in `status`.
         subresource: Option<&'a str>,
@@ -72,14 +69,12 @@ pub struct Rule {
 pub struct Role {
     /// Name, given as the reason of a decision.
     pub name: String,
-    /// What it allows.
     pub rules: Vec<Rule>,
 }
 
 /// Who gets a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// A user.
     User(String),
     /// All members of a group.
     Group(String),
@@ -97,11 +92,8 @@ pub enum Scope {
 /// A role given to a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// To whom.
     pub subject: Subject,
-    /// What.
     pub role: Arc<Role>,
-    /// Where.
     pub scope: Scope,
 }
 
@@ -123,12 +115,10 @@ static EVERYTHING: LazyLock<[Rule; 2]> = LazyLock::new(|| {
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Yes.
     Allow {
         /// The role or group that allows it.
         by: String,
     },
-    /// No.
     Deny {
         /// The text after `is forbidden: ` in the answer.
         reason: String,

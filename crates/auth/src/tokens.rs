@@ -42,9 +42,7 @@ pub struct Named {
 /// What a token ends with besides its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BoundTo {
-    /// A pod.
     Pod(Named),
-    /// A secret.
     Secret(Named),
 }
 
@@ -61,7 +59,6 @@ pub struct Claims {
     pub issued: Timestamp,
     /// When it ends; whole seconds.
     pub expires: Timestamp,
-    /// Its own identity.
     pub id: String,
     /// What it ends with.
     pub bound_to: Option<BoundTo>,
@@ -76,10 +73,8 @@ pub enum TokenError {
     /// Somebody else signed it, or nobody.
     #[error("the token was not signed by this server")]
     Signature,
-    /// It has ended.
     #[error("service account token has expired")]
     Expired,
-    /// It begins later.
     #[error("service account token is not valid yet")]
     NotYet,
     /// It is for somebody else.
@@ -101,12 +96,7 @@ pub enum TokenKeyError {
     File(#[from] FileError),
     /// Its file holds something else.
     #[error("{path} is damaged ({detail}); restore it, or remove it for a new key: tokens of the old one end")]
-    Damaged {
-        /// The file.
-        path: String,
-        /// What is wrong.
-        detail: String,
-    },
+    Damaged { path: String, detail: String },
     /// No key could be made.
     #[error("cannot make a key for tokens: {detail}")]
     Make {

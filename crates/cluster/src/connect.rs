@@ -21,7 +21,6 @@ pub enum WaitError {
     TooLate {
         /// What was waited for.
         what: String,
-        /// For how long.
         limit: Duration,
     },
 }
@@ -49,10 +48,7 @@ pub enum ConnectError {
     NoConfig(#[source] Box<kube::config::InferConfigError>),
     /// The address is none.
     #[error("{address:?} is no address of an API server; try https://127.0.0.1:6443")]
-    Address {
-        /// What was given.
-        address: String,
-    },
+    Address { address: String },
     /// TLS or the credentials can't be set up.
     #[error("no client could be made from the configuration")]
     Client(#[source] Box<kube::Error>),

@@ -29,7 +29,6 @@ const MESSAGE_BYTES_MAX: usize = 1024;
 pub enum Severity {
     /// Part of normal life.
     Normal,
-    /// Somebody should look.
     Warning,
 }
 
@@ -38,13 +37,11 @@ pub enum Severity {
 pub struct Occurrence {
     /// The object it is about.
     pub about: ObjectReference,
-    /// Normal or warning.
     pub severity: Severity,
     /// A CamelCase word that programs match on.
     pub reason: String,
     /// A sentence for people.
     pub message: String,
-    /// When it happened.
     pub at: Timestamp,
 }
 

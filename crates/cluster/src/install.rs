@@ -16,9 +16,7 @@ pub enum InstallError {
     /// The API server refused it.
     #[error("cannot install custom resource definition {name}")]
     WriteDefinition {
-        /// Its name.
         name: String,
-        /// The cause.
         #[source]
         source: Box<kube::Error>,
     },

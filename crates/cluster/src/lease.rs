@@ -19,7 +19,6 @@ use crate::write::{Failure, failure};
 pub struct LeaseOptions {
     /// Namespace of the Lease.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// Who we are: no two candidates may have the same.
     pub identity: String,
@@ -27,7 +26,6 @@ pub struct LeaseOptions {
     pub duration: Duration,
     /// Who leads and can't renew for so long gives up.
     pub renew_deadline: Duration,
-    /// Pause between attempts.
     pub retry: Duration,
 }
 
@@ -62,9 +60,7 @@ struct Seen {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Attempt {
-    /// We lead.
     Leads,
-    /// Another one does.
     Follows,
     /// Nobody knows: the server did not say.
     Failed,

@@ -31,10 +31,7 @@ pub enum WatchEvent<K> {
     /// This object is gone; the value is its last state.
     Deleted(K),
     /// Nothing else happened up to this version.
-    Quiet {
-        /// The version.
-        version: String,
-    },
+    Quiet { version: String },
 }
 
 /// Watches `api` from `version` on, or begins with a list where there is none. Never ends; failures are logged and tried

@@ -52,11 +52,8 @@ pub fn words(error: &kube::Error) -> String {
 /// A pod by its name and, so that another of that name is left alone, by its uid.
 #[derive(Debug, Clone, Copy)]
 pub struct PodRef<'p> {
-    /// Its namespace.
     pub namespace: &'p str,
-    /// Its name.
     pub name: &'p str,
-    /// Its uid.
     pub uid: &'p str,
 }
 

@@ -4,7 +4,6 @@ use pumice_cluster::Failure;
 
 /// What came of a plan.
 pub(crate) struct Answer<I> {
-    /// What was learnt.
     pub observed: Vec<I>,
     /// Why it ended before its end.
     pub failure: Option<Failure>,

@@ -9,15 +9,12 @@ use std::str::FromStr;
 pub(crate) enum Part {
     /// Jobs, queues, Commands and the removal of Jobs whose time is over.
     Jobs,
-    /// Flows and templates.
     JobFlows,
     /// Jobs by a schedule.
     CronJobs,
     /// PodGroups of pods that nobody grouped.
     PodGroups,
-    /// HyperNodes.
     HyperNodes,
-    /// NodeShards.
     Sharding,
     /// The removal of finished work.
     Retention,

@@ -41,7 +41,6 @@ pub(crate) struct HyperNodes {
     client: Client,
     settings: Settings,
     discovery: Discovery,
-    /// Their labels.
     nodes: NodeTable<Labels>,
     hyper_nodes: Cache<HyperNode>,
 }

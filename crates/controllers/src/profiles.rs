@@ -30,7 +30,6 @@ const TRIES_MAX: u32 = 8;
 struct Entry {
     /// What so many runs have taught together.
     lesson: Option<(Lesson, i64)>,
-    /// Under way.
     writing: Option<(Lesson, i64)>,
     failures: u32,
     not_before: Option<Instant>,

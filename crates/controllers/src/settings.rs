@@ -15,7 +15,6 @@ use pumice_clock as clock;
 pub struct SettingsLocation {
     /// Namespace of the ConfigMap.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// The key in its data.
     pub key: String,

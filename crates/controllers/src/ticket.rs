@@ -5,9 +5,7 @@ use pumice_api::bus::Action;
 /// A Command that is being carried out: an action, and what to say when it is done.
 #[derive(Debug)]
 pub(crate) struct Wish {
-    /// What is wanted.
     pub action: Action,
-    /// The Command itself.
     pub ticket: Ticket,
 }
 

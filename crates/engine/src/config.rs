@@ -61,9 +61,7 @@ pub enum MetricsKind {
 /// Where the use of machines is measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetricsSource {
-    /// Its kind.
     pub kind: MetricsKind,
-    /// Its URL.
     pub address: String,
     /// How often it is asked.
     pub interval_ms: i64,
@@ -78,18 +76,15 @@ pub struct MetricsSource {
 pub struct Sharding {
     /// It uses no other node; else its own ones first.
     pub hard: bool,
-    /// The NodeShard's name.
     pub name: String,
 }
 
 /// One plugin of a tier.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PluginConfig {
-    /// Its name.
     pub name: String,
     /// Where it has a say.
     pub switches: Switches,
-    /// Its arguments.
     pub arguments: BTreeMap<String, Argument>,
 }
 
@@ -97,7 +92,6 @@ pub struct PluginConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("argument {argument} {wanted}")]
 pub struct ArgumentError {
-    /// Which.
     pub argument: String,
     /// What it must be: `must be a duration such as 10m`.
     pub wanted: String,
@@ -106,19 +100,13 @@ pub struct ArgumentError {
 /// An argument as the file has it. Volcano's getters are strict about types: a quoted number is no number.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Argument {
-    /// Nothing.
     Null,
-    /// true or false.
     Bool(bool),
-    /// An integer.
     Int(i64),
     /// A number with a fraction.
     Float(f64),
-    /// Text.
     Text(String),
-    /// A list.
     List(Vec<Argument>),
-    /// A mapping.
     Map(BTreeMap<String, Argument>),
 }
 
@@ -290,13 +278,11 @@ pub enum ConfigError {
     ReadLimit {
         /// Its length.
         bytes: usize,
-        /// The limit.
         bytes_max: usize,
     },
     /// It is not YAML.
     #[error("scheduler configuration line {line}: {message}")]
     Syntax {
-        /// The line.
         line: u64,
         /// What the parser says.
         message: String,
@@ -304,9 +290,7 @@ pub enum ConfigError {
     /// A value has the wrong type.
     #[error("scheduler configuration line {line}: {what} must be {wanted}")]
     WrongType {
-        /// The line.
         line: u64,
-        /// The value.
         what: String,
         /// What it must be.
         wanted: &'static str,
@@ -316,39 +300,21 @@ pub enum ConfigError {
         "scheduler configuration line {line}: it names no action: write what a cycle does, such as \
          actions: \"enqueue, allocate, backfill\""
     )]
-    NoAction {
-        /// The line.
-        line: u64,
-    },
+    NoAction { line: u64 },
     /// An action does not exist.
     #[error(
         "scheduler configuration line {line}: no action is called {action:?}; use enqueue, allocate, backfill, \
          preempt, reclaim, gangpreempt, gangreclaim, shuffle"
     )]
-    UnknownAction {
-        /// The line.
-        line: u64,
-        /// The name.
-        action: String,
-    },
+    UnknownAction { line: u64, action: String },
     /// A plugin can't work with its arguments.
     #[error("scheduler configuration line {line}: plugin {plugin}: {error}")]
-    BadArgument {
-        /// The line.
-        line: u64,
-        /// The plugin.
-        plugin: String,
-        /// What is wrong.
-        error: ArgumentError,
-    },
+    BadArgument { line: u64, plugin: String, error: ArgumentError },
     /// drf's hierarchy and proportion exclude each other.
     #[error(
         "scheduler configuration line {line}: drf with enableHierarchy can't share a tier with proportion; remove one"
     )]
-    HierarchyWithProportion {
-        /// The line.
-        line: u64,
-    },
+    HierarchyWithProportion { line: u64 },
 }
 
 impl ConfigError {
@@ -369,9 +335,7 @@ impl ConfigError {
 /// Something in a configuration that has no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
-    /// Its line.
     pub line: u64,
-    /// What it is.
     pub kind: WarningKind,
 }
 
@@ -379,34 +343,19 @@ pub struct Warning {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WarningKind {
     /// A key that nothing reads.
-    UnknownKey {
-        /// The key.
-        key: String,
-    },
+    UnknownKey { key: String },
     /// A plugin that Volcano does not have either.
-    UnknownPlugin {
-        /// Its name.
-        plugin: String,
-    },
+    UnknownPlugin { plugin: String },
     /// An argument that the plugin does not read.
-    UnknownArgument {
-        /// The plugin.
-        plugin: String,
-        /// The argument.
-        argument: String,
-    },
+    UnknownArgument { plugin: String, argument: String },
     /// A value of a type that is not read: the default holds.
     IgnoredValue {
-        /// What has it.
         what: String,
         /// What it must be.
         wanted: &'static str,
     },
     /// Something of Volcano's that this version does not have.
-    NotInThisVersion {
-        /// What.
-        what: String,
-    },
+    NotInThisVersion { what: String },
 }
 
 impl std::fmt::Display for Warning {

@@ -46,15 +46,10 @@ pub struct World {
 pub struct GroupView<'w> {
     id: GroupId,
     world: &'w World,
-    /// Its namespace.
     pub namespace: &'w str,
-    /// Its PodGroup's name.
     pub name: &'w str,
-    /// Who owns it.
     pub owner: Option<&'w OwnerFacts>,
-    /// Its queue.
     pub queue: &'w str,
-    /// Its phase.
     pub phase: GroupPhase,
 }
 

@@ -47,12 +47,7 @@ pub enum Delta {
     /// A node as it is now.
     NodeUpsert(NodeFacts),
     /// What is in use on a node, as measured.
-    NodeUsage {
-        /// Its name.
-        name: String,
-        /// What was measured.
-        usage: NodeUsage,
-    },
+    NodeUsage { name: String, usage: NodeUsage },
     /// Whether something is there that adds nodes for pods that wait.
     AutoscalerSeen(bool),
     /// A node is gone, by name. What runs on it stays counted for its groups.
@@ -65,9 +60,7 @@ pub enum Delta {
     GroupUpsert(Box<GroupFacts>),
     /// A PodGroup is gone. Ignored when the stored one has another uid.
     GroupRemove {
-        /// Its namespace.
         namespace: String,
-        /// Its name.
         name: String,
         /// Its uid; empty matches any.
         uid: String,
@@ -76,25 +69,19 @@ pub enum Delta {
     ShapeUpsert {
         /// The owner's uid, as in the PodGroup's owner reference.
         owner_uid: String,
-        /// Its tasks.
         tasks: Vec<ShapeTask>,
         /// The owner has ended: its groups want nothing more.
         ended: bool,
     },
     /// The owner is gone.
-    ShapeRemove {
-        /// The owner's uid.
-        owner_uid: String,
-    },
+    ShapeRemove { owner_uid: String },
     /// A queue as it is now.
     QueueUpsert(QueueFacts),
     /// A queue is gone, by name.
     QueueRemove(String),
     /// A priority class as it is now.
     PriorityClassUpsert {
-        /// Its name.
         name: String,
-        /// Its value.
         value: i32,
         /// Whether it applies where no class is named.
         global_default: bool,
@@ -116,30 +103,15 @@ pub enum Delta {
     /// A PodDisruptionBudget as it is now.
     BudgetUpsert(BudgetFacts),
     /// A PodDisruptionBudget is gone.
-    BudgetRemove {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    BudgetRemove { namespace: String, name: String },
     /// A ResourceQuota as it is now.
     QuotaUpsert(QuotaFacts),
     /// A ResourceQuota is gone.
-    QuotaRemove {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    QuotaRemove { namespace: String, name: String },
     /// A PersistentVolumeClaim as it is now.
     VolumeClaimUpsert(VolumeClaimFacts),
     /// A PersistentVolumeClaim is gone.
-    VolumeClaimRemove {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    VolumeClaimRemove { namespace: String, name: String },
     /// A PersistentVolume as it is now.
     VolumeUpsert(VolumeFacts),
     /// A PersistentVolume is gone, by name.
@@ -155,12 +127,7 @@ pub enum Delta {
     /// A ResourceClaim as it is now.
     DeviceClaimUpsert(DeviceClaimFacts),
     /// A ResourceClaim is gone.
-    DeviceClaimRemove {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    DeviceClaimRemove { namespace: String, name: String },
     /// A DeviceClass as it is now.
     DeviceClassUpsert(DeviceClassFacts),
     /// A DeviceClass is gone, by name.
@@ -171,11 +138,9 @@ pub enum Delta {
     DeviceSliceRemove(String),
     /// A namespace and its weight among the namespaces of a queue (annotation `pumice.sh/weight`).
     NamespaceUpsert {
-        /// Its name.
         name: String,
         /// Its weight, at least 1.
         weight: i64,
-        /// Its labels.
         labels: std::collections::BTreeMap<String, String>,
         /// The queue of its pods that name none (annotation `scheduling.volcano.sh/queue-name`).
         #[serde(default)]
@@ -189,7 +154,6 @@ pub enum Delta {
     WindowRemove(String),
     /// How long pods of one kind ran before this world began, the oldest first.
     RunsLearned {
-        /// Their namespace.
         namespace: String,
         /// Their `run_profile`.
         profile: String,

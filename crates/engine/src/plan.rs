@@ -44,13 +44,9 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bind {
-    /// The pod's uid.
     pub uid: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// The node.
     pub node: String,
     /// Its group, `namespace/name`.
     pub group: String,
@@ -70,31 +66,24 @@ pub enum Prebind {
     SelectNode {
         /// Namespace of the claim.
         namespace: String,
-        /// The claim.
         claim: String,
-        /// The node.
         node: String,
     },
     /// Give a volume to a claim, and wait until they are bound.
     BindVolume {
         /// Namespace of the claim.
         namespace: String,
-        /// The claim.
         claim: String,
-        /// Its uid.
         uid: String,
-        /// The volume.
         volume: String,
     },
     /// Reserve a resource claim for the pod, with these devices if it has none yet.
     Reserve {
         /// Namespace of the claim.
         namespace: String,
-        /// The claim.
         claim: String,
         /// Name of the request, and device.
         devices: Vec<(String, DeviceName)>,
-        /// The node.
         node: String,
     },
 }
@@ -105,9 +94,7 @@ pub enum Prebind {
 pub struct Ungate {
     /// The pod's uid: only this very pod.
     pub uid: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// The scheduling gate's name.
     pub gate: String,
@@ -121,11 +108,8 @@ pub struct Ungate {
 pub struct Eviction {
     /// The pod's uid: only this very pod.
     pub uid: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its node.
     pub node: String,
     /// Its group, `namespace/name`.
     pub group: String,
@@ -145,13 +129,9 @@ pub struct Eviction {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pipelined {
-    /// The pod's uid.
     pub uid: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// The node.
     pub node: String,
     /// Its group, `namespace/name`.
     pub group: String,
@@ -165,9 +145,7 @@ pub struct Pipelined {
 pub struct GroupUpdate {
     /// Namespace of the PodGroup.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its uid.
     pub uid: String,
     /// Annotations that it gets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -180,11 +158,8 @@ pub struct GroupUpdate {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodNotice {
-    /// The pod's uid.
     pub uid: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// The condition's reason: `Unschedulable` or `SchedulerError`.
     pub reason: String,
@@ -198,9 +173,7 @@ pub struct PodNotice {
 pub struct Late {
     /// Namespace of the PodGroup.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its uid.
     pub uid: String,
     /// When it is to have ended.
     pub deadline: TimeMs,
@@ -214,7 +187,6 @@ pub struct Late {
 pub struct FreedRoom {
     /// The group, `namespace/name`.
     pub beneficiary: String,
-    /// Its uid.
     pub uid: String,
     /// The action that chose the victims.
     pub action: String,
@@ -228,7 +200,6 @@ pub struct FreedRoom {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueUpdate {
-    /// The queue.
     pub name: String,
     /// cpu in milli-cores, all else in whole units.
     pub allocated: Resources,

@@ -36,7 +36,6 @@ pub use crate::world::tasks::{Counting, TaskRow, TaskState};
 pub enum Vote {
     /// Yes, and the plugins of later tiers are not asked.
     Permit,
-    /// No opinion.
     Abstain,
     /// No, whatever others say.
     Reject,
@@ -59,7 +58,6 @@ pub enum Alike {
 pub struct Preference {
     /// What the scaled score is multiplied with.
     pub weight: i64,
-    /// More is worse.
     pub reverse: bool,
     /// The unscaled value; depends on the node's facts only.
     pub raw: fn(&PodTemplate, &NodeRow) -> i64,
@@ -83,11 +81,9 @@ pub struct GangEviction {
 /// A search for the part of the network where a group, or one part of it, is to lie.
 #[derive(Debug, Clone, Copy)]
 pub struct HyperSearch<'a> {
-    /// The group.
     pub group: GroupId,
     /// One part of it; absent for the whole, also where it has no parts.
     pub sub_job: Option<u32>,
-    /// Here, or below.
     pub within: HyperId,
     /// What its pods ask for in all, by dimension.
     pub need: &'a [(DimId, i64)],

@@ -35,11 +35,9 @@ pub enum Stage {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reasons {
-    /// Where it waits.
     pub stage: Stage,
     /// Since when it waits at this stage.
     pub since: TimeMs,
-    /// Its queue.
     pub queue: String,
     /// What has to be placed together, and how much of it is.
     pub minimum: Minimum,
@@ -57,7 +55,6 @@ pub struct Reasons {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Expected {
-    /// As of when.
     #[serde(rename = "asked")]
     pub as_of: TimeMs,
     /// Half of those like it started by then.
@@ -89,9 +86,7 @@ pub struct Minimum {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RoleMinimum {
-    /// The task's name.
     pub role: String,
-    /// Its minimum.
     pub min: u32,
     /// Pods that count for it already.
     pub ready: u32,
@@ -110,24 +105,14 @@ pub enum Reason {
         made: bool,
     },
     /// The queue does not exist.
-    QueueNotFound {
-        /// Its name.
-        queue: String,
-    },
+    QueueNotFound { queue: String },
     /// The queue takes no work.
-    QueueClosed {
-        /// Its name.
-        queue: String,
-        /// Its state.
-        state: String,
-    },
+    QueueClosed { queue: String, state: String },
     /// What the queue may hold at most, by its `capability` or because there is no more, leaves too little.
     QueueLimit {
-        /// The queue.
         queue: String,
         /// The dimension that binds.
         resource: String,
-        /// The limit.
         limit: i64,
         /// What the queue's pods hold, with what is promised to admitted groups.
         used: i64,
@@ -142,11 +127,9 @@ pub enum Reason {
     },
     /// The queue holds its share; others deserve the rest.
     QueueShare {
-        /// The queue.
         queue: String,
         /// The dimension that binds.
         resource: String,
-        /// What it deserves.
         deserved: i64,
         /// What it holds, with what is promised to it.
         used: i64,
@@ -155,7 +138,6 @@ pub enum Reason {
     },
     /// The queue takes no work because of where it stands among the others.
     QueueUnusable {
-        /// The queue.
         queue: String,
         /// What is wrong: `its parent team-a does not exist`.
         fault: String,
@@ -166,18 +148,15 @@ pub enum Reason {
         resource: String,
         /// What may be promised.
         budget: i64,
-        /// What was promised.
         promised: i64,
         /// What this group asks for.
         requested: i64,
     },
     /// A ResourceQuota of the namespace leaves too little.
     Quota {
-        /// The quota.
         quota: String,
         /// Its key that binds.
         resource: String,
-        /// Its limit.
         hard: i64,
         /// What is used, with what admitted groups will ask for.
         used: i64,
@@ -201,7 +180,6 @@ pub enum Reason {
     ExceedsCluster(NodesUnfit),
     /// Fewer pods than the minimum exist.
     NotEnoughTasks {
-        /// The minimum.
         min: u32,
         /// Pods that could count.
         valid: u32,
@@ -215,7 +193,6 @@ pub enum Reason {
     },
     /// A task has no pods yet, as it depends on others; the rest starts without it.
     WaitsForTasks {
-        /// The task.
         role: String,
         /// Those that it depends on.
         tasks: Vec<String>,
@@ -224,16 +201,13 @@ pub enum Reason {
     },
     /// Fewer pods of one task than its minimum exist.
     NotEnoughTasksOfRole {
-        /// The task.
         role: String,
-        /// The minimum.
         min: u32,
         /// Pods that could count.
         valid: u32,
     },
     /// A sub-group policy has fewer parts than it needs.
     NotEnoughParts {
-        /// The policy.
         policy: String,
         /// Its `minSubGroups`.
         min: u32,
@@ -243,18 +217,11 @@ pub enum Reason {
     /// No part of the network that is close enough has room.
     NoDomain(NoDomain),
     /// The highest tier is given by a name that no HyperNode has.
-    UnknownTier {
-        /// The name.
-        name: String,
-    },
+    UnknownTier { name: String },
     /// Pods are held by scheduling gates.
-    Gated {
-        /// How many.
-        pods: u32,
-    },
+    Gated { pods: u32 },
     /// The API server refused to bind; it is tried again.
     BindFailed {
-        /// How many pods.
         pods: u32,
         /// The last error.
         error: String,
@@ -283,14 +250,12 @@ pub enum Reason {
     },
     /// A plugin of a third party says no.
     Refused {
-        /// The plugin.
         plugin: String,
         /// Why, in its words.
         message: String,
     },
     /// The queue keeps strict order, and this group does not fit yet.
     StrictOrder {
-        /// The queue.
         queue: String,
         /// The group that is next, `namespace/name`.
         next: String,
@@ -312,16 +277,13 @@ pub enum Reason {
     KeptForOthers {
         /// For whom, `namespace/name`; at most five.
         groups: Vec<String>,
-        /// How many nodes.
         nodes: u32,
         /// In how many milliseconds the first of them is expected to start: what has ended by then may have the room.
         in_ms: i64,
     },
     /// Nodes have room for it, which a Reservation of an administrator closes to it.
     Closed {
-        /// The Reservation.
         window: String,
-        /// How many nodes.
         nodes: u32,
         /// In how many milliseconds it begins: what is certain to have ended by then may start there. At most 0 where it
         /// has begun.
@@ -349,17 +311,14 @@ pub enum Reason {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodesUnfit {
-    /// The task's name.
     pub role: String,
     /// Pods of it that are needed together.
     pub needed: u32,
     /// Of these, how many found room before one did not.
     pub found_room: u32,
-    /// Nodes there are.
     pub nodes: u32,
     /// How many nodes failed each check. A node short of two resources is in two counts.
     pub checks: Vec<CheckCount>,
-    /// What is short.
     pub short: Vec<Shortage>,
 }
 
@@ -387,12 +346,10 @@ pub struct NoDomain {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckCount {
-    /// The check.
     pub check: Check,
     /// The resource, taint or constraint that it failed on.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// How many nodes.
     pub nodes: u32,
 }
 
@@ -404,7 +361,6 @@ pub enum Check {
     NodeGone,
     /// It is not of this scheduler's shard.
     OutsideShard,
-    /// Cordoned.
     Unschedulable,
     /// Node selector or required node affinity.
     NodeAffinity,
@@ -474,7 +430,6 @@ pub enum Check {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shortage {
-    /// The resource.
     pub resource: String,
     /// What one pod asks for.
     pub requested: i64,

@@ -15,22 +15,13 @@ pub enum LoadError {
     End,
     /// A row has other fields than this version's.
     #[error("the saved World is of another version: its {row} differs")]
-    Row {
-        /// Which.
-        row: &'static str,
-    },
+    Row { row: &'static str },
     /// A value can't be.
     #[error("the saved World holds a value that can't be: {what}")]
-    Value {
-        /// Of what.
-        what: &'static str,
-    },
+    Value { what: &'static str },
     /// There are bytes behind its end.
     #[error("the saved World has {bytes} bytes too many")]
-    Rest {
-        /// How many.
-        bytes: usize,
-    },
+    Rest { bytes: usize },
 }
 
 /// Saved bytes that are read, and what becomes of the texts in them.

@@ -57,9 +57,7 @@ pub struct Options {
     pub tls: Option<Arc<ClientConfig>>,
     /// What it shows to the server besides, as in `Bearer TOKEN`.
     pub authorization: Option<String>,
-    /// The cluster.
     pub client: Client,
-    /// Times and bounds.
     pub settings: Settings,
 }
 
@@ -73,10 +71,7 @@ pub enum BuildError {
     #[error(
         "{address:?} is no address of a server; with an identity try https://127.0.0.1:50051, without one http://127.0.0.1:50051"
     )]
-    Address {
-        /// What was given.
-        address: String,
-    },
+    Address { address: String },
     /// The token can't be sent.
     #[error("the token has letters that can't be sent")]
     Token,

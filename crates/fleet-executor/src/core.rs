@@ -35,16 +35,12 @@ const EVENTS_MAX: usize = 20;
 pub enum Input {
     /// A session was opened: `Hello` and the nodes were sent. Sessions have larger numbers than those before.
     Connected {
-        /// Its number.
         session: u64,
     },
-    /// The session ended.
     Disconnected,
     /// The server said something.
     Message {
-        /// In which session.
         session: u64,
-        /// What.
         message: Box<ToExecutor>,
     },
     /// These are all pods of runs, but for those of Volcano jobs.
@@ -57,54 +53,41 @@ pub enum Input {
     MemberFailed(Box<PodFacts>),
     /// A pod is gone.
     PodRemoved {
-        /// Its run.
         run: RunId,
-        /// Its uid.
         uid: String,
     },
     /// Something warns about a pod.
     PodEvent {
-        /// Its run.
         run: RunId,
-        /// What it says.
         event: PodEvent,
     },
     /// A pod was made, or is there already and is of this run.
     Created {
-        /// The run.
         run: RunId,
-        /// Its uid.
         uid: String,
     },
     /// A pod was not made.
     NotCreated {
-        /// The run.
         run: RunId,
-        /// Why.
         refusal: Refusal,
     },
     /// The cluster answered a deletion.
     Deleted {
-        /// The run.
         run: RunId,
-        /// How.
         answer: DeleteAnswer,
     },
     /// Where a run's ports are reached.
     Addresses {
-        /// The run.
         run: RunId,
         /// Addresses by port.
         addresses: BTreeMap<i32, String>,
     },
-    /// Time has passed.
     Tick,
 }
 
 /// Why a pod was not made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// What follows.
     pub kind: RefusalKind,
     /// One word.
     pub reason: String,
@@ -146,31 +129,23 @@ pub enum DeleteAnswer {
 pub enum Output {
     /// Make these; the answer is [`Input::Created`] or [`Input::NotCreated`], of the pod.
     Create {
-        /// The run.
         run: RunId,
-        /// What to make.
         objects: Box<super::pod::Objects>,
     },
     /// Delete a pod, or the Job of a Volcano job with its pods; the answer is [`Input::Deleted`].
     Delete {
-        /// The run.
         run: RunId,
-        /// What it is.
         kind: Kind,
-        /// The pod's namespace.
         namespace: String,
-        /// The pod's name.
         name: String,
         /// The pod's uid, where it is known: another is left alone.
         uid: Option<String>,
-        /// How.
         how: Deletion,
     },
     /// Do this at once, and tell the server what came of it. No run is another for it.
     RunErrand(Box<Errand>),
     /// Say this to the server.
     Report(Runs),
-    /// End the session.
     EndSession(SessionEnd),
 }
 
@@ -190,7 +165,6 @@ pub enum Deletion {
 pub enum SessionEnd {
     /// A message is missing, or one came before its time.
     OutOfOrder,
-    /// Another server leads.
     Redirect(String),
 }
 

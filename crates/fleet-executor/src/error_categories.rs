@@ -31,7 +31,6 @@ pub struct ErrorCategories {
     pub enabled: bool,
     /// The category of what no rule fits.
     pub default_category: String,
-    /// Its subcategory.
     pub default_subcategory: String,
     /// The categories, in order.
     pub categories: Vec<Category>,
@@ -76,7 +75,6 @@ pub struct Rule {
     pub on_pod_events: Option<EventPattern>,
     /// By Kubernetes' words: `OOMKilled`, `Evicted`, `DeadlineExceeded`.
     pub on_conditions: Vec<Condition>,
-    /// The subcategory.
     pub subcategory: String,
     /// What people are told besides of the failure.
     pub hint: String,
@@ -88,13 +86,11 @@ pub struct Rule {
 pub struct ExitCodes {
     /// Whether those named are meant, or all others.
     pub operator: Operator,
-    /// The codes.
     pub values: Vec<i32>,
 }
 
 /// Whether those named are meant, or all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "they are words")]
 pub enum Operator {
     In,
     NotIn,
@@ -104,7 +100,6 @@ pub enum Operator {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Pattern {
-    /// A regular expression.
     pub pattern: String,
 }
 
@@ -124,14 +119,12 @@ pub struct EventPattern {
 
 /// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "it is a word")]
 pub enum EventKind {
     Warning,
 }
 
 /// A word of Kubernetes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "they are words")]
 pub enum Condition {
     #[serde(rename = "OOMKilled")]
     OomKilled,
@@ -164,7 +157,6 @@ pub enum CategoryError {
          onTerminationMessage, onPodError and onPodEvents"
     )]
     Matchers {
-        /// The category.
         category: String,
         /// Which of its rules, from 0.
         rule: usize,
@@ -176,7 +168,6 @@ pub enum CategoryError {
         "errorCategories: rule {rule} of the category {category} has no exit codes: name them in onExitCodes.values"
     )]
     NoValues {
-        /// The category.
         category: String,
         /// Which of its rules, from 0.
         rule: usize,
@@ -184,9 +175,7 @@ pub enum CategoryError {
     /// A pattern is none.
     #[error("errorCategories: a pattern of the category {category} is none")]
     Pattern {
-        /// The category.
         category: String,
-        /// Why.
         #[source]
         source: PatternError,
     },

@@ -19,7 +19,6 @@ mod volcano_job;
 pub enum PodPhase {
     /// Not all containers run.
     Pending,
-    /// It runs.
     Running,
     /// All containers ended well.
     Succeeded,
@@ -40,7 +39,6 @@ impl PodPhase {
 /// What a run is in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A pod.
     Pod,
     /// A Volcano Job with its pods.
     Job,
@@ -49,23 +47,16 @@ pub enum Kind {
 /// A pod, or the Job of a Volcano job, as far as its run is concerned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodFacts {
-    /// The run.
     pub run: RunId,
-    /// What it is.
     pub kind: Kind,
-    /// The queue.
     pub queue: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its uid.
     pub uid: String,
     /// The version that this is, for writes that count only while nothing has changed.
     pub version: String,
     /// Its node; empty for none.
     pub node: String,
-    /// Its phase.
     pub phase: PodPhase,
     /// After how long without an answer of the server it is stopped; none for never.
     pub cut_off_ms: Option<i64>,
@@ -86,9 +77,7 @@ pub struct PodFacts {
 /// A container of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Container {
-    /// Its name.
     pub name: String,
-    /// How it is.
     pub state: ContainerState,
 }
 
@@ -102,11 +91,8 @@ pub enum ContainerState {
         /// For people.
         message: String,
     },
-    /// It runs.
     Running,
-    /// It ended.
     Ended {
-        /// Its exit code.
         exit_code: i32,
         /// One word.
         reason: String,

@@ -21,7 +21,6 @@ pub enum Action {
     Wait,
     /// It is deleted and its lease returned.
     Retry,
-    /// Its run fails.
     Fail,
 }
 
@@ -56,7 +55,6 @@ pub struct EventRule {
     pub inverse: bool,
     /// How long the pod must have been as it is.
     pub grace_ms: i64,
-    /// What follows.
     pub action: Action,
 }
 
@@ -68,7 +66,6 @@ pub struct ContainerRule {
     pub pattern: String,
     /// How long the pod must have been as it is.
     pub grace_ms: i64,
-    /// What follows.
     pub action: Action,
 }
 
@@ -111,7 +108,6 @@ impl Default for PendingCheckRules {
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("{pattern:?} is no pattern")]
 pub struct PatternError {
-    /// The pattern.
     pub pattern: String,
     /// What is wrong with it.
     #[source]
@@ -130,7 +126,6 @@ pub struct Checks {
 /// What is wrong with a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// What follows.
     pub action: Action,
     /// One word.
     pub reason: String,

@@ -30,7 +30,6 @@ pub enum PodError {
     /// The specification's bytes are none.
     #[error("the lease's pod specification can't be read")]
     Spec {
-        /// What is wrong.
         #[source]
         source: ProtobufError,
     },
@@ -39,10 +38,7 @@ pub enum PodError {
     NoContainers,
     /// The Job of a Volcano job is none.
     #[error("the lease's Volcano Job can't be read: {cause}")]
-    Job {
-        /// What is wrong.
-        cause: String,
-    },
+    Job { cause: String },
     /// A Volcano job has nothing to run.
     #[error("the lease's Volcano Job has no tasks")]
     NoTasks,
@@ -63,7 +59,6 @@ pub struct Objects {
     pub pod: Value,
     /// Services, to be owned by the pod once it has a uid.
     pub services: Vec<Value>,
-    /// Ingresses, likewise.
     pub ingresses: Vec<Value>,
 }
 

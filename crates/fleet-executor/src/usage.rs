@@ -25,9 +25,7 @@ pub type Measured = Vec<PodUsage>;
 /// What a pod uses.
 #[derive(Debug)]
 pub struct PodUsage {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// Cpu in milli-cores, memory in bytes.
     pub used: BTreeMap<String, i64>,

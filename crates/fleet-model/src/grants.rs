@@ -51,7 +51,6 @@ pub enum PodLevel {
 
 /// What a queue may not do.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[allow(missing_docs, reason = "the texts say what the fields are")]
 pub enum NotGranted {
     #[error("namespace: queue {queue} may not use {namespace:?}: use {allowed}, or ask an operator")]
     Namespace { queue: String, namespace: String, allowed: String },

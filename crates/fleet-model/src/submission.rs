@@ -50,11 +50,8 @@ pub mod annotations {
 /// A request to submit jobs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Submission {
-    /// The queue.
     pub queue: String,
-    /// The job set.
     pub job_set: String,
-    /// The jobs.
     pub items: Vec<RequestedJob>,
 }
 
@@ -112,7 +109,6 @@ pub struct Item {
 /// An ingress that was asked for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IngressConfig {
-    /// Ports of containers.
     pub ports: Vec<u32>,
     /// Annotations of the ingress.
     pub annotations: BTreeMap<String, String>,
@@ -129,7 +125,6 @@ pub struct IngressConfig {
 pub struct ServiceConfig {
     /// How it is reached.
     pub service_type: ServiceType,
-    /// Ports of containers.
     pub ports: Vec<u32>,
     /// Its name; empty for one made of the job's id.
     pub name: String,
@@ -194,7 +189,6 @@ pub enum Checked {
     Item(Box<Completed>),
     /// One that has what the item at `of` has, but for the other fields, as [`Completed`] has them.
     Again {
-        /// That item's place.
         of: usize,
         /// Its place in the queue.
         priority: u32,

@@ -45,11 +45,9 @@ pub struct AwayRules {
 /// What may start in a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolRules {
-    /// Jobs at home.
     pub home: bool,
     /// Jobs away from it.
     pub away: bool,
-    /// Gangs among these.
     pub gangs: bool,
 }
 
@@ -64,7 +62,6 @@ impl Default for PoolRules {
 pub struct Way {
     /// What counts instead of the class's value.
     pub priority: i32,
-    /// On which nodes.
     pub kinds: Vec<NodeKind>,
 }
 
@@ -82,9 +79,7 @@ pub struct NodeKind {
 /// What a job has to ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
-    /// Of which resource.
     pub resource: String,
-    /// How that compares.
     pub compare: Compare,
     /// With how much: cpu in milli-cores, everything else in whole units.
     pub amount: i64,
@@ -93,9 +88,7 @@ pub struct Condition {
 /// How an amount compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compare {
-    /// It is more.
     Greater,
-    /// It is less.
     Less,
     /// It is the same.
     Equal,

@@ -40,7 +40,6 @@ pub struct Constraints {
 /// The part of its fair share up to which a queue is left alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Protected {
-    /// In every pool.
     pub fraction: f64,
     /// In a pool; goes before the other.
     pub by_pool: BTreeMap<String, f64>,
@@ -87,7 +86,6 @@ fn fractions_in(limit: &ClassLimit, pool: &str) -> BTreeMap<String, f64> {
 pub struct PoolUsage {
     /// By queue and class.
     pub classes: BTreeMap<(Arc<str>, Arc<str>), Resources>,
-    /// Of floating resources.
     pub floating: Resources,
 }
 
@@ -119,7 +117,6 @@ fn add(amounts: &mut Resources, more: &Resources, sign: i64) {
 pub struct Allowance {
     /// Jobs that may start.
     pub grant: Grant,
-    /// What runs hold.
     pub usage: PoolUsage,
     /// Limits of queues that have some of their own.
     pub queues: BTreeMap<String, BTreeMap<String, ClassLimit>>,

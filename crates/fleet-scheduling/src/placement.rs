@@ -22,7 +22,6 @@ pub enum Strategy {
     /// The fullest. Nodes with accelerators come last for whoever asks for none.
     #[default]
     Pack,
-    /// The emptiest.
     Spread,
 }
 
@@ -39,7 +38,6 @@ pub struct Placement {
 /// How nodes are filled, by pool.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Placements {
-    /// In every pool.
     pub all: Placement,
     /// In a pool; goes before the other.
     pub by_pool: BTreeMap<String, Placement>,

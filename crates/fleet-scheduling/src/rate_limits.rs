@@ -45,7 +45,6 @@ impl Rate {
 /// How fast jobs may start; nothing is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RateLimits {
-    /// All jobs together.
     pub all: Option<Rate>,
     /// Those of one queue.
     pub per_queue: Option<Rate>,

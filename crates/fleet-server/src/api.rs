@@ -52,7 +52,6 @@ pub use spec::{JobSpec, JobTold};
 
 /// Where time and chance come from.
 pub struct Sources {
-    /// The time.
     pub now: Box<dyn Fn() -> TimeMs + Send + Sync>,
     /// Random bits, new ones at each call, such as nobody else draws.
     pub random: Box<dyn Fn() -> u128 + Send + Sync>,

@@ -33,7 +33,6 @@ pub struct Config {
     pub submission: Rules,
     /// How what waits gets its room.
     pub scheduling: Scheduling,
-    /// Who may what.
     pub auth: Auth,
     /// How long what is over is kept.
     pub retention: Hours,
@@ -80,30 +79,13 @@ pub enum ConfigError {
     Class(String),
     /// A number that can't be meant.
     #[error("scheduling.{key}: {value} is of no use: {wanted}")]
-    Number {
-        /// Where.
-        key: String,
-        /// What it says.
-        value: String,
-        /// What would do.
-        wanted: &'static str,
-    },
+    Number { key: String, value: String, wanted: &'static str },
     /// Something that only has a meaning with something else.
     #[error("scheduling.{key} has no effect without scheduling.{needs}: set both or neither")]
-    Alone {
-        /// What is there.
-        key: &'static str,
-        /// What is missing.
-        needs: &'static str,
-    },
+    Alone { key: &'static str, needs: &'static str },
     /// A retry policy can't be one.
     #[error("scheduling.retryPolicy.policies: {name:?}: {error}")]
-    Policy {
-        /// Its name.
-        name: String,
-        /// What is wrong.
-        error: PolicyError,
-    },
+    Policy { name: String, error: PolicyError },
     /// Bids decide in a pool, and nobody tells any.
     #[error(
         "scheduling.pools: experimentalMarketScheduling needs bids: say in pricingApi who tells them, with enabled: true"
@@ -116,12 +98,7 @@ pub enum ConfigError {
     NoMarket,
     /// One thing has two meanings.
     #[error("scheduling.{key}: {name:?} is there twice")]
-    Twice {
-        /// Where.
-        key: &'static str,
-        /// What.
-        name: String,
-    },
+    Twice { key: &'static str, name: String },
 }
 
 /// Why bids of a configuration can't be had.

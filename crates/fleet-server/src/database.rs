@@ -64,9 +64,7 @@ pub enum Error {
     /// It can't be opened.
     #[error("the fleet's database {location} can't be opened")]
     Open {
-        /// Which one.
         location: String,
-        /// The cause.
         #[source]
         source: Arc<sqlx::Error>,
     },
@@ -75,7 +73,6 @@ pub enum Error {
         "the fleet's database is of format {found}, and this release knows up to {known}; run the release that made it, or give another place"
     )]
     Newer {
-        /// Its format.
         found: i64,
         /// The last one that is known.
         known: i64,
@@ -83,9 +80,7 @@ pub enum Error {
     /// It can't be brought to the format of this release.
     #[error("the fleet's database can't be upgraded to format {to}")]
     Upgrade {
-        /// To which format.
         to: i64,
-        /// The cause.
         #[source]
         source: Arc<sqlx::Error>,
     },
@@ -94,10 +89,7 @@ pub enum Error {
     Failed(#[source] Arc<sqlx::Error>),
     /// A row is not as this release writes it.
     #[error("a row of the table {table} of the fleet's database can't be read")]
-    Unreadable {
-        /// The table.
-        table: &'static str,
-    },
+    Unreadable { table: &'static str },
     /// A value is too large, or has no form in JSON.
     #[error("what is to be written is too large, or has no form")]
     Unwritable,
@@ -121,7 +113,6 @@ pub enum Error {
     /// A name is too long.
     #[error("the {what} has {bytes} bytes; {max} are the most")]
     TooLong {
-        /// Which one.
         what: &'static str,
         /// How many it has, as it is stored.
         bytes: usize,
@@ -146,7 +137,6 @@ pub enum Error {
     /// The retry policy can't be removed.
     #[error("the queue {queue} names the retry policy {policy}: take it out of the queue's retryPolicies before")]
     PolicyInUse {
-        /// The policy.
         policy: String,
         /// The first queue that does.
         queue: String,

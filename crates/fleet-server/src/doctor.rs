@@ -30,7 +30,6 @@ const NAMED_MAX: usize = 5;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// All is well.
     Ok,
     /// It works, and somebody should look.
     Warning,
@@ -43,9 +42,7 @@ pub enum Level {
 pub struct Check {
     /// What was looked at.
     pub name: String,
-    /// How it is.
     pub level: Level,
-    /// What was found.
     pub found: String,
     /// What to do, where something is to be done.
     #[serde(rename = "do", skip_serializing_if = "String::is_empty")]
@@ -72,7 +69,6 @@ impl Check {
 /// All lines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
-    /// Nothing has failed.
     pub ok: bool,
     /// In order.
     pub checks: Vec<Check>,

@@ -16,13 +16,11 @@ pub const PATH: &str = "/pumice/fleet/standing";
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FleetHealth {
-    /// The server's release.
     pub release: String,
     /// The version of the protocol that it speaks with executors.
     pub format: u32,
     /// The server's clock, milliseconds since 1970.
     pub now_ms: i64,
-    /// Who asks.
     pub who: Asker,
     /// Since when this server leads; none where it does not.
     pub leads_since_ms: Option<i64>,
@@ -41,9 +39,7 @@ pub struct FleetHealth {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Asker {
-    /// The name.
     pub name: String,
-    /// The groups.
     pub groups: BTreeSet<String>,
     /// What the groups may do everywhere.
     pub permissions: BTreeSet<String>,
@@ -63,7 +59,6 @@ pub struct Known {
     pub cordoned: BTreeMap<String, usize>,
     /// Nodes that take new pods, by pool; a pool with runs and without nodes is among them.
     pub pools: BTreeMap<String, usize>,
-    /// Jobs that wait.
     pub waiting: usize,
     /// Runs that were leased long ago and have no pod.
     pub stuck: Vec<Stuck>,
@@ -75,7 +70,6 @@ pub struct Known {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExecutorHealth {
-    /// Its name.
     pub name: String,
     /// It has a session.
     pub connected: bool,
@@ -85,7 +79,6 @@ pub struct ExecutorHealth {
     pub release: String,
     /// How far its clock is ahead of the server's, milliseconds, as far as it says.
     pub ahead_ms: Option<i64>,
-    /// Its nodes.
     pub nodes: usize,
     /// Those that take new pods.
     pub open: usize,
@@ -95,10 +88,7 @@ pub struct ExecutorHealth {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Stuck {
-    /// The cluster.
     pub cluster: String,
-    /// The queue.
     pub queue: String,
-    /// How many.
     pub runs: usize,
 }

@@ -58,7 +58,6 @@ const PAUSE: Duration = Duration::from_millis(300);
 
 /// What executors' streams hand in.
 pub enum Input {
-    /// A stream begins.
     Open {
         /// Its first message.
         first: wire::FromExecutor,
@@ -70,30 +69,16 @@ pub enum Input {
         answer: oneshot::Sender<Result<(String, u64), Broken>>,
     },
     /// A message of a stream.
-    Message {
-        /// The executor.
-        name: String,
-        /// The session.
-        number: u64,
-        /// What it said.
-        message: wire::FromExecutor,
-    },
+    Message { name: String, number: u64, message: wire::FromExecutor },
     /// The executor of a cluster is to do something at once.
     Errand {
-        /// The cluster.
         cluster: String,
-        /// What.
         errand: wire::Errand,
         /// Whether it was sent.
         sent: oneshot::Sender<Result<(), Unreached>>,
     },
     /// Somebody wants to know which clusters have a node of this name.
-    Homes {
-        /// The node.
-        node: String,
-        /// The clusters.
-        answer: oneshot::Sender<Vec<String>>,
-    },
+    Homes { node: String, answer: oneshot::Sender<Vec<String>> },
     /// Somebody wants to know which executors there are.
     Executors {
         /// Each, and whether it is gone.
@@ -101,7 +86,6 @@ pub enum Input {
     },
     /// Somebody wants to know something.
     Ask {
-        /// What.
         question: Question,
         /// Dropped where this server does not lead.
         answer: oneshot::Sender<Explanation>,
@@ -112,12 +96,7 @@ pub enum Input {
         answer: oneshot::Sender<Arc<Snapshot>>,
     },
     /// A stream has ended.
-    Closed {
-        /// The executor.
-        name: String,
-        /// The session.
-        number: u64,
-    },
+    Closed { name: String, number: u64 },
 }
 
 /// What the leader is made of.
@@ -344,7 +323,6 @@ struct Term {
     sessions: Sessions,
     outs: BTreeMap<String, (u64, mpsc::Sender<wire::ToExecutor>)>,
     inbox: Inbox,
-    /// Pools at rest.
     pools: BTreeMap<String, Waiting>,
     /// Those of which a round is under way.
     busy: BTreeSet<String>,

@@ -47,7 +47,6 @@ pub enum Broken {
     /// Whoever it is may not speak for that executor.
     #[error("{who:?} may not speak for executor {executor:?}")]
     Forged {
-        /// Who it is.
         who: String,
         /// For whom it spoke.
         executor: String,
@@ -80,20 +79,15 @@ pub struct Received {
 /// What a cluster is to be told. The server completes leases with what was submitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
-    /// Start it.
     Lease(RunId),
-    /// Stop it.
     Stop(RunId, wire::StopKind, String),
 }
 
 /// Everything to send in one go to one session.
 #[derive(Debug, PartialEq)]
 pub struct Outgoing {
-    /// The cluster.
     pub cluster: String,
-    /// Which session.
     pub session: u64,
-    /// Orders, in sequence.
     pub orders: Vec<Order>,
     /// The answer to what it said: reports that are written, and may be forgotten.
     pub answer: Option<wire::Acknowledge>,

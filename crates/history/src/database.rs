@@ -54,9 +54,7 @@ pub enum DatabaseError {
     /// It can't be opened.
     #[error("the history's database {location} can't be opened")]
     Open {
-        /// Which one.
         location: String,
-        /// The cause.
         #[source]
         source: sqlx::Error,
     },
@@ -65,7 +63,6 @@ pub enum DatabaseError {
         "the history's database is of format {found}, and this release knows up to {known}; run the release that made it, or give another place"
     )]
     Newer {
-        /// Its format.
         found: i64,
         /// The last one that is known.
         known: i64,
@@ -73,13 +70,10 @@ pub enum DatabaseError {
     /// It can't be brought to the format of this release.
     #[error("the history's database can't be upgraded to format {to}")]
     Upgrade {
-        /// To which format.
         to: i64,
-        /// The cause.
         #[source]
         source: sqlx::Error,
     },
-    /// Statements failed.
     #[error("the history's database failed")]
     Failed(#[source] sqlx::Error),
     /// A question took too long.
@@ -94,7 +88,6 @@ pub enum Database {
     Sqlite {
         /// The one that writes.
         writer: SqlitePool,
-        /// Those that read.
         readers: SqlitePool,
     },
     /// A pool of connections.

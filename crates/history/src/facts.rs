@@ -20,7 +20,6 @@ pub use pod::SeenPod;
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is there.
     There,
     /// It was deleted, which was seen at this moment.
     Gone(Timestamp),

@@ -15,9 +15,7 @@ pub enum Watched {
     Jobs,
     /// Jobs of `batch`.
     KubernetesJobs,
-    /// PodGroups.
     Groups,
-    /// Pods.
     Pods,
 }
 
@@ -67,7 +65,6 @@ pub enum Entry {
     ListEnds(Watched, i64, String),
     /// What a change says; the watch has come to this version. Also of no rows.
     Changed(Watched, String, Vec<Row>),
-    /// What pods use.
     Used(Vec<Row>),
     /// The watches are well: nothing that happened before now is missing.
     Well,

@@ -31,19 +31,14 @@ pub enum QueryError {
     /// A parameter makes no sense.
     #[error("invalid value {value:?} for query parameter {name}: want {wanted}")]
     Parameter {
-        /// Which one.
         name: &'static str,
-        /// What it was.
         value: String,
         /// What it could be.
         wanted: &'static str,
     },
     /// There was no such job.
     #[error("jobs.history.pumice.sh {name:?} not found")]
-    NoJob {
-        /// Its name.
-        name: String,
-    },
+    NoJob { name: String },
     /// The database did not answer.
     #[error(transparent)]
     Database(#[from] DatabaseError),
@@ -52,13 +47,11 @@ pub enum QueryError {
 /// Which jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Question {
-    /// Of this namespace.
     pub namespace: Option<String>,
     /// With this name; `*` stands for anything, `?` for any letter.
     pub name: Option<String>,
     /// By this user.
     pub user: Option<String>,
-    /// In this queue.
     pub queue: Option<String>,
     /// Runs of this kind.
     pub profile: Option<String>,

@@ -54,7 +54,6 @@ pub enum Keep {
     First,
     /// The larger one counts.
     Most,
-    /// Both count.
     Sum,
 }
 
@@ -63,9 +62,7 @@ pub enum Keep {
 pub struct Column {
     /// Its name, in SQL.
     pub name: &'static str,
-    /// Its type.
     pub kind: Kind,
-    /// How values meet.
     pub keep: Keep,
 }
 
@@ -237,7 +234,6 @@ impl Table {
 /// A row; one cell for each column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// The table.
     pub table: Table,
     /// The cells, in the order of the columns.
     pub cells: Vec<Cell>,

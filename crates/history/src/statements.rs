@@ -29,9 +29,7 @@ impl Statement {
 /// Which database it is for; they differ in few words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// SQLite.
     Sqlite,
-    /// Postgres.
     Postgres,
 }
 

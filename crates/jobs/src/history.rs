@@ -32,7 +32,6 @@ pub struct Ask {
     pub name: Option<String>,
     /// Submitted by this user.
     pub user: Option<String>,
-    /// In this queue.
     pub queue: Option<String>,
     /// With a pod on this node.
     pub node: Option<String>,
@@ -47,17 +46,12 @@ pub struct Ask {
 /// What jobs can be put together by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupBy {
-    /// Who submitted them.
     User,
-    /// Their queue.
     Queue,
-    /// Their namespace.
     Namespace,
     /// The day of their submission, UTC.
     Day,
-    /// Their name.
     Name,
-    /// Their phase.
     Phase,
     /// Their name without what differs from run to run.
     Profile,

@@ -64,7 +64,6 @@ pub enum StateChange {
 enum Transition {
     /// It is so, or can't become so any more.
     Settled(JobEnd),
-    /// It goes on.
     GoesOn,
     /// It is on its way to its end, which no Command changes.
     RunEnd,

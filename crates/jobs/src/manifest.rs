@@ -45,16 +45,13 @@ pub enum ManifestError {
     /// The file can't be read.
     #[error("cannot read {origin}")]
     Read {
-        /// The file.
         origin: String,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// It is not UTF-8 text.
     #[error("{origin}: not UTF-8 text (byte {byte})")]
     Encoding {
-        /// The file.
         origin: String,
         /// Offset of the first wrong byte.
         byte: usize,
@@ -62,25 +59,17 @@ pub enum ManifestError {
     /// Too many bytes.
     #[error("{origin}: too large: {bytes} bytes, {what} may have {} MiB", max >> 20)]
     TooLarge {
-        /// Where it starts.
         origin: String,
-        /// Its size.
         bytes: u64,
-        /// The limit.
         max: u64,
         /// What is too large.
         what: &'static str,
     },
-    /// Too many objects.
     #[error("{origin}: more than {OBJECTS_MAX} objects; split the file")]
-    TooMany {
-        /// The file.
-        origin: String,
-    },
+    TooMany { origin: String },
     /// Not YAML, or not JSON, or nested too deeply, or a key twice.
     #[error("{origin}: line {line}, column {column}: {detail}")]
     Parse {
-        /// The file.
         origin: String,
         /// Line in the file, from 1.
         line: u64,
@@ -94,24 +83,17 @@ pub enum ManifestError {
     Shape {
         /// Where the document starts.
         origin: String,
-        /// What is missing.
         detail: String,
     },
     /// No thread to parse it on.
     #[error("cannot start a thread to parse {origin}")]
     Thread {
-        /// The file.
         origin: String,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
-    /// Nothing in it.
     #[error("{origin}: no object in it")]
-    Empty {
-        /// The file.
-        origin: String,
-    },
+    Empty { origin: String },
 }
 
 impl Failure for ManifestError {

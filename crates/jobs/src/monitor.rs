@@ -45,7 +45,6 @@ pub enum RunEvent {
     LogsLost(Error),
     /// The server does not answer.
     Lost(String),
-    /// It answers again.
     Back,
     /// The job ended. Nothing comes after this.
     Ended(Box<RunEnd>),
@@ -56,7 +55,6 @@ pub enum RunEvent {
 pub struct RunEnd {
     /// Its last state.
     pub job: Job,
-    /// How it ended.
     pub end: JobEnd,
     /// Its failed containers, first one first; empty after success.
     pub failures: Vec<PodFailure>,

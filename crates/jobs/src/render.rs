@@ -58,7 +58,6 @@ pub struct JobFlags {
     pub queue: Option<String>,
     /// The zone whose nodes may run it.
     pub zone: Option<String>,
-    /// The priority class.
     pub priority_class: Option<String>,
     /// When it is to have ended, as RFC 3339.
     pub deadline: Option<String>,
@@ -94,7 +93,6 @@ pub struct JobFlags {
     pub gpu: Option<u32>,
     /// Image; [`HOST_IMAGE`] if `None`.
     pub image: Option<String>,
-    /// Environment variables.
     pub env: Vec<(String, String)>,
     /// `HOST:POD[:ro]` or `claim:NAME:POD[:ro]`, with absolute paths.
     pub volumes: Vec<String>,

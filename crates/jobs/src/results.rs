@@ -33,18 +33,10 @@ pub enum ResultsError {
     #[error(
         "job {job} records no results: a job over --array, --days or --params does, where its pods see a folder for it or reach ConfigMaps"
     )]
-    NoRun {
-        /// The job.
-        job: String,
-    },
+    NoRun { job: String },
     /// Its rule can't be read here.
     #[error("the records of job {job} can't be told: {problem}")]
-    Rule {
-        /// The job.
-        job: String,
-        /// What is wrong.
-        problem: String,
-    },
+    Rule { job: String, problem: String },
 }
 
 impl Failure for ResultsError {
@@ -116,13 +108,11 @@ impl Counted {
 /// A record, and what was told of it last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Its key.
     pub key: String,
     /// How it ended; `None` if nothing was told of it.
     pub status: Option<Status>,
     /// The attempt that told so, from 1; 0 if none did.
     pub attempts: u32,
-    /// How that went.
     pub report: Report,
 }
 
@@ -145,7 +135,6 @@ pub fn word(status: Option<Status>) -> &'static str {
 /// How many records, and the first of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Named {
-    /// How many.
     pub count: u64,
     /// The keys of the first ones.
     pub keys: Vec<String>,
@@ -154,9 +143,7 @@ pub struct Named {
 /// The records of a job in numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResultCounts {
-    /// All.
     pub records: u64,
-    /// Those that succeeded.
     pub succeeded: u64,
     /// Those of which the last attempt failed.
     pub failed: Named,

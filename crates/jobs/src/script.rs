@@ -58,7 +58,6 @@ pub struct Script {
     pub file_name: String,
     /// Its path as it was given, for messages.
     pub path: String,
-    /// All of it.
     pub text: String,
     /// The words of its first line, without `#!`.
     pub interpreter: Vec<String>,
@@ -74,9 +73,7 @@ pub enum ScriptError {
     /// Too many bytes.
     #[error("{name} has {bytes} bytes; {}", .carrier.limit())]
     TooLarge {
-        /// The file.
         name: String,
-        /// Its size.
         bytes: usize,
         /// What it was to travel in.
         carrier: Carrier,
@@ -84,33 +81,23 @@ pub enum ScriptError {
     /// Bytes that are no text.
     #[error("{name} is not UTF-8 text (byte {byte}): a program goes after `--`")]
     Encoding {
-        /// The file.
         name: String,
         /// Offset of the first wrong byte.
         byte: usize,
     },
-    /// No interpreter.
     #[error("{name} does not begin with #! and its interpreter, such as #!/bin/sh")]
-    NoInterpreter {
-        /// The file.
-        name: String,
-    },
+    NoInterpreter { name: String },
     /// Lines as DOS ends them.
     #[error(
         "{name} has DOS line breaks (\\r\\n), which shells take for a part of each command: `sed -i 's/\\r$//' {name}` removes them"
     )]
-    DosLineBreaks {
-        /// The file.
-        name: String,
-    },
+    DosLineBreaks { name: String },
     /// A line that can't be read.
     #[error("{name}:{line}: {problem}")]
     Line {
-        /// The file.
         name: String,
         /// From 1.
         line: usize,
-        /// What is wrong.
         problem: String,
     },
 }

@@ -40,7 +40,6 @@ pub const KEY_BYTES_MAX: usize = 256;
 pub enum Kind {
     /// An array number, which is its key.
     Array,
-    /// A day.
     Day,
     /// The days of a period.
     Period(Group),
@@ -51,7 +50,6 @@ pub enum Kind {
 /// The records of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shards {
-    /// Array numbers.
     Numbers(Numbers),
     /// Days, or periods of days.
     Days(Days),
@@ -64,7 +62,6 @@ pub enum Shards {
 pub struct Bundled {
     /// What each record is of.
     pub kind: Kind,
-    /// How many records.
     pub rows: u32,
     /// The names of their values.
     pub columns: Vec<String>,
@@ -73,7 +70,6 @@ pub struct Bundled {
 /// Why no records are left for a rerun.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SkipError {
-    /// Nothing is missing.
     #[error("all {0} records are done; there is nothing to run again")]
     AllDone(u32),
     /// The keys are in the bundle.

@@ -29,7 +29,6 @@ pub use seal::sealed;
 /// What became of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It is new.
     Created,
     /// It existed and was changed.
     Configured,
@@ -51,9 +50,7 @@ impl Effect {
 /// An object that is on the server now.
 #[derive(Debug, Clone)]
 pub struct Submitted {
-    /// Its kind.
     pub kind: String,
-    /// What happened.
     pub effect: Effect,
     /// As the server has it.
     pub object: Value,

@@ -29,17 +29,11 @@ pub enum CheckError {
     TooLong {
         /// Its length.
         bytes: usize,
-        /// The limit.
         bytes_max: usize,
     },
     /// It has too many cases.
     #[error("it has {cases} cases, more than {cases_max}: split it")]
-    TooMany {
-        /// How many.
-        cases: usize,
-        /// The limit.
-        cases_max: usize,
-    },
+    TooMany { cases: usize, cases_max: usize },
     /// It is not the YAML of a file of cases.
     #[error("line {line}: {message}")]
     Syntax {
@@ -50,12 +44,7 @@ pub enum CheckError {
     },
     /// It has another schema.
     #[error("its schemaVersion is {version}; this version reads {understood}")]
-    SchemaVersion {
-        /// The file's.
-        version: u64,
-        /// Ours.
-        understood: u64,
-    },
+    SchemaVersion { version: u64, understood: u64 },
     /// It has no list of cases.
     #[error("it has no list named cases")]
     NoCases,
@@ -64,7 +53,6 @@ pub enum CheckError {
 /// How one case went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// As expected.
     Pass,
     /// Not as expected, on purpose; why.
     Differs(String),
@@ -75,18 +63,14 @@ pub enum Verdict {
 /// One case's outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// The case.
     pub name: String,
-    /// How it went.
     pub verdict: Verdict,
 }
 
 /// How many cases went how.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// As expected.
     pub passed: usize,
-    /// Different on purpose.
     pub different: usize,
     /// Not as expected.
     pub failed: usize,

@@ -54,9 +54,7 @@ impl Default for Delays {
 /// A workload, the clusters that it is tried on, and under what.
 #[derive(Debug, Clone)]
 pub struct Simulation {
-    /// The clusters.
     pub clusters: Clusters,
-    /// The workload.
     pub workload: Workload,
     /// How it is scheduled.
     pub scheduling: Scheduling,
@@ -91,7 +89,6 @@ impl Simulation {
 /// What came of a simulation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// What happened.
     pub history: History,
     /// What that comes to.
     pub report: Report,

@@ -36,7 +36,6 @@ pub use spec::{Action, Assertion, PlannedAction, QueueCase, Spec, SpecError, Sub
 pub struct Case {
     /// What it is called in the report; job sets have it in their ids.
     pub name: String,
-    /// What it says.
     pub spec: Spec,
 }
 
@@ -52,7 +51,6 @@ pub struct Settings {
 /// How a case went.
 #[derive(Debug)]
 pub struct Report {
-    /// The case.
     pub name: String,
     /// How long it took, with what was cleared away after it.
     pub took: Duration,

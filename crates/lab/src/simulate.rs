@@ -48,7 +48,6 @@ const ENABLE: &str = "enable";
 pub enum Policy {
     /// The engine, configured so.
     Engine(Box<Config>),
-    /// A baseline.
     Baseline(Baseline),
 }
 
@@ -68,7 +67,6 @@ pub struct Simulation {
     pub name: String,
     /// The trace, fitted to the nodes.
     pub trace: Trace,
-    /// The nodes.
     pub nodes: Vec<NodeFacts>,
     /// What is tried, with names; the first is what others are compared with.
     pub policies: Vec<(String, Policy)>,
@@ -99,13 +97,10 @@ pub struct Looks {
 pub struct Report {
     /// What the trace is called.
     pub trace: String,
-    /// Its jobs.
     pub jobs: usize,
-    /// Their pods.
     pub pods: u64,
     /// What was mended or left out when it was read.
     pub notes: Notes,
-    /// How many nodes.
     pub nodes: usize,
     /// Their cores.
     pub cores: f64,
@@ -123,7 +118,6 @@ pub struct Report {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
-    /// The policy's name.
     pub policy: String,
     /// How the jobs fared.
     pub figures: Figures,

@@ -19,7 +19,6 @@ pub struct Away {
 /// A taint of nodes that are kept for others, as it is tolerated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AwayToleration {
-    /// Its key.
     pub key: String,
     /// Its value; none for any.
     #[serde(default, skip_serializing_if = "Option::is_none")]

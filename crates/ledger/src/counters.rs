@@ -16,7 +16,6 @@ const MINUTE_MS: i64 = 60_000;
 pub struct UsageKey {
     /// The pool that their nodes are counted in.
     pub pool: String,
-    /// The cluster.
     pub cluster: String,
     /// The priority class of their jobs.
     pub class: String,

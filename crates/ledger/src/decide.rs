@@ -23,9 +23,7 @@ use crate::volcano_job::NodePods;
 pub struct Report {
     /// The cluster that says it.
     pub cluster: String,
-    /// The run.
     pub run: RunId,
-    /// What it says.
     pub kind: ReportKind,
 }
 
@@ -38,9 +36,7 @@ pub enum ReportKind {
     Running(PodRef, String),
     /// Where its ports are reached.
     Ingress(BTreeMap<u32, String>),
-    /// It ended well.
     Succeeded,
-    /// It failed.
     Failed(Failure),
     /// It could not be started there. True: it was tried.
     Returned(String, bool),
@@ -55,34 +51,25 @@ pub enum Proposal {
     Lease {
         /// The jobs and where.
         jobs: Vec<(JobId, NodeRef)>,
-        /// The pool.
         pool: String,
         /// How they are away from home, where they are.
         away: Option<Away>,
     },
     /// A Volcano job gets a cluster.
     LeaseVolcanoJob {
-        /// The job.
         job: JobId,
         /// Nodes, all of one cluster, and the numbers of the pods that have room there.
         places: Vec<(NodeRef, Vec<u32>)>,
-        /// The pool.
         pool: String,
     },
     /// A run makes room.
     Preempt {
-        /// The run.
         run: RunId,
         /// Why, and for whom.
         preemption: Preemption,
     },
     /// A job can never run.
-    Reject {
-        /// The job.
-        job: JobId,
-        /// Why.
-        reason: String,
-    },
+    Reject { job: JobId, reason: String },
 }
 
 impl Proposal {
@@ -104,7 +91,6 @@ impl Proposal {
 pub struct Inbox {
     /// What executors said, in order.
     pub reports: Vec<Report>,
-    /// What scheduling found.
     pub proposals: Vec<Proposal>,
     /// Clusters of which nothing was heard, and for how many milliseconds.
     pub silent: Vec<(String, i64)>,
@@ -438,8 +424,10 @@ impl Draft<'_> {
 
 /// What becomes of a failed run's job.
 enum Next {
-    /// Another run follows.
-    Retry { avoid: bool, grows: Option<(Growth, Shape)> },
+    Retry {
+        avoid: bool,
+        grows: Option<(Growth, Shape)>,
+    },
     /// The job fails; why, where that is not the failure alone.
     Fail(Option<String>),
 }

@@ -22,7 +22,6 @@ use crate::volcano_job::NodePods;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
-    /// When.
     pub at: TimeMs,
     /// The queue; empty where the entry is about none alone.
     pub queue: String,
@@ -70,7 +69,6 @@ pub struct Gang {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Submitted {
-    /// Its id.
     pub job: JobId,
     /// The digest of its specification, which the database keeps.
     pub spec: Digest,
@@ -109,16 +107,13 @@ pub struct Scope {
     /// The node on which their runs are.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub node: String,
-    /// Their queues.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<String>,
-    /// Their priority classes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub priority_classes: Vec<String>,
     /// The pools in which their runs are; a job without a run is in none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<String>,
-    /// Where they stand.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<Phase>,
 }
@@ -141,7 +136,6 @@ pub enum Event {
         /// Which of the set.
         #[serde(default)]
         filter: Filter,
-        /// Why.
         #[serde(default)]
         reason: String,
     },
@@ -149,62 +143,44 @@ pub enum Event {
     Reprioritised {
         /// Which; none means all of the set.
         jobs: Vec<JobId>,
-        /// The new place.
         priority: u32,
     },
     /// Runs are to make room, where their class allows it.
     PreemptAsked {
-        /// Which.
         jobs: Vec<JobId>,
-        /// Why.
         #[serde(default)]
         reason: String,
     },
     /// Jobs are to end, whatever set they are of.
     ScopeCancelAsked {
-        /// Which.
         scope: Scope,
-        /// Why.
         #[serde(default)]
         reason: String,
     },
     /// Runs are to make room, whatever set their jobs are of.
     ScopePreemptAsked {
-        /// Which.
         scope: Scope,
-        /// Why.
         #[serde(default)]
         reason: String,
     },
     /// A retry policy as it is from now on.
     RetryPolicySet(Box<RetryPolicy>),
     /// A retry policy is gone.
-    RetryPolicyRemoved {
-        /// Its name.
-        policy: String,
-    },
+    RetryPolicyRemoved { policy: String },
     /// An executor's settings as they are from now on; who set them stands in the entry.
     ExecutorSet {
-        /// The executor.
         executor: String,
         /// Nothing new starts there.
         cordoned: bool,
-        /// Why.
         #[serde(default)]
         reason: String,
     },
     /// Nothing is set of an executor any more.
-    ExecutorUnset {
-        /// The executor.
-        executor: String,
-    },
+    ExecutorUnset { executor: String },
 
     /// An executor is gone for good: what was told to stop there has stopped. One that lives is not gone. What is set of it
     /// stays.
-    ExecutorForgotten {
-        /// The executor.
-        executor: String,
-    },
+    ExecutorForgotten { executor: String },
 
     // Decisions.
     /// What was asked of many jobs of the entry's set, or of a scope, is carried out for these: the next part of the first
@@ -219,19 +195,10 @@ pub enum Event {
         through: JobId,
     },
     /// Jobs have the place that was asked for all of their set.
-    SetReprioritised {
-        /// Which.
-        jobs: Vec<JobId>,
-        /// Their place.
-        priority: u32,
-        /// Who asked.
-        requestor: String,
-    },
+    SetReprioritised { jobs: Vec<JobId>, priority: u32, requestor: String },
     /// A job gets a node.
     Leased {
-        /// The run.
         run: RunId,
-        /// Where.
         at: NodeRef,
         /// The pool that the node is counted in.
         pool: String,
@@ -243,44 +210,30 @@ pub enum Event {
         places: Vec<NodePods>,
     },
     /// The run's pod is made.
-    Pending {
-        /// The run.
-        run: RunId,
-        /// Its pod.
-        pod: PodRef,
-    },
-    /// The pod runs.
+    Pending { run: RunId, pod: PodRef },
     Running {
-        /// The run.
         run: RunId,
-        /// Its pod.
         pod: PodRef,
         /// The node, as the cluster tells.
         node: String,
     },
     /// Where the pod's ports are reached.
     Ingress {
-        /// The run.
         run: RunId,
         /// Addresses by port.
         addresses: BTreeMap<u32, String>,
     },
     /// The run could not be started there, or was given back.
     Returned {
-        /// The run.
         run: RunId,
-        /// Why.
         reason: String,
         /// It was tried: that node is avoided from now on, and the attempt counts.
         attempted: bool,
     },
     /// The run failed. Whether the job does stands in what follows.
     RunFailed {
-        /// The run.
         run: RunId,
-        /// Why.
         failure: Failure,
-        /// Another run follows.
         retried: bool,
         /// It follows on another node.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -291,7 +244,6 @@ pub enum Event {
     },
     /// The run has to make room.
     RunPreempted {
-        /// The run.
         run: RunId,
         /// Why, and for whom.
         preemption: Preemption,
@@ -300,43 +252,20 @@ pub enum Event {
     },
     /// Nothing was heard of the run's cluster for as long as its queue allows, or, where the run was stopped before, the fleet:
     /// it is given up, and its job waits again unless that has ended.
-    RunLost {
-        /// The run.
-        run: RunId,
-    },
+    RunLost { run: RunId },
     /// A run that was stopped has left its node.
-    RunGone {
-        /// The run.
-        run: RunId,
-    },
+    RunGone { run: RunId },
     /// The job ended well.
     Succeeded {
         /// Its last run.
         run: RunId,
     },
     /// The job ended badly.
-    Failed {
-        /// The job.
-        job: JobId,
-        /// Why.
-        failure: Failure,
-    },
+    Failed { job: JobId, failure: Failure },
     /// The job can never run.
-    Rejected {
-        /// The job.
-        job: JobId,
-        /// Why.
-        reason: String,
-    },
+    Rejected { job: JobId, reason: String },
     /// The job ended because somebody asked for it.
-    Cancelled {
-        /// The job.
-        job: JobId,
-        /// Who asked.
-        requestor: String,
-        /// Why.
-        reason: String,
-    },
+    Cancelled { job: JobId, requestor: String, reason: String },
 }
 
 impl Event {

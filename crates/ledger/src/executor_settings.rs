@@ -10,10 +10,7 @@ use crate::ids::TimeMs;
 pub struct ExecutorSettings {
     /// Nothing new starts there.
     pub cordoned: bool,
-    /// Why.
     pub cordon_reason: String,
-    /// Who set it.
     pub set_by: String,
-    /// When.
     pub set_at: TimeMs,
 }

@@ -8,9 +8,7 @@ use crate::ids::JobId;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerEnd {
-    /// Its name.
     pub name: String,
-    /// Its exit code.
     pub exit_code: i32,
     /// What it left behind.
     pub message: String,
@@ -52,7 +50,6 @@ pub struct Failure {
     /// Its subcategory, such as `max-runs-exceeded`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub subcategory: String,
-    /// The containers' ends.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<ContainerEnd>,
 }

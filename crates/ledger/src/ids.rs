@@ -101,7 +101,6 @@ impl FromStr for JobId {
 /// One attempt to run a job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId {
-    /// The job.
     pub job: JobId,
     /// Which attempt, from 1.
     pub attempt: u32,

@@ -39,13 +39,11 @@ pub struct Job {
     pub(crate) set: SetIx,
     pub(crate) shape: ShapeIx,
     pub(crate) gang: Option<GangIx>,
-    /// Its specification.
     pub spec: Digest,
     /// Its place in the queue: lower first.
     pub priority: u32,
     /// When it was submitted.
     pub submitted: TimeMs,
-    /// Where it stands.
     pub phase: Phase,
     /// A returned lease is not tried again.
     pub fail_fast: bool,
@@ -83,7 +81,6 @@ pub struct Run {
     pub leased: TimeMs,
     /// Since when it runs.
     pub running: Option<TimeMs>,
-    /// Its pod.
     pub pod: PodRef,
     /// Why it has to make room, where it has to.
     pub preempted: Option<Preemption>,
@@ -92,15 +89,12 @@ pub struct Run {
 /// A run that ran and has ended, other than to make room.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// Its job's queue.
     pub queue: String,
     /// The pool in which it ran.
     pub pool: String,
-    /// What it held.
     pub requests: BTreeMap<String, i64>,
     /// When it began to run.
     pub started: TimeMs,
-    /// When it ended.
     pub at: TimeMs,
 }
 

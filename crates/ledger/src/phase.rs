@@ -13,7 +13,6 @@ pub enum Phase {
     Leased,
     /// Its pod is made.
     Pending,
-    /// Its pod runs.
     Running,
 }
 
@@ -31,7 +30,6 @@ pub enum RunPhase {
     Leased,
     /// The pod is made.
     Pending,
-    /// The pod runs.
     Running,
     /// It does not count any more and has to leave its node.
     Stopping,

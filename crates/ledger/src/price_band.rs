@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 /// A band of market pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "they are letters")]
 pub enum PriceBand {
     A,
     B,

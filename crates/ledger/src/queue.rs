@@ -13,7 +13,6 @@ pub const PRIORITY_FACTOR_MIN: f64 = 1.0;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Queue {
-    /// Its name.
     pub name: String,
     /// What its share is divided by: 1 or more, and larger means a smaller share.
     pub priority_factor: f64,
@@ -27,7 +26,6 @@ pub struct Queue {
     pub limits: BTreeMap<String, ClassLimit>,
     /// None of its jobs are started.
     pub cordoned: bool,
-    /// Labels.
     pub labels: BTreeMap<String, String>,
     /// Names of retry policies, of which the first counts.
     pub retry_policies: Vec<String>,
@@ -57,9 +55,7 @@ impl Default for Queue {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Permission {
-    /// Who.
     pub subjects: Vec<Subject>,
-    /// What.
     pub verbs: Vec<Verb>,
 }
 
@@ -68,16 +64,13 @@ pub struct Permission {
 pub struct Subject {
     /// Whether a user or a group.
     pub kind: SubjectKind,
-    /// The name.
     pub name: String,
 }
 
 /// What a subject's name names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SubjectKind {
-    /// A user.
     User,
-    /// A group.
     Group,
 }
 
@@ -85,15 +78,10 @@ pub enum SubjectKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verb {
-    /// Submit jobs.
     Submit,
-    /// Cancel them.
     Cancel,
-    /// Preempt them.
     Preempt,
-    /// Change their place.
     Reprioritize,
-    /// Watch their events.
     Watch,
 }
 
@@ -112,9 +100,7 @@ pub struct ClassLimit {
 pub struct QueueView<'l> {
     /// Its definition; jobs of a queue without one wait, and say so.
     pub definition: Option<&'l Queue>,
-    /// Its name.
     pub name: &'l str,
-    /// Jobs that wait.
     pub waiting: usize,
     /// Another one whenever a job comes to wait, ends to or has another place: while it is the same, so are those that
     /// wait and their order.

@@ -151,7 +151,6 @@ impl QueueOrder {
 /// Where a job stands in its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rank {
-    /// Its class's value.
     pub class: i32,
     /// Its own priority: lower goes first.
     pub priority: u32,

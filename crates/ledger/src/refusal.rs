@@ -22,12 +22,7 @@ pub enum Refusal {
     NotWaiting(JobId),
     /// Nobody asked for it, or it was told before.
     #[error("jobs of job set {job_set} of queue {queue} are not to be told of another place")]
-    NotAsked {
-        /// The queue.
-        queue: String,
-        /// The job set.
-        job_set: String,
-    },
+    NotAsked { queue: String, job_set: String },
     /// The queue has jobs.
     #[error("queue {0} has jobs that have not ended")]
     QueueInUse(String),

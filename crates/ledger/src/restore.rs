@@ -26,11 +26,8 @@ use crate::volcano_job::NodePods;
 /// A job that has not ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SavedJob {
-    /// Its id.
     pub job: JobId,
-    /// Its queue.
     pub queue: String,
-    /// Its job set.
     pub job_set: String,
     /// The digest of its specification.
     pub spec: Digest,
@@ -42,7 +39,6 @@ pub struct SavedJob {
     pub priority: u32,
     /// When it was submitted.
     pub submitted: TimeMs,
-    /// Where it stands.
     pub phase: Phase,
     /// A returned lease is not tried again.
     pub fail_fast: bool,
@@ -63,15 +59,12 @@ pub struct SavedJob {
 /// A run that holds room; its job may have ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedRun {
-    /// Its id.
     pub run: RunId,
-    /// Its job's queue.
     pub queue: String,
     /// Its job's job set.
     pub job_set: String,
     /// The digest of its job's shape.
     pub shape: Digest,
-    /// Where.
     pub at: NodeRef,
     /// Where a Volcano job's pods have room.
     pub places: Vec<NodePods>,
@@ -85,7 +78,6 @@ pub struct SavedRun {
     pub leased: TimeMs,
     /// Since when it runs.
     pub running: Option<TimeMs>,
-    /// Its pod.
     pub pod: PodRef,
     /// Why it has to make room, where it has to.
     pub preempted: Option<Preemption>,

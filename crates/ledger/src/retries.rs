@@ -64,7 +64,6 @@ impl Default for RetryPolicies {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RetryPolicy {
-    /// Its name.
     pub name: String,
     /// Tries after the first one.
     pub retry_limit: u32,
@@ -78,7 +77,6 @@ pub struct RetryPolicy {
 /// What a failure leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RetryAction {
-    /// The job fails.
     Fail,
     /// It is tried again.
     Retry,
@@ -90,7 +88,6 @@ pub enum RetryAction {
 pub struct RetryRule {
     /// What it leads to.
     pub action: RetryAction,
-    /// The category.
     pub on_category: String,
     /// The subcategory; empty for any of the category.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -140,7 +137,6 @@ pub struct OwnRetries {
 
 /// A run that failed, as far as it matters for what follows.
 pub(crate) struct Failed<'f> {
-    /// How it failed.
     pub failure: &'f Failure,
     /// How often its job was tried again.
     pub used: u32,

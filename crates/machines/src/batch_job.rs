@@ -30,7 +30,6 @@ const SUSPENDED: &str = "Suspended";
 
 /// What a step looks at.
 pub struct JobView<'a> {
-    /// The Job.
     pub job: &'a Job,
     /// The pods that it controls and those of its namespace that nobody controls.
     pub pods: Vec<&'a OwnedPod>,

@@ -66,7 +66,6 @@ pub trait Run {
 /// How a Job has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct End {
-    /// Well.
     pub is_success: bool,
     /// When, if that is known.
     pub at: Option<Timestamp>,
@@ -102,7 +101,6 @@ pub struct Recorded {
 
 /// What a step looks at.
 pub struct CronView<'a, C: Cron = CronJob> {
-    /// The CronJob.
     pub cron: &'a C,
     /// Its schedule as read in its time zone.
     pub schedule: Result<&'a Schedule, &'a ScheduleError>,
@@ -113,16 +111,12 @@ pub struct CronView<'a, C: Cron = CronJob> {
 /// One change to make.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CronEffect<J = Job, S = CronJobStatus> {
-    /// Make a Job.
     CreateJob(Box<J>),
     /// Delete a Job and what it made; the uid guards a namesake.
     DeleteJob {
-        /// Its name.
         name: String,
-        /// Its uid.
         uid: String,
     },
-    /// Replace the status.
     WriteStatus(Box<S>),
     /// Record an event on the CronJob.
     Record {
@@ -138,7 +132,6 @@ pub enum CronEffect<J = Job, S = CronJobStatus> {
 /// Changes to make in their order, and when to look again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CronPlan<J = Job, S = CronJobStatus> {
-    /// The changes.
     pub effects: Vec<CronEffect<J, S>>,
     /// The next time of the schedule.
     pub wake_at: Option<Timestamp>,

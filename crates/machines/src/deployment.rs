@@ -21,7 +21,6 @@ pub(crate) const REVISION: &str = "deployment.kubernetes.io/revision";
 
 /// What a step looks at.
 pub struct DeploymentView<'a> {
-    /// The Deployment.
     pub deployment: &'a Deployment,
     /// The ReplicaSets that it controls and those of its namespace that nobody controls.
     pub sets: Vec<&'a ReplicaSet>,
@@ -36,53 +35,39 @@ pub enum DeploymentEffect {
     CreateSet(Box<ReplicaSet>),
     /// Change a ReplicaSet: what is said of it.
     ChangeSet {
-        /// Its name.
         name: String,
-        /// Its uid.
         uid: String,
-        /// Replicas.
         replicas: Option<i32>,
         /// `minReadySeconds`.
         min_ready_seconds: Option<i32>,
-        /// Annotations to set.
         annotations: BTreeMap<String, String>,
     },
     /// Delete a ReplicaSet that has no pods.
     DeleteSet {
-        /// Its name.
         name: String,
-        /// Its uid.
         uid: String,
     },
     /// Take a ReplicaSet in that nobody controls.
     AdoptSet {
-        /// Its name.
         name: String,
-        /// Its uid.
         uid: String,
     },
     /// Control a ReplicaSet no more.
     ReleaseSet {
-        /// Its name.
         name: String,
-        /// Its uid.
         uid: String,
     },
     /// Write the number of the revision on the Deployment.
     Annotate {
-        /// The revision.
         revision: String,
     },
-    /// Replace the status.
     WriteStatus(Box<DeploymentStatus>),
 }
 
 /// Changes to make in their order, what to tell, and when to look again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeploymentPlan {
-    /// The changes.
     pub effects: Vec<DeploymentEffect>,
-    /// What to tell.
     pub events: Vec<WorkEvent>,
     /// When the deadline for progress is over, or a new pod counts as available.
     pub wake_at: Option<Timestamp>,

@@ -31,22 +31,17 @@ pub struct NetworkView<'a> {
 /// One change to make.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HyperNodeEffect {
-    /// Make a HyperNode.
     Create(Box<HyperNode>),
     /// Give an existing one this spec, and these labels beside its own.
     Update(Box<HyperNode>),
     /// Delete one that nothing stands behind any more; the uid guards a namesake.
     Delete {
-        /// Its name.
         name: String,
-        /// Its uid.
         uid: String,
     },
     /// Write `status.nodeCount`.
     WriteCount {
-        /// Of this HyperNode.
         name: String,
-        /// The count.
         count: i64,
     },
 }

@@ -52,7 +52,6 @@ use status::{Draft, active_deadline};
 
 /// Everything a step looks at. All of it is observed; nothing is remembered.
 pub struct JobView<'a> {
-    /// The job.
     pub job: &'a Job,
     /// The pods this job controls, by name.
     pub pods: &'a BTreeMap<String, PodFacts>,
@@ -137,7 +136,6 @@ struct StepContext<'a> {
     view: &'a JobView<'a>,
     pod_counts: PodCounts<'a>,
     phase: JobPhase,
-    /// What has happened.
     signals: Vec<Signal>,
     /// Actions that policies ask for now, the one to take first.
     due: Vec<Order>,

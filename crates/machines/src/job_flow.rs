@@ -17,7 +17,6 @@ use pumice_api::flow::{Flow, FlowPhase, JobFlow, JobFlowStatus, JobRetainPolicy,
 
 /// What a step looks at.
 pub struct FlowView<'a> {
-    /// The flow.
     pub flow: &'a JobFlow,
     /// The templates of its namespace that it names, by name.
     pub templates: BTreeMap<&'a str, &'a JobTemplate>,
@@ -28,16 +27,12 @@ pub struct FlowView<'a> {
 /// One change to make.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FlowEffect {
-    /// Make a Job.
     CreateJob(Box<Job>),
     /// Delete a Job and what it made; the uid guards a namesake.
     DeleteJob {
-        /// Its name.
         name: String,
-        /// Its uid.
         uid: String,
     },
-    /// Replace the status.
     WriteStatus(Box<JobFlowStatus>),
     /// Record a warning on the flow.
     Warn {

@@ -59,7 +59,6 @@ pub enum PluginError {
     /// A task that the others depend on.
     #[error("job plugin {plugin} needs a task {task:?}; add it, or name another with --{argument}")]
     NoTask {
-        /// The plugin.
         plugin: &'static str,
         /// The task it looks for.
         task: String,
@@ -71,11 +70,8 @@ pub enum PluginError {
 /// The pod a plugin is asked about.
 #[derive(Clone, Copy, Debug)]
 pub struct PodPlace<'a> {
-    /// Its job.
     pub job: &'a Job,
-    /// Its task.
     pub task: &'a TaskSpec,
-    /// Its name.
     pub pod_name: &'a str,
     /// Its index in its task.
     pub index: i32,

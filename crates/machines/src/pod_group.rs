@@ -36,18 +36,15 @@ pub struct OwnerFacts {
 pub enum Owner<'a> {
     /// Nobody has looked yet.
     Unread,
-    /// It is gone.
     Gone,
     /// Of a kind whose annotations mean nothing.
     Silent,
-    /// It is there.
     There(&'a OwnerFacts),
 }
 
 /// Where a group's content comes from, beside its pods.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Source<'a> {
-    /// One pod alone.
     Pod,
     /// The controller of its pods.
     Owner(Owner<'a>),
@@ -69,11 +66,8 @@ impl Source<'_> {
 /// The newest pod of a group: the one made of the newest template.
 #[derive(Clone, Copy, Debug)]
 pub struct Newest<'a> {
-    /// Its name.
     pub name: &'a str,
-    /// Its uid.
     pub uid: &'a str,
-    /// Its owners.
     pub owners: &'a [OwnerReference],
     /// What its group takes from it.
     pub template: &'a Template,
@@ -82,9 +76,7 @@ pub struct Newest<'a> {
 /// What a step looks at.
 #[derive(Clone, Debug)]
 pub struct GroupView<'a> {
-    /// The group's namespace.
     pub namespace: &'a str,
-    /// The group's name.
     pub name: &'a str,
     /// The group, if there is one of that name.
     pub group: Option<&'a PodGroup>,
@@ -107,20 +99,16 @@ pub struct GroupView<'a> {
 pub enum GroupEffect {
     /// Read the owner of the pods.
     ReadOwner,
-    /// Make the group.
     Create(Box<PodGroup>),
     /// Merge into the group.
     Patch(Value),
     /// Delete the group of this uid.
     Delete {
-        /// Its uid.
         uid: String,
     },
     /// Write the group's name on a pod.
     Tell {
-        /// The pod's name.
         pod: String,
-        /// The pod's uid.
         uid: String,
     },
 }

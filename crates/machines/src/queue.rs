@@ -15,7 +15,6 @@ use pumice_api::scheduling::{Queue, QueueState};
 
 /// What a step looks at.
 pub struct QueueView<'a> {
-    /// The queue.
     pub queue: &'a Queue,
     /// PodGroups that name it.
     pub groups: GroupCounts,

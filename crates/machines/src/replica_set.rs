@@ -20,7 +20,6 @@ const FAILURE: &str = "ReplicaFailure";
 
 /// What a step looks at.
 pub struct SetView<'a> {
-    /// The ReplicaSet.
     pub set: &'a ReplicaSet,
     /// The pods that it controls and those of its namespace that nobody controls.
     pub pods: Vec<&'a OwnedPod>,

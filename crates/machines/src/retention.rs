@@ -17,7 +17,6 @@ pub use work::{Controller, JobTerms, Work, batch_job, flow, job, pod};
 /// What is bounded by itself in each namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Volcano Jobs.
     Job,
     /// Volcano Jobs that record results, which go by number alone: who asks for results asks for the Job.
     JobWithResults,
@@ -34,13 +33,10 @@ pub enum Class {
 /// The kind of an object that may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// A Volcano Job.
     Job,
     /// A Job of `batch/v1`.
     BatchJob,
-    /// A JobFlow.
     JobFlow,
-    /// A pod.
     Pod,
 }
 
@@ -56,7 +52,6 @@ pub struct Surroundings {
 /// Finished work, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Finished {
-    /// When it ended.
     pub ended_at: Timestamp,
     /// Its name, unique in its class and namespace.
     pub name: Arc<str>,
@@ -85,7 +80,6 @@ pub struct Decision {
 pub struct Bounds {
     /// After this time.
     pub ttl: TimeBound,
-    /// Beyond this number.
     pub count_max: NumberBound,
 }
 

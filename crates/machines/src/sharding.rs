@@ -18,7 +18,6 @@ pub use load::{capacity_milli, requested};
 /// What a node has, and what of it is requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeLoad {
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// Its CPUs, in thousandths.
     pub capacity_milli: i64,
@@ -39,25 +38,20 @@ pub struct ShardingView<'a> {
 /// One change to make.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ShardEffect {
-    /// Make a shard.
     Create(Box<NodeShard>),
     /// Give a shard these nodes.
     SetNodes {
-        /// The shard.
         name: String,
         /// All its nodes from now on.
         nodes: Vec<String>,
     },
     /// Delete the shard of a scheduler that is not configured; the uid guards a namesake.
     Delete {
-        /// Its name.
         name: String,
-        /// Its uid.
         uid: String,
     },
     /// Tell in a shard's status what its scheduler has still to do.
     WriteStatus {
-        /// The shard.
         name: String,
         /// Nodes that it is to take.
         to_add: Vec<String>,
@@ -69,7 +63,6 @@ pub enum ShardEffect {
 /// Changes to make in their order, and what people should know.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShardingPlan {
-    /// The changes.
     pub effects: Vec<ShardEffect>,
     /// Nodes that are in no shard, since no scheduler's policies want them.
     pub left_over: usize,

@@ -24,7 +24,6 @@ pub(crate) const REVISION: &str = "controller-revision-hash";
 
 /// What a step looks at.
 pub struct StatefulView<'a> {
-    /// The StatefulSet.
     pub set: &'a StatefulSet,
     /// The pods that it controls and those of its namespace that nobody controls.
     pub pods: Vec<&'a OwnedPod>,
@@ -43,43 +42,34 @@ pub enum StatefulEffect {
     Renumber {
         /// Name of the ControllerRevision.
         name: String,
-        /// Its uid.
         uid: String,
-        /// Its new number.
         revision: i64,
     },
     /// Forget a template that no pod has.
     DeleteRevision {
         /// Name of the ControllerRevision.
         name: String,
-        /// Its uid.
         uid: String,
     },
     /// Make a claim; one that is there is taken.
     CreateClaim(Box<PersistentVolumeClaim>),
     /// Say with whom a claim goes.
     OwnClaim {
-        /// Its name.
         name: String,
-        /// Its uid.
         uid: String,
         /// Who owns it too from now on.
         add: Option<Box<OwnerReference>>,
         /// Uids of those who own it no more.
         remove: Vec<String>,
     },
-    /// Change a pod.
     Pod(PodEffect),
-    /// Replace the status.
     WriteStatus(Box<StatefulSetStatus>),
 }
 
 /// Changes to make in their order, what to tell, and when to look again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatefulPlan {
-    /// The changes.
     pub effects: Vec<StatefulEffect>,
-    /// What to tell.
     pub events: Vec<WorkEvent>,
     /// When the next pod counts as available.
     pub wake_at: Option<Timestamp>,

@@ -40,9 +40,7 @@ pub enum PodEffect {
 /// Which pod: name and uid.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodName {
-    /// Its name.
     pub name: String,
-    /// Its uid.
     pub uid: String,
 }
 
@@ -64,7 +62,6 @@ pub struct WorkPlan<S> {
     pub status: Option<Box<S>>,
     /// Changes of pods, in any order.
     pub pods: Vec<PodEffect>,
-    /// What to tell.
     pub events: Vec<WorkEvent>,
     /// When to look again even if nothing happens.
     pub wake_at: Option<Timestamp>,
@@ -87,7 +84,6 @@ impl<S> WorkPlan<S> {
 pub(crate) struct Claimed<'a> {
     /// Its own, those that it takes in now included.
     pub own: Vec<&'a OwnedPod>,
-    /// Adoptions and releases.
     pub effects: Vec<PodEffect>,
 }
 

@@ -66,9 +66,7 @@ pub enum AgentError {
     /// Its folder can't be made or read.
     #[error("can't prepare the node's folder {}", path.display())]
     Prepare {
-        /// Which.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
@@ -78,9 +76,7 @@ pub enum AgentError {
          its pods, or end them by its `pumice down`", path = path.display()
     )]
     NewerPods {
-        /// The file.
         path: PathBuf,
-        /// Its format.
         found: u32,
         /// The newest format known here.
         supported: u32,
@@ -102,7 +98,6 @@ pub struct NodeAgent {
     capacity: Capacity,
     pods: Pods,
     drains: mpsc::Receiver<Drain>,
-    /// Writes events.
     events: BoxFuture<'static, ()>,
     sampler: Sampler,
     measurer: Measurer,

@@ -38,7 +38,6 @@ pub enum Hierarchy {
     V1 {
         /// The memory controller; without it there is no use in the rest.
         memory: PathBuf,
-        /// The cpu controller.
         cpu: Option<PathBuf>,
         /// The controller that counts processes.
         #[serde(default)]
@@ -57,7 +56,6 @@ pub enum Hierarchy {
 /// Where the groups of one pod are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupSpec {
-    /// The mounts.
     pub hierarchy: Hierarchy,
     /// The pod's group below them: `pumice/<node>/<pod uid>`.
     pub path: PathBuf,

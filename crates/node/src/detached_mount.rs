@@ -31,7 +31,6 @@ impl Attributes {
 /// Which mounts an attribute is set on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// The mount itself.
     Alone,
     /// Those within it too.
     Within,

@@ -9,11 +9,8 @@ use pumice_units::Quantity;
 /// What a node knows about a pod beside its object.
 #[derive(Debug, Clone)]
 pub(crate) struct Placement {
-    /// The node's name.
     pub node_name: String,
-    /// The node's address.
     pub host_ip: Ipv4Addr,
-    /// The pod's address.
     pub pod_ip: Ipv4Addr,
     /// Stands in for a missing cpu limit.
     pub node_cpu_milli: i64,

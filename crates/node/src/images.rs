@@ -33,7 +33,6 @@ pub struct ImageEntry {
     pub layer: Option<PathBuf>,
     /// The image's working directory.
     pub working_dir: Option<String>,
-    /// The image's environment.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
 }
@@ -44,9 +43,7 @@ pub enum ImageMapError {
     /// The file can't be read.
     #[error("can't read the image map {}", path.display())]
     Read {
-        /// Which file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
@@ -54,7 +51,6 @@ pub enum ImageMapError {
     #[error("the image map {} is not a map of image to command, args, replaceCommand, root, layer, workingDir, env: \
          {message}", path.display())]
     Parse {
-        /// Which file.
         path: PathBuf,
         /// What is wrong and where.
         message: String,

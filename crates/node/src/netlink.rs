@@ -24,7 +24,6 @@ pub enum NetlinkError {
     Exchange {
         /// What was asked for.
         operation: &'static str,
-        /// What went wrong.
         #[source]
         source: io::Error,
     },
@@ -33,7 +32,6 @@ pub enum NetlinkError {
     Refused {
         /// What was asked for.
         operation: &'static str,
-        /// Its reason.
         #[source]
         source: io::Error,
     },

@@ -30,7 +30,6 @@ const FILE_MODE: Mode = Mode::from_bits_truncate(0o644);
 /// What becomes of a path that does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// An error.
     Refuse,
     /// It is made, a folder, with the folders before it.
     MakeFolder,

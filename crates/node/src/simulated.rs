@@ -68,7 +68,6 @@ pub struct SimulatedOptions {
     pub client: Client,
     /// How many nodes, at most [`NODES_MAX`].
     pub nodes: u32,
-    /// What each offers.
     pub shape: NodeShape,
     /// What goes wrong on them.
     pub faults: Faults,

@@ -20,9 +20,7 @@ const NAMED_MAX: usize = 5;
 pub(crate) struct Survivor {
     /// Its pid on the host.
     pub pid: i32,
-    /// Its command's name.
     pub name: String,
-    /// What keeps it.
     pub cause: Cause,
 }
 

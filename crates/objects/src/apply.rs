@@ -28,7 +28,6 @@ const CONFLICTS_MAX: usize = 100;
 /// Who writes.
 #[derive(Clone, Copy, Debug)]
 pub struct By<'a> {
-    /// The field manager.
     pub manager: &'a str,
     /// The version that it writes in.
     pub api_version: &'a str,
@@ -48,7 +47,6 @@ enum Operation {
 /// A field that somebody else owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Who, as text.
     pub manager: String,
     /// The field's path, with a leading dot.
     pub field: String,
@@ -65,17 +63,13 @@ pub enum ApplyError {
     ManagedFields,
     /// An item of a list lacks what tells it from the others.
     #[error("{path}: element of a list lacks all of its keys")]
-    NoKey {
-        /// Where.
-        path: String,
-    },
+    NoKey { path: String },
     /// Two items of a list are the same one.
     #[error("{path}: duplicate entries for key")]
     Duplicate {
         /// Where the second is.
         path: String,
     },
-    /// Fields are others'.
     #[error("{}", conflict_list(.conflicts))]
     Conflicts {
         /// Which, by manager.

@@ -80,7 +80,6 @@ pub enum PatchError {
     /// A part of a strategic merge patch has the wrong shape.
     #[error("invalid patch format: {what} must be {expected}")]
     Format {
-        /// The part.
         what: &'static str,
         /// What it has to be.
         expected: &'static str,

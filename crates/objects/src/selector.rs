@@ -51,7 +51,6 @@ pub enum SelectorError {
     ValueCount {
         /// How many values were given.
         count: usize,
-        /// What is required.
         rule: &'static str,
     },
     /// `>` or `<` beside something that is no integer.
@@ -71,7 +70,6 @@ pub enum SelectorError {
     /// A selector object of the wrong shape.
     #[error("label selector has a malformed member {member}, write {expected}")]
     Malformed {
-        /// The member's path.
         member: &'static str,
         /// What it has to be.
         expected: &'static str,

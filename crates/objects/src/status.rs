@@ -152,13 +152,10 @@ fn write_grouped(formatter: &mut fmt::Formatter<'_>, what: &str, group: &str) ->
 pub struct StatusDetails {
     /// The object's name; empty where none is meant.
     pub name: String,
-    /// The API group.
     pub group: String,
     /// The kind, or the resource for errors about addressing.
     pub kind: String,
-    /// The object's uid.
     pub uid: String,
-    /// The single failures.
     pub causes: Vec<StatusCause>,
     /// Seconds after which a retry makes sense; 0 = not said.
     pub retry_after_seconds: u32,
@@ -169,7 +166,6 @@ pub struct StatusDetails {
 pub struct StatusCause {
     /// The machine-readable reason, like `FieldValueInvalid`.
     pub reason: String,
-    /// What is wrong.
     pub message: String,
     /// The field that is wrong.
     pub field: String,
@@ -181,7 +177,6 @@ pub struct StatusCause {
 pub struct Status {
     /// The HTTP status code.
     pub code: u16,
-    /// The machine-readable reason.
     pub reason: StatusReason,
     /// The text for people.
     pub message: String,

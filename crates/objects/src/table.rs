@@ -20,11 +20,9 @@ use crate::path::JsonPath;
 pub enum ColumnType {
     /// Whole numbers.
     Integer,
-    /// Numbers.
     Number,
     /// Texts; other values are shown as JSON.
     String,
-    /// True or false.
     Boolean,
     /// A moment, shown as the time since then.
     Date,
@@ -55,9 +53,7 @@ pub enum CellSource {
 /// One column of a table.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// The heading.
     pub name: String,
-    /// The cells' type.
     pub column_type: ColumnType,
     /// The OpenAPI format, like `name` or `int32`; may be empty.
     pub format: String,
@@ -148,7 +144,6 @@ impl Column {
 /// How much of each object a row carries; `includeObject` of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum IncludeObject {
-    /// Nothing.
     None,
     /// A `PartialObjectMetadata`.
     #[default]

@@ -42,22 +42,11 @@ pub enum CaseError {
     /// It ends too early.
     #[error("it is cut off")]
     CutOff,
-    /// It is damaged.
     #[error("it is damaged at byte {at}: {damage}")]
-    Damaged {
-        /// Where.
-        at: u64,
-        /// How.
-        damage: Damage,
-    },
+    Damaged { at: u64, damage: Damage },
     /// It says that it has more than it may.
     #[error("it has {what}, more than {max}: cut a shorter stretch")]
-    TooMuch {
-        /// What it has.
-        what: String,
-        /// The limit.
-        max: u64,
-    },
+    TooMuch { what: String, max: u64 },
     /// A line is no entry.
     #[error("entry {entry} is none that this version knows")]
     Entry {
@@ -78,7 +67,6 @@ pub struct Case {
     pub beginning: Beginning,
     /// The World; nothing where the entries begin with one.
     pub world: Vec<u8>,
-    /// What happened.
     pub entries: Vec<Entry>,
 }
 

@@ -23,11 +23,9 @@ use crate::segment::About;
 /// What is to be cut.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stretch {
-    /// The cycles.
     pub range: Range,
     /// Only from the submission of this job, `namespace/name` of its PodGroup or of what owns it, to its last start.
     pub job: Option<(String, String)>,
-    /// Names become pseudonyms.
     pub redact: bool,
 }
 
@@ -42,7 +40,6 @@ pub enum CutError {
     Play {
         /// Cycles that were played before.
         cycles: u64,
-        /// Why.
         #[source]
         source: PlayError,
     },
@@ -51,42 +48,23 @@ pub enum CutError {
     Nothing,
     /// There is no such job.
     #[error("the recording has no job {namespace}/{name} in that time")]
-    NoJob {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    NoJob { namespace: String, name: String },
     /// It is too long for a case.
     #[error("the stretch has more than {ENTRIES_MAX} entries: cut a shorter one with --from and --to")]
     TooLong,
     /// The recording does not replay.
     #[error("the recording can't be cut there, as cycle {cycle} of it comes out otherwise:\n{difference}")]
-    Deviates {
-        /// Which.
-        cycle: u64,
-        /// How.
-        difference: Box<Difference>,
-    },
+    Deviates { cycle: u64, difference: Box<Difference> },
     /// The case decides otherwise than the recording.
     #[error("cycle {cycle} of what was cut comes out otherwise by itself; {hint}:\n{difference}")]
-    Unlike {
-        /// Which.
-        cycle: u64,
-        /// What to do.
-        hint: &'static str,
-        /// How.
-        difference: Box<Difference>,
-    },
+    Unlike { cycle: u64, hint: &'static str, difference: Box<Difference> },
     /// An entry can't be put into other words.
     #[error("the recording can't be redacted: cut it without --redact")]
     Redact(#[source] serde_json::Error),
     /// The file can't be written.
     #[error("{path} could not be written")]
     Write {
-        /// Which.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },

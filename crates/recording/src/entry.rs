@@ -25,10 +25,7 @@ pub enum Entry {
     /// The World forgot what it keeps to be quick: a segment begins, which a saved World may stand for.
     Forget,
     /// The scheduler was faster than the recorder: so many entries are missing here.
-    Hole {
-        /// How many.
-        entries: u64,
-    },
+    Hole { entries: u64 },
     /// The engine panicked over what would stand here: the World ends.
     Panic {
         /// What it was told, if it was that and no cycle.
@@ -57,50 +54,28 @@ pub struct Beginning {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Feedback {
-    /// Of a bind.
     Bind {
-        /// The pod.
         uid: String,
         /// Why it failed, if it did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
-        /// When.
         at: TimeMs,
     },
-    /// Of an eviction.
     Evict {
-        /// The pod.
         uid: String,
         /// Why it failed, if it did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
-        /// When.
         at: TimeMs,
     },
     /// A gate could not be removed.
-    Gated {
-        /// The pod.
-        uid: String,
-    },
+    Gated { uid: String },
     /// Of a PodGroup's status.
-    Status {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-        /// It was written.
-        written: bool,
-    },
+    Status { namespace: String, name: String, written: bool },
     /// A pod's condition could not be written.
-    Unnoticed {
-        /// The pod.
-        uid: String,
-    },
+    Unnoticed { uid: String },
     /// A queue's status could not be written.
-    QueueFailed {
-        /// The queue.
-        name: String,
-    },
+    QueueFailed { name: String },
 }
 
 impl Feedback {
@@ -128,7 +103,6 @@ impl Feedback {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cycle {
-    /// The engine's time.
     pub at: TimeMs,
     /// [`digest`] of the plan, sixteen hexadecimal digits.
     #[serde(with = "hex")]
@@ -144,22 +118,18 @@ pub struct Cycle {
 /// A pod that was bound.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Bound {
-    /// Its uid.
     pub uid: String,
     /// `namespace/name`.
     pub pod: String,
-    /// Its node.
     pub node: String,
 }
 
 /// A pod that was told to leave.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Evicted {
-    /// Its uid.
     pub uid: String,
     /// `namespace/name`.
     pub pod: String,
-    /// Its node.
     pub node: String,
     /// The action that wanted it.
     pub action: String,

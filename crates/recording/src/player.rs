@@ -20,23 +20,16 @@ pub enum PlayError {
     Config(#[source] ConfigError),
     /// The configuration names a plugin whose answers are not recorded.
     #[error("the recorded configuration has the plugin {plugin}: it asks a server, whose answers are not recorded")]
-    Extender {
-        /// The plugin.
-        plugin: String,
-    },
+    Extender { plugin: String },
     /// The configuration names a plugin that is not here.
     #[error("the recorded configuration has the plugin {plugin} of a third party: replay with a program that has it")]
-    Plugin {
-        /// The plugin.
-        plugin: String,
-    },
+    Plugin { plugin: String },
     /// The recording does not begin with the beginning of a World.
     #[error("an entry comes before the beginning of its World")]
     NoWorld,
     /// A saved World can't be read.
     #[error("{path} holds no World that this version can read: replay it with the version that recorded it")]
     Start {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         #[source]
@@ -45,13 +38,11 @@ pub enum PlayError {
     /// A World that a case carries can't be read.
     #[error("the case holds no World that this version can read: run it with version {version}, which cut it")]
     Carried {
-        /// Who cut it.
         version: String,
         /// What is wrong with it.
         #[source]
         source: LoadError,
     },
-    /// The engine panicked.
     #[error("the engine panicked over {entry}")]
     Panicked {
         /// What it was told.

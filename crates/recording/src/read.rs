@@ -18,48 +18,28 @@ pub enum ReadError {
     /// A file or the folder can't be read.
     #[error("{path} could not be read")]
     Io {
-        /// Which.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// It is a file.
     #[error("{path} is a file: name the folder of the recording")]
-    NoFolder {
-        /// Which.
-        path: PathBuf,
-    },
+    NoFolder { path: PathBuf },
     /// There are no segments.
     #[error("{folder} holds no recording: name the folder with the files that end in .record")]
-    Empty {
-        /// The folder.
-        folder: PathBuf,
-    },
+    Empty { folder: PathBuf },
     /// There are too many.
     #[error("{folder} holds more than {SEGMENTS_MAX} segments: move some of them elsewhere")]
-    TooMany {
-        /// The folder.
-        folder: PathBuf,
-    },
+    TooMany { folder: PathBuf },
     /// A file is something else.
     #[error("{path} is no part of a recording: move it elsewhere")]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
+    Foreign { path: PathBuf },
     /// A file is of another version.
     #[error("{path} is of format {version}, this version reads {FORMAT}: replay it with the version that recorded it")]
-    Version {
-        /// The file.
-        path: PathBuf,
-        /// Its format.
-        version: u32,
-    },
+    Version { path: PathBuf, version: u32 },
     /// A line is no entry.
     #[error("{path}, block at {at}, line {line}: no entry that this version knows")]
     Entry {
-        /// The file.
         path: PathBuf,
         /// Where its block begins.
         at: u64,
@@ -77,7 +57,6 @@ pub enum Break {
     /// A file ends in the middle of a block.
     #[error("segment {segment} is cut off at byte {at}")]
     CutOff {
-        /// The segment.
         segment: u64,
         /// Where the block begins.
         at: u64,
@@ -85,40 +64,26 @@ pub enum Break {
     /// A block is damaged.
     #[error("segment {segment} is damaged at byte {at}: {damage}")]
     Damaged {
-        /// The segment.
         segment: u64,
         /// Where the block begins.
         at: u64,
-        /// What is wrong.
         damage: Damage,
     },
     /// It was not closed: its writer was stopped hard, or still writes.
     #[error("segment {segment} was not closed: the scheduler was killed, or still runs")]
-    Open {
-        /// The segment.
-        segment: u64,
-    },
+    Open { segment: u64 },
     /// What goes before is not there.
     #[error("segment {segment} goes on from one that is not there")]
-    Missing {
-        /// The segment.
-        segment: u64,
-    },
+    Missing { segment: u64 },
     /// Entries were left out: the disk was too slow, or full.
     #[error("segment {segment} lacks {entries} entries or more: they came faster than they could be written")]
-    Hole {
-        /// The segment.
-        segment: u64,
-        /// How many.
-        entries: u64,
-    },
+    Hole { segment: u64, entries: u64 },
 }
 
 /// What is read.
 #[allow(clippy::large_enum_variant, reason = "nearly all are entries; one at a time is read")]
 #[derive(Debug)]
 pub enum Item {
-    /// An entry.
     Entry(Entry),
     /// A World as it was when a segment began: the file it is in.
     Start(PathBuf),

@@ -24,7 +24,6 @@ pub enum ReplayError {
     Play {
         /// Cycles that were played before.
         cycles: u64,
-        /// Why.
         #[source]
         source: PlayError,
     },
@@ -44,9 +43,7 @@ pub struct Range {
 pub struct Difference {
     /// The cycle, from 1.
     pub cycle: u64,
-    /// What was recorded.
     pub recorded: Cycle,
-    /// What came out.
     pub replayed: Cycle,
 }
 
@@ -57,7 +54,6 @@ pub struct Replay {
     pub worlds: u64,
     /// Changes of the cluster and answers.
     pub changes: u64,
-    /// Cycles compared.
     pub cycles: u64,
     /// Pods bound in them.
     pub binds: u64,

@@ -55,7 +55,6 @@ pub struct About {
     /// The job that it was cut for, `namespace/name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Names are pseudonyms.
     pub redacted: bool,
     /// How many cycles it has.
     pub cycles: u64,
@@ -192,7 +191,6 @@ pub enum OpenError {
     /// It can't be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It begins otherwise.
     #[error("no recording")]
     Foreign,
     /// Of a version that is not known.

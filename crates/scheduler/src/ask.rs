@@ -35,13 +35,10 @@ impl Shared {
 /// A group that waits, and why.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waiting {
-    /// Its namespace.
     pub namespace: String,
     /// Its Job's name, else its own.
     pub name: String,
-    /// Its PodGroup's name.
     pub group: String,
-    /// Its queue.
     pub queue: String,
     /// Why it waits; in lists without what takes trials to tell.
     pub why: Why,

@@ -115,9 +115,7 @@ pub enum Error {
     /// The configuration file could not be read.
     #[error("scheduler configuration {path} could not be read; check that it exists and may be read")]
     ReadConfig {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -132,10 +130,7 @@ pub enum Error {
     WatchEnded,
     /// Another instance schedules now, or may.
     #[error("the lease {name} could not be renewed in time: another instance may schedule now")]
-    LeaseLost {
-        /// The Lease.
-        name: String,
-    },
+    LeaseLost { name: String },
 }
 
 impl Options {

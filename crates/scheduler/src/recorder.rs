@@ -25,7 +25,6 @@ pub struct RecordOptions {
     pub folder: PathBuf,
     /// Most bytes kept, at least one segment.
     pub bytes_max: u64,
-    /// Longest time kept.
     pub age_max: Duration,
 }
 
@@ -47,18 +46,13 @@ pub enum RecordError {
     /// The folder can't be made, read or written.
     #[error("nothing can be recorded in {folder}: make it writable, or name another folder")]
     Folder {
-        /// The folder.
         folder: PathBuf,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// Another process records there.
     #[error("another process records into {folder}: name another folder")]
-    Taken {
-        /// The folder.
-        folder: PathBuf,
-    },
+    Taken { folder: PathBuf },
     /// No thread could be started.
     #[error("the thread that records could not be started")]
     Thread(#[source] std::io::Error),

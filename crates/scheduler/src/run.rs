@@ -47,7 +47,6 @@ pub(crate) struct Loop {
     config: Config,
     plugins: Registry,
     feed: SelectAll<BoxStream<'static, WatchedChange>>,
-    /// Measurements of nodes.
     usage: BoxStream<'static, Measured>,
     /// How long jobs ran before this World began.
     runtime_history: BoxStream<'static, Vec<Delta>>,

@@ -15,7 +15,6 @@ const PORTION: usize = 512;
 /// The last runs of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PastRuns {
-    /// Their namespace.
     pub namespace: String,
     /// The name of their jobs without what differs from run to run.
     pub profile: String,

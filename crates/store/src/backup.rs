@@ -47,7 +47,6 @@ pub struct BackupHeader {
 pub enum BackupFrame {
     /// What the backup says of itself.
     Header(BackupHeader),
-    /// An object.
     Object(Object),
     /// A file that belongs to the store: keys and certificates.
     File {
@@ -56,11 +55,9 @@ pub enum BackupFrame {
         /// What is in it.
         contents: Bytes,
     },
-    /// Nothing follows.
     End {
         /// How many objects there were.
         objects: u64,
-        /// How many files.
         files: u64,
     },
 }
@@ -76,7 +73,6 @@ pub enum BackupError {
         "it has format {found}, newer than {supported}, the newest that this version reads; use the version that made it"
     )]
     NewerFormat {
-        /// Its format.
         found: u16,
         /// The newest format known here.
         supported: u16,
@@ -87,14 +83,8 @@ pub enum BackupError {
         /// How many bytes there are.
         bytes: u64,
     },
-    /// It was changed.
     #[error("it is damaged at byte {at} ({detail}); use another backup")]
-    Damaged {
-        /// Where.
-        at: u64,
-        /// What was found.
-        detail: String,
-    },
+    Damaged { at: u64, detail: String },
 }
 
 /// Writes a backup, frame by frame, to the end of whatever buffer it is given.

@@ -26,7 +26,6 @@ pub enum ApplyError {
     /// The body is over the limit.
     #[error("{key} has up to {bytes} bytes, over the limit of {limit}")]
     BodyTooLarge {
-        /// Which object.
         key: Key,
         /// Its length in bytes.
         bytes: usize,
@@ -38,7 +37,6 @@ pub enum ApplyError {
     BatchTooLarge {
         /// How many changes it has.
         changes: usize,
-        /// The limit.
         limit: usize,
     },
     /// The disk is full. The change was not made; the store goes on.

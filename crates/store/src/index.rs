@@ -17,18 +17,14 @@ use crate::options::{Options, Window};
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// It was created.
     Added,
-    /// It was replaced.
     Modified,
-    /// It was removed.
     Deleted,
 }
 
 /// One change as a watch sees it. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchEvent {
-    /// What happened.
     pub kind: EventKind,
     /// The object after the change; for a deletion its last state at the deletion's revision.
     pub object: Arc<Object>,
@@ -41,7 +37,6 @@ pub struct WatchEvent {
 pub struct Listing {
     /// The global revision of that moment: a watch from here misses nothing and repeats nothing.
     pub revision: u64,
-    /// The objects.
     pub items: Vec<Arc<Object>>,
 }
 

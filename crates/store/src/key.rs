@@ -24,24 +24,17 @@ pub struct Key {
 pub enum KeyError {
     /// Resource or name is empty.
     #[error("key {key} lacks a resource or a name")]
-    Empty {
-        /// The offending key.
-        key: Key,
-    },
+    Empty { key: Key },
     /// A part is longer than the log takes.
     #[error("key of {bytes} bytes is longer than the {limit} bytes allowed")]
     TooLong {
         /// Length of the encoded key.
         bytes: usize,
-        /// The limit.
         limit: usize,
     },
     /// A part holds a NUL byte.
     #[error("key {key} holds a NUL byte")]
-    HasNul {
-        /// The offending key.
-        key: Key,
-    },
+    HasNul { key: Key },
 }
 
 /// Longest encoded key in bytes: three Kubernetes names and room.

@@ -30,7 +30,6 @@ pub enum LockError {
         directory = directory.display()
     )]
     InUse {
-        /// The directory.
         directory: PathBuf,
         /// The holder's process id, `unknown` when it has not written it yet.
         pid: String,
@@ -38,9 +37,7 @@ pub enum LockError {
     /// The lock file cannot be made or locked.
     #[error("cannot lock {path}; check that the directory is writable", path = path.display())]
     Open {
-        /// The lock file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },

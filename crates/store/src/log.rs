@@ -62,12 +62,7 @@ pub enum LogError {
          or start with an empty data directory",
         path = path.display()
     )]
-    Corrupt {
-        /// The file.
-        path: PathBuf,
-        /// What was found.
-        detail: String,
-    },
+    Corrupt { path: PathBuf, detail: String },
     /// The file was written by a newer version.
     #[error(
         "{path} has format {found}, newer than {supported}, the newest that this version reads; \
@@ -75,9 +70,7 @@ pub enum LogError {
         path = path.display()
     )]
     NewerFormat {
-        /// The file.
         path: PathBuf,
-        /// Its format.
         found: u64,
         /// The newest format known here.
         supported: u64,
@@ -85,31 +78,23 @@ pub enum LogError {
     /// There is no room for the write.
     #[error("no room to write {path}; free disk space", path = path.display())]
     Full {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },
     /// Reading or writing failed.
     #[error("cannot {operation} {path}; check the disk", path = path.display())]
     Io {
-        /// What was tried.
         operation: &'static str,
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },
     /// The storage library refused.
     #[error("cannot {operation} {path}", path = path.display())]
     Engine {
-        /// What was tried.
         operation: &'static str,
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: Box<redb::Error>,
     },

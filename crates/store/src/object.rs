@@ -10,7 +10,6 @@ use crate::key::Key;
 /// One version of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Where it lives.
     pub key: Key,
     /// The global revision at which this version was written.
     pub revision: u64,
@@ -35,25 +34,19 @@ pub enum Expect {
     Absent,
     /// There is one, at exactly this revision.
     Revision(u64),
-    /// There is one.
     Any,
 }
 
 /// One change of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Creates or replaces.
     Put {
-        /// Which object.
         key: Key,
-        /// What it becomes.
         draft: Draft,
         /// What it must be now.
         expect: Expect,
     },
-    /// Removes.
     Delete {
-        /// Which object.
         key: Key,
         /// Its last state, which gets the revision of the deletion and goes to watchers.
         draft: Draft,

@@ -17,7 +17,6 @@ pub(crate) type Position<'p> = (&'p str, &'p str);
 /// Objects that follow each other in the list of one moment.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// The moment.
     pub revision: u64,
     /// The objects, ordered by namespace and name.
     pub items: Vec<Arc<Object>>,

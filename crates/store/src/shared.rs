@@ -30,7 +30,6 @@ pub(crate) struct Commits {
 pub struct Stats {
     /// Commits that were made.
     pub commits: u64,
-    /// Commits that failed.
     pub commits_failed: u64,
     /// Objects written or removed by those that were made.
     pub objects_written: u64,

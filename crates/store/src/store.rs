@@ -42,7 +42,6 @@ pub struct Store {
 pub struct Snapshot {
     /// Identity of the cluster.
     pub uid: Arc<str>,
-    /// The moment.
     pub revision: u64,
     /// The objects, in no order.
     pub objects: Vec<Arc<Object>>,
@@ -54,9 +53,7 @@ pub enum OpenError {
     /// The data directory cannot be made.
     #[error("cannot create data directory {directory}", directory = directory.display())]
     CreateDirectory {
-        /// The directory.
         directory: PathBuf,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -69,7 +66,6 @@ pub enum OpenError {
     /// The writer's thread did not start.
     #[error("cannot start the store's writer thread")]
     StartWriter {
-        /// The cause.
         #[source]
         source: std::io::Error,
     },

@@ -46,7 +46,6 @@ pub enum WatchError {
     Ahead {
         /// The revision asked for.
         requested: u64,
-        /// The store's revision.
         current: u64,
     },
     /// The store has closed.

@@ -35,12 +35,7 @@ pub enum SpecError {
     Syntax(String),
     /// A field says what can't be run.
     #[error("{path}: {problem}")]
-    Field {
-        /// The field.
-        path: String,
-        /// What is wrong.
-        problem: String,
-    },
+    Field { path: String, problem: String },
 }
 
 /// What a field says can't be run.
@@ -168,7 +163,6 @@ pub struct ClusterSpec {
     /// What it is called; empty for the name of its file.
     #[serde(default)]
     pub name: String,
-    /// The clusters.
     pub clusters: Vec<ClusterFields>,
     /// How long whoever submits takes to submit again.
     pub workflow_manager_delay_distribution: Option<ShiftedExponential>,
@@ -180,12 +174,10 @@ pub struct ClusterSpec {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterFields {
-    /// Its name.
     pub name: String,
     /// The pool of its nodes; empty for the default.
     #[serde(default)]
     pub pool: String,
-    /// Its nodes.
     #[serde(default)]
     pub node_templates: Vec<NodeTemplateFields>,
 }
@@ -194,15 +186,11 @@ pub struct ClusterFields {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NodeTemplateFields {
-    /// How many.
     pub number: u32,
-    /// Their taints.
     #[serde(default)]
     pub taints: Vec<TaintFields>,
-    /// Their labels.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// What each offers.
     pub total_resources: ResourceList,
 }
 
@@ -219,12 +207,9 @@ pub struct ResourceList {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaintFields {
-    /// Its key.
     pub key: String,
-    /// Its value.
     #[serde(default)]
     pub value: String,
-    /// What it does.
     pub effect: Effect,
 }
 
@@ -260,7 +245,6 @@ pub struct WorkloadSpec {
     /// What run times are drawn by; 0 for any.
     #[serde(default)]
     pub random_seed: u64,
-    /// The queues.
     pub queues: Vec<QueueFields>,
 }
 
@@ -268,7 +252,6 @@ pub struct WorkloadSpec {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QueueFields {
-    /// Its name.
     pub name: String,
     /// Its share is in proportion to this.
     pub weight: f64,
@@ -281,12 +264,10 @@ pub struct QueueFields {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct JobTemplateFields {
-    /// How many.
     pub number: u32,
     /// What others depend on it by; empty for one that is made.
     #[serde(default)]
     pub id: String,
-    /// Their job set.
     #[serde(default)]
     pub job_set: String,
     /// Lower goes first.
@@ -324,7 +305,6 @@ pub struct JobTemplateFields {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Repeat {
-    /// How often.
     pub num_times: u32,
     /// How long after each other.
     pub period: Span,
@@ -340,11 +320,9 @@ pub struct Requirements {
     pub affinity: Option<Value>,
     /// Taints that it bears.
     pub tolerations: Vec<TolerationFields>,
-    /// Its annotations.
     pub annotations: BTreeMap<String, String>,
     /// Whether it may take room from others.
     pub preemption_policy: Option<String>,
-    /// What it takes.
     pub resource_requirements: ResourceRequirements,
 }
 
@@ -358,13 +336,11 @@ pub struct TolerationFields {
     /// How values are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<Match>,
-    /// The value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// The effect; none for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
-    /// How long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i64>,
 }
@@ -374,7 +350,6 @@ pub struct TolerationFields {
 pub enum Match {
     /// Any value will do.
     Exists,
-    /// This value.
     Equal,
 }
 

@@ -20,9 +20,7 @@ pub enum Error {
     /// Some documents of a file; each failure was told when it happened.
     #[error("{failed} of {all} documents failed")]
     Documents {
-        /// How many.
         failed: usize,
-        /// Of how many.
         all: usize,
         /// The code of the first one.
         code: u8,
@@ -30,9 +28,7 @@ pub enum Error {
     /// A link to the program can't be made.
     #[error("cannot make the link {path}")]
     Link {
-        /// Where.
         path: String,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
@@ -42,11 +38,9 @@ pub enum Error {
     /// An object could not be written in the form asked for.
     #[error("cannot write {what} as {form}: {detail}")]
     Written {
-        /// Which object.
         what: String,
         /// JSON or YAML.
         form: &'static str,
-        /// Why.
         detail: String,
     },
 }

@@ -14,9 +14,7 @@ use crate::kinds::Kind;
 /// The form data is printed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Volcano's columns.
     Table,
-    /// More columns.
     Wide,
     /// JSON.
     Json,

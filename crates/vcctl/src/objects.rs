@@ -19,11 +19,8 @@ pub const NOTHING: &str = "No resources found";
 /// Which objects are listed, and how.
 #[derive(Clone, Copy)]
 pub struct Listing<'l> {
-    /// Their kind.
     pub kind: Kind,
-    /// Their columns.
     pub columns: &'l [Column],
-    /// Where they are.
     pub scope: &'l Scope,
     /// Which of them are meant.
     pub keep: &'l dyn Fn(&Value) -> bool,

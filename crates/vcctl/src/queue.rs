@@ -76,7 +76,6 @@ fn amounts(amounts: &Value) -> String {
 /// What is done to a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// It takes jobs.
     Open,
     /// It takes none any more.
     Close,

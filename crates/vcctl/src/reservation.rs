@@ -34,7 +34,6 @@ pub const COLUMNS: &[Column] = &[
 /// A reservation as it is asked for.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
-    /// Its name.
     pub name: String,
     /// Nodes by name.
     pub nodes: Vec<String>,
@@ -46,11 +45,8 @@ pub struct Wanted {
     pub to: Option<String>,
     /// Or how long it takes.
     pub long: Option<String>,
-    /// For these queues.
     pub queues: Vec<String>,
-    /// For these namespaces.
     pub namespaces: Vec<String>,
-    /// Why.
     pub reason: String,
 }
 

@@ -19,7 +19,6 @@ use crate::list::{self, Form};
 pub enum Scope {
     /// In all namespaces, or where there are none.
     All,
-    /// In one namespace.
     Namespace(String),
 }
 

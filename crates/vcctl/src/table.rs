@@ -12,7 +12,6 @@ use serde_json::Value;
 /// How wide a column is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Width {
-    /// So many characters.
     Fixed(usize),
     /// Its longest cell, or its heading, and so many characters more.
     Longest(usize),
@@ -23,7 +22,6 @@ pub enum Width {
 /// When a column is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Visibility {
-    /// In every table.
     Always,
     /// In the wide form.
     Wide,
@@ -34,13 +32,10 @@ pub enum Visibility {
 /// A column of objects.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
-    /// The heading.
     pub head: &'static str,
-    /// Its width.
     pub width: Width,
     /// When it is shown.
     pub visibility: Visibility,
-    /// An object's cell.
     pub cell: fn(&Value, Timestamp) -> String,
 }
 

@@ -44,7 +44,6 @@ pub enum Source {
 /// How many messages a call is answered with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// One.
     Single,
     /// Any number, each as `{"result": message}` on a line of its own.
     Stream,
@@ -63,7 +62,6 @@ pub struct Route {
     pub call: &'static str,
     /// Where the message is.
     pub source: Source,
-    /// What comes back.
     pub answer: Answer,
 }
 
@@ -76,7 +74,6 @@ impl fmt::Debug for Route {
 /// A request's call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matched {
-    /// Which it is.
     pub route: &'static Route,
     /// Fields of the message, as the definition names them, with their values from the path, percent-decoded. They count
     /// more than the body's.

@@ -49,7 +49,6 @@ pub enum Needs {
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// The behaviour.
     pub name: String,
     /// `None` when it works, else the first line of what went wrong.
     pub wrong: Option<String>,
@@ -74,9 +73,7 @@ fn known(server: Server, minor: u32, behaviour: &Behaviour) -> Option<&'static s
 pub struct Kubectl {
     /// Where it is tried.
     pub server: Server,
-    /// The program.
     pub program: PathBuf,
-    /// Its minor version.
     pub minor: u32,
 }
 

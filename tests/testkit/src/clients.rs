@@ -17,9 +17,7 @@ use crate::{binary, eventually};
 pub struct Output {
     /// Exit code; 128 + signal when killed.
     pub code: i32,
-    /// Standard output.
     pub stdout: String,
-    /// Standard error.
     pub stderr: String,
 }
 

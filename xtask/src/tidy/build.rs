@@ -26,7 +26,6 @@ pub type Features = BTreeMap<String, BTreeSet<String>>;
 /// The features of both choices.
 #[derive(Default)]
 pub struct Choices {
-    /// Of what ships.
     pub ship: Features,
     /// Of the whole workspace, with what its tests use.
     pub workspace: Features,

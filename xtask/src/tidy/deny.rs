@@ -10,7 +10,6 @@ pub const FILE: &str = "deny.toml";
 /// What is accepted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Deny {
-    /// SPDX identifiers.
     pub licences: Vec<String>,
     /// `name@version` of packages that may exist beside another version of theirs.
     pub duplicates: Vec<String>,

@@ -17,7 +17,6 @@ const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 pub enum Kind {
     /// For what it ships.
     Normal,
-    /// For its tests.
     Dev,
     /// For its build script.
     Build,
@@ -26,9 +25,7 @@ pub enum Kind {
 /// One line under `[dependencies]` or its kin.
 #[derive(Clone, Debug)]
 pub struct Dependency {
-    /// Package name.
     pub name: String,
-    /// Which section.
     pub kind: Kind,
 }
 
@@ -61,9 +58,7 @@ impl Package {
 /// A package from a registry.
 #[derive(Clone, Debug)]
 pub struct Foreign {
-    /// Its name.
     pub name: String,
-    /// Its version.
     pub version: String,
     /// Its licence expression, if it states one.
     pub licence: Option<String>,

@@ -14,7 +14,6 @@ pub struct Source {
     pub module: Vec<String>,
     /// Lines, unit tests aside.
     pub lines: usize,
-    /// What it holds.
     pub tree: syn::File,
 }
 

@@ -16,7 +16,6 @@ const SIZE_MAX: u64 = 1 << 20;
 pub struct File {
     /// Path from the workspace's root, with forward slashes.
     pub path: String,
-    /// Its content.
     pub text: String,
 }
 

@@ -172,7 +172,6 @@ fn slurm_memory(text: &str) -> Result<String, String> {
 pub enum Gang {
     /// All of the job.
     All,
-    /// So many.
     Of(u32),
 }
 

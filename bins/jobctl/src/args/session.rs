@@ -60,7 +60,6 @@ impl Global {
 pub struct Session {
     /// The flags that all verbs share.
     pub global: Global,
-    /// The environment.
     pub surroundings: Surroundings,
 }
 

@@ -17,7 +17,6 @@ use crate::terminal::{self, Terminal};
 pub struct Attended {
     /// What happens to the job.
     pub monitor: RunMonitor,
-    /// Standard error.
     pub terminal: Terminal,
     interrupt: Signal,
     job: JobRef,

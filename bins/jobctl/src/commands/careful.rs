@@ -21,9 +21,7 @@ const NAMES_SHOWN: usize = 10;
 /// What to do about the jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Change them.
     GoOn,
-    /// Change nothing.
     Leave,
 }
 

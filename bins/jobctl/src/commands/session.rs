@@ -23,7 +23,6 @@ use crate::failure::Failure;
 pub struct Program<'a> {
     /// Its words; a shell if empty.
     pub argv: &'a [String],
-    /// Comes back.
     pub back: &'a str,
 }
 

@@ -64,7 +64,6 @@ const WINDOW: u32 = 64;
 /// The records of one pod.
 struct Slice {
     plan: Plan,
-    /// The pod's index.
     index: u32,
     records: Range<u32>,
     /// The bundle, where it is needed.

@@ -29,9 +29,7 @@ pub enum Submission {
     Manifest(Vec<Object>),
     /// A job and what it brings along.
     Job {
-        /// The job.
         job: Object,
-        /// What it brings.
         belongings: Vec<Object>,
         /// Its bundle, where that is to be in ConfigMaps.
         bundle: Option<Prepared>,

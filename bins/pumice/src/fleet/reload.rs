@@ -32,7 +32,6 @@ const RENEW_WITHIN_SECONDS: i64 = 90 * 24 * 3_600;
 
 /// The server's certificate, as it can be made anew.
 pub struct Certificate {
-    /// Who signs it.
     pub ca: Ca,
     /// The names and addresses in it.
     pub names: Vec<String>,

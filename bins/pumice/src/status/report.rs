@@ -13,7 +13,6 @@ use super::accelerators::Scattered;
 pub struct Report {
     /// Whether every component is well and a node is ready.
     pub ready: bool,
-    /// Where it is.
     pub server: String,
     /// The version of Kubernetes' API that it serves.
     pub version: String,
@@ -38,7 +37,6 @@ pub struct Report {
 pub struct Component {
     pub name: String,
     pub healthy: bool,
-    /// Why it isn't.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -22,9 +22,7 @@ pub struct Late {
     pub node_name: String,
     /// The node agent of this machine.
     pub node: Arc<OnceLock<pumice_node::Handle>>,
-    /// The scheduler.
     pub scheduler: Arc<OnceLock<pumice_scheduler::Handle>>,
-    /// The history.
     pub history: Arc<OnceLock<pumice_history::Handle>>,
     /// What must run before work is taken.
     pub parts: [Part; 4],
@@ -33,7 +31,6 @@ pub struct Late {
 /// A component as `/readyz` sees it.
 #[derive(Clone)]
 pub struct Part {
-    /// Its name.
     pub name: &'static str,
     runs: Arc<AtomicBool>,
 }

@@ -84,8 +84,9 @@ pub(crate) enum Step {
     /// Nothing before the API servers have heard of the authorities; then ask again.
     Announce,
     /// Make a successor; show it at once if there is nothing to lose.
-    Make { at_once: bool },
-    /// Show the successor.
+    Make {
+        at_once: bool,
+    },
     Show,
     /// Trust the former authority no more.
     Forget,

@@ -26,11 +26,9 @@ const SERVICE_PORT: u16 = 443;
 /// Where the API server finds us.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// Behind a service.
     Service {
         /// Its namespace, which is ours.
         namespace: String,
-        /// Its name.
         name: String,
     },
     /// At an address: `https://host:port`.

@@ -28,18 +28,13 @@ pub enum CertificateFilesError {
     /// A file is not there, or not for us.
     #[error("{path} can't be read", path = path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// A file is no certificate.
     #[error("{path} is longer than a certificate may be, {BYTES_MAX} bytes", path = path.display())]
-    TooLong {
-        /// The file.
-        path: PathBuf,
-    },
+    TooLong { path: PathBuf },
     /// Certificate and key can't be shown.
     #[error("{certificate} and {key} can't be shown", certificate = certificate.display(), key = key.display())]
     Refused {
@@ -47,7 +42,6 @@ pub enum CertificateFilesError {
         certificate: PathBuf,
         /// File of the key.
         key: PathBuf,
-        /// The cause.
         #[source]
         source: TlsError,
     },

@@ -17,13 +17,10 @@ pub enum GroupsError {
     /// The file is not there, or not for us.
     #[error("{path} can't be read", path = path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// It is refused.
     #[error(transparent)]
     Parse(#[from] ResourceGroupsError),
 }

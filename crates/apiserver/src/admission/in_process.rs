@@ -13,25 +13,20 @@ use crate::stored::ObjectReader;
 /// What a request does to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Makes it.
     Create,
     /// Changes it, by update or patch.
     Update,
-    /// Deletes it.
     Delete,
 }
 
 /// A write that waits for admission.
 pub struct AdmissionRequest<'a> {
-    /// What it does.
     pub operation: Operation,
-    /// Who sends it.
     pub identity: &'a Identity,
     /// `""` for the core group.
     pub group: &'a str,
     /// Version in the path.
     pub version: &'a str,
-    /// Plural name.
     pub resource: &'a str,
     /// Kind of the object.
     pub kind: &'a str,
@@ -45,9 +40,7 @@ pub struct AdmissionRequest<'a> {
     pub old: Option<&'a Value>,
     /// Whether nothing will be stored.
     pub dry_run: bool,
-    /// The store.
     pub objects: &'a dyn ObjectReader,
-    /// The present moment.
     pub now: Timestamp,
 }
 

@@ -21,7 +21,6 @@ const BACKUPS_MAX: u32 = 1000;
 /// Where the log is, and how large it gets.
 #[derive(Clone, Debug)]
 pub struct AuditOptions {
-    /// The file.
     pub path: PathBuf,
     /// When it is this large another one is begun, in bytes.
     pub bytes_max: u64,
@@ -35,9 +34,7 @@ pub enum AuditError {
     /// Its file can't be opened.
     #[error("cannot write the audit log {path}", path = path.display())]
     Open {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },

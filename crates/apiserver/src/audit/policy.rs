@@ -21,24 +21,17 @@ pub enum AuditPolicyError {
     Parse(String),
     /// It is of another version.
     #[error("it is {found}; write apiVersion: audit.k8s.io/v1 and kind: Policy")]
-    Kind {
-        /// What it says.
-        found: String,
-    },
+    Kind { found: String },
     /// It asks for bodies, which are never written.
     #[error("rule {rule} has level {level}: bodies are never written; use None or Metadata")]
     Level {
         /// Which rule, from 1.
         rule: usize,
-        /// Its level.
         level: String,
     },
     /// It has no rules, or too many.
     #[error("it has {rules} rules; write 1 to {RULES_MAX}")]
-    Rules {
-        /// How many.
-        rules: usize,
-    },
+    Rules { rules: usize },
 }
 
 /// Decides what is told.

@@ -13,7 +13,6 @@ const RANGES_MAX: usize = 64;
 pub(crate) struct MediaRange {
     kind: String,
     parameters: Vec<(String, String)>,
-    /// Thousandths.
     quality: u16,
 }
 
@@ -74,7 +73,6 @@ pub(crate) fn accepted(headers: &HeaderMap) -> Vec<MediaRange> {
 /// How an object is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// As it is.
     Whole,
     /// As rows of a `meta.k8s.io/v1` Table.
     Table,

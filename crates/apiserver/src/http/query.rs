@@ -106,7 +106,6 @@ pub(crate) enum RevisionWish {
     Latest,
     /// `0`: whatever is there.
     Any,
-    /// A number.
     At(u64),
 }
 
@@ -172,11 +171,9 @@ impl ReadOptions {
 /// What happens to unknown and duplicate fields of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
-    /// Drop them.
     Ignore,
     /// Drop them and say so in `Warning` headers.
     Warn,
-    /// Refuse the request.
     Strict,
 }
 

@@ -13,19 +13,14 @@ pub(crate) const PATH_BYTES_MAX: usize = 4096;
 /// What a request does, in the words of RBAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
-    /// Read one object.
     Get,
-    /// Read a collection.
     List,
-    /// Follow changes.
     Watch,
     /// Make a new object.
     Create,
-    /// Replace an object.
     Update,
     /// Change parts of an object.
     Patch,
-    /// Delete one object.
     Delete,
     /// Delete what a selector names.
     DeleteCollection,
@@ -74,7 +69,6 @@ pub(crate) struct ResourceRequest {
 /// Where a path leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// An API resource.
     Resource(ResourceRequest),
     /// Anything else: discovery, health, OpenAPI, unknown paths. Segments are decoded.
     Other(Vec<String>),

@@ -17,7 +17,6 @@ pub struct AggregatedResource {
     pub kind: String,
     /// Whether it lives in namespaces.
     pub namespaced: bool,
-    /// What it answers.
     pub verbs: Vec<Verb>,
 }
 
@@ -53,12 +52,9 @@ where
 pub struct AggregatedApi {
     /// API group; not one of the server's own.
     pub group: String,
-    /// Version.
     pub version: String,
-    /// What it has.
     pub resources: Vec<AggregatedResource>,
     /// The right that its requests need, in their namespace, where that is another than the one to its own resources.
     pub right: Option<AggregatedRight>,
-    /// Who answers.
     pub service: Arc<dyn AggregatedService>,
 }

@@ -21,13 +21,15 @@ const UPDATED_BY_REVISION: [&str; 5] = ["CSIDriver", "CSINode", "CSIStorageCapac
 /// What lies below an object.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Subresource {
-    /// The status alone.
     Status,
     /// Replica counts at these paths of the object (dotted, without the leading dot).
-    Scale { spec: String, status: String, selector: Option<String> },
+    Scale {
+        spec: String,
+        status: String,
+        selector: Option<String>,
+    },
     /// Puts a pod on a node.
     Binding,
-    /// Deletes a pod.
     Eviction,
     /// Reads a container's output.
     Log,
@@ -197,7 +199,6 @@ impl Descriptor {
 /// A question about identities and rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Review {
-    /// Who am I?
     Myself,
     /// Whose token is this?
     Token,

@@ -30,7 +30,6 @@ const SYSTEM_ROOTS: [&str; 3] =
 /// Where a request goes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Endpoint {
-    /// Name or address.
     pub(super) host: String,
     pub(super) port: u16,
     /// The name that its certificate must be for.

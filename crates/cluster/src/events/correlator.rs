@@ -27,9 +27,7 @@ const WRITE_AGAIN_LONGEST: Duration = Duration::from_secs(300);
 pub(super) struct Due {
     /// Which event, for [`Correlator::written`].
     pub id: u64,
-    /// The latest occurrence.
     pub occurrence: Occurrence,
-    /// Occurrences so far.
     pub count: i32,
     /// The name of the Event that is there already.
     pub name: Option<String>,

@@ -65,7 +65,6 @@ pub(crate) type SlimOwner = Slim<OwnerFacts>;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Scale {
     replicas: Option<i32>,
-    /// Of a StatefulSet.
     pod_management_policy: Option<String>,
     /// Of a Job, as is the next.
     parallelism: Option<i32>,

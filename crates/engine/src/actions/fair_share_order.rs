@@ -43,10 +43,13 @@ impl Alike for EnqueueCandidates {
 /// What can have a turn.
 #[derive(Debug, Clone, Copy)]
 enum Entry<K> {
-    /// The group.
     Group(GroupId),
     /// The next group of those that are alike.
-    Alike { kind: K, cursor: Cursor, head: GroupId },
+    Alike {
+        kind: K,
+        cursor: Cursor,
+        head: GroupId,
+    },
 }
 
 impl<K> Entry<K> {

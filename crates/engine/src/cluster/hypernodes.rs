@@ -48,54 +48,22 @@ pub(crate) struct HyperRow {
 pub enum HyperNodeProblem {
     /// A member HyperNode is not there.
     #[error("HyperNode {hyper_node}: member HyperNode {member} does not exist")]
-    Missing {
-        /// The HyperNode.
-        hyper_node: String,
-        /// The member.
-        member: String,
-    },
+    Missing { hyper_node: String, member: String },
     /// A member HyperNode is not below it.
     #[error("HyperNode {hyper_node} of tier {tier}: member {member} must have a lower tier, not {member_tier}")]
-    NotBelow {
-        /// The HyperNode.
-        hyper_node: String,
-        /// Its tier.
-        tier: u32,
-        /// The member.
-        member: String,
-        /// The member's tier.
-        member_tier: u32,
-    },
+    NotBelow { hyper_node: String, tier: u32, member: String, member_tier: u32 },
     /// A member HyperNode is already below another one.
     #[error("HyperNode {hyper_node}: member {member} belongs to {parent} already")]
-    SecondParent {
-        /// The HyperNode.
-        hyper_node: String,
-        /// The member.
-        member: String,
-        /// Where it counts.
-        parent: String,
-    },
+    SecondParent { hyper_node: String, member: String, parent: String },
     /// The pattern of a member is no regular expression, or too large.
     #[error("HyperNode {hyper_node}: pattern {pattern:?} is not usable")]
-    BadPattern {
-        /// The HyperNode.
-        hyper_node: String,
-        /// The pattern.
-        pattern: String,
-    },
+    BadPattern { hyper_node: String, pattern: String },
     /// HyperNodes are not selected by labels.
     #[error("HyperNode {hyper_node}: member HyperNodes can't be selected by labels, name them")]
-    LabelsOfHyperNodes {
-        /// The HyperNode.
-        hyper_node: String,
-    },
+    LabelsOfHyperNodes { hyper_node: String },
     /// There are too many.
     #[error("HyperNode {hyper_node} is one more than the limit of {HYPER_NODES_MAX}")]
-    TooMany {
-        /// The HyperNode.
-        hyper_node: String,
-    },
+    TooMany { hyper_node: String },
 }
 
 /// The tree worked out of the facts.

@@ -101,7 +101,6 @@ pub(crate) struct InterPod {
     eligible: Interned<Eligible, EligibleNodes>,
     spreads: Interned<SpreadKey, SpreadRow>,
     classes: Vec<Option<Box<CoupledClass>>>,
-    /// Labels of namespaces.
     namespaces: FxHashMap<Word, BTreeMap<String, String>>,
     /// Placements that wait for room (counted in the future only).
     coming: i64,

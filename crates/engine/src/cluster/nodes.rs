@@ -82,13 +82,11 @@ pub(crate) struct Nodes {
     room: Vec<Vec<i64>>,
     /// cpu and memory taken when pods without requests count as Kubernetes' scoring counts them.
     scored: [Vec<i64>; 2],
-    /// Known nodes.
     pub(crate) known: u32,
     /// Sum of what known nodes offer.
     pub(crate) total: Vec<i64>,
     /// Labels, taints, cordons, presence.
     pub(crate) facts_log: ChangeLog,
-    /// Offers and use.
     pub(crate) use_log: ChangeLog,
     /// Nodes with a measured use, the oldest measurement first.
     measured: BTreeSet<(TimeMs, NodeId)>,

@@ -11,7 +11,6 @@ use crate::save::Save;
 #[derive(Debug)]
 pub(crate) struct Versioned<T> {
     pub(crate) all: BTreeMap<String, T>,
-    /// Counts changes.
     pub(crate) version: u64,
 }
 

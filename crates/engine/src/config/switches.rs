@@ -4,7 +4,6 @@ macro_rules! switches {
     ($($name:ident = $key:literal),+ $(,)?) => {
         /// An extension point that a configuration may switch off for a plugin.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[allow(missing_docs)]
         pub enum Switch { $($name),+ }
 
         impl Switch {

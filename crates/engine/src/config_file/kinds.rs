@@ -7,7 +7,6 @@ use crate::config::Argument;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Int,
-    /// An integer, too.
     Number,
     /// The words true and false, too.
     Bool,

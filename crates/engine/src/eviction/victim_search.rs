@@ -27,9 +27,7 @@ use crate::world::tasks::TaskState;
 pub(super) enum From {
     /// Other groups of the same queue.
     Queue,
-    /// The same group.
     Group,
-    /// Other queues.
     OtherQueues,
 }
 

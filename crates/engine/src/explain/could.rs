@@ -17,7 +17,6 @@ use crate::world::tables::Tables;
 pub enum Could {
     /// Less of a resource.
     Request {
-        /// The resource.
         resource: String,
         /// The most that would do, of a pod.
         amount: i64,
@@ -27,16 +26,12 @@ pub enum Could {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         role: String,
     },
-    /// A smaller minimum.
     Fewer {
         /// The largest that would do.
         min_available: u32,
-        /// What it is.
         of: u32,
     },
-    /// Another queue.
     Queue {
-        /// Its name.
         queue: String,
     },
     /// A time limit, so that it has ended before those need the room for whom it is kept.
@@ -44,7 +39,6 @@ pub enum Could {
         /// The longest that would do.
         limit_ms: i64,
     },
-    /// A toleration.
     Toleration {
         /// Of the taint with this key.
         key: String,
@@ -54,7 +48,6 @@ pub enum Could {
     },
     /// One label less in its node selector.
     WithoutSelector {
-        /// The label.
         key: String,
         /// The value that it asks for.
         value: String,

@@ -25,7 +25,6 @@ const HOLDERS_TOLD_MAX: usize = 3;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceHolders {
-    /// The resource.
     pub resource: String,
     /// What there is of it: on the nodes that could take the pods, or by the queue's limit.
     pub of: i64,
@@ -46,7 +45,6 @@ pub struct ResourceHolders {
 pub struct Holder {
     /// Its Job, else its PodGroup, `namespace/name`.
     pub job: String,
-    /// Its queue.
     pub queue: String,
     /// What its pods hold.
     pub amount: i64,

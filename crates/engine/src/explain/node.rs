@@ -33,11 +33,9 @@ const WAITING_LOOKED_AT_MAX: usize = 1_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeWhy {
-    /// The node.
     pub node: String,
     /// What keeps pods away from it: `cordoned`, taints, a shard.
     pub barred: Vec<String>,
-    /// What it offers.
     pub allocatable: Resources,
     /// What pods take of it.
     pub used: Resources,
@@ -55,7 +53,6 @@ pub struct NodeWhy {
     /// Waiting jobs of which a pod would fit here now; three at most.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fits: Vec<String>,
-    /// Pods on it.
     pub pods: u32,
     /// Of these, those of which nothing tells when they end.
     pub endless: u32,

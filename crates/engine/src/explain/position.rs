@@ -20,7 +20,6 @@ const NAMED_MAX: usize = 3;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Line {
-    /// Its queue.
     pub queue: String,
     /// How many wait before it.
     pub ahead: u32,

@@ -26,7 +26,6 @@ const TOLD_MAX: usize = 10;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueWhy {
-    /// The queue.
     pub queue: String,
     /// What its pods have, with those of queues below it.
     pub allocated: Resources,

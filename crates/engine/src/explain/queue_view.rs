@@ -11,9 +11,7 @@ use crate::world::tables::Tables;
 /// A queue as it stands, with all queues below it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QueueView {
-    /// Its name.
     pub name: String,
-    /// Its weight.
     pub weight: i32,
     /// What its pods have.
     pub allocated: Resources,

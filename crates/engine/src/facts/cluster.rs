@@ -9,7 +9,6 @@ use crate::resource_dims::Resources;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HyperNodeFacts {
-    /// Its name.
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// `spec.tier`; lower is closer.
@@ -29,7 +28,6 @@ pub struct HyperNodeFacts {
 pub struct HyperNodeMember {
     /// Of nodes, or of HyperNodes.
     pub hyper_node: bool,
-    /// Which.
     pub which: MemberKind,
 }
 
@@ -49,7 +47,6 @@ pub enum MemberKind {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ShardFacts {
-    /// Its name.
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// `spec.nodesDesired`.
@@ -64,10 +61,8 @@ pub struct ShardFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BudgetFacts {
-    /// Its namespace.
     #[serde(skip_serializing_if = "super::is_default")]
     pub namespace: String,
-    /// Its name.
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// `spec.selector`; `None` selects nothing, an empty one all pods of the namespace.
@@ -82,10 +77,8 @@ pub struct BudgetFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QuotaFacts {
-    /// Its namespace.
     #[serde(skip_serializing_if = "super::is_default")]
     pub namespace: String,
-    /// Its name.
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// `spec.hard`; cpu in milli-cores, all else in whole units, `requests.` kept in the names.

@@ -10,10 +10,8 @@ use super::NodeTerm;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceName {
-    /// Its driver.
     #[serde(skip_serializing_if = "super::is_default")]
     pub driver: String,
-    /// Its pool.
     #[serde(skip_serializing_if = "super::is_default")]
     pub pool: String,
     /// Its name in the pool.
@@ -28,7 +26,6 @@ pub struct DeviceRequest {
     /// Its name in the claim.
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
-    /// The DeviceClass.
     #[serde(skip_serializing_if = "super::is_default")]
     pub class: String,
     /// How many; 0 means all that match.
@@ -43,13 +40,10 @@ pub struct DeviceRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceClaimFacts {
-    /// Its namespace.
     #[serde(skip_serializing_if = "super::is_default")]
     pub namespace: String,
-    /// Its name.
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
-    /// Its uid.
     #[serde(skip_serializing_if = "super::is_default")]
     pub uid: String,
     /// What it asks for.
@@ -73,7 +67,6 @@ pub struct DeviceClaimFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceClassFacts {
-    /// Its name.
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// Expressions that a device must fulfil.
@@ -87,9 +80,7 @@ pub struct DeviceClassFacts {
 pub enum Attribute {
     /// A string, or a version.
     Text(String),
-    /// A number.
     Int(i64),
-    /// A truth.
     Bool(bool),
 }
 
@@ -109,13 +100,10 @@ pub struct DeviceFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceSliceFacts {
-    /// Its name.
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
-    /// The driver.
     #[serde(skip_serializing_if = "super::is_default")]
     pub driver: String,
-    /// The pool.
     #[serde(skip_serializing_if = "super::is_default")]
     pub pool: String,
     /// The pool's generation: only slices of the newest count.

@@ -31,10 +31,8 @@ pub struct OwnerFacts {
     /// Its kind, such as `Job`.
     #[serde(skip_serializing_if = "super::is_default")]
     pub kind: String,
-    /// Its name.
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
-    /// Its uid.
     #[serde(skip_serializing_if = "super::is_default")]
     pub uid: String,
 }
@@ -43,13 +41,10 @@ pub struct OwnerFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GroupFacts {
-    /// Its namespace.
     #[serde(skip_serializing_if = "super::is_default")]
     pub namespace: String,
-    /// Its name.
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
-    /// Its uid.
     #[serde(skip_serializing_if = "super::is_default")]
     pub uid: String,
     /// Its queue; empty means the default queue.
@@ -115,7 +110,6 @@ pub struct TopologySpec {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SubGroupPolicy {
-    /// Its name.
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// Pods with these labels; requirements on labels, all of which must hold.
@@ -142,7 +136,6 @@ pub struct GroupCondition {
     /// `Unschedulable` or `Scheduled`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// True or False.
     pub status: bool,
     /// Such as `NotEnoughResources`.
     pub reason: String,
@@ -154,13 +147,10 @@ pub struct GroupCondition {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GroupStatus {
-    /// Its phase.
     #[serde(skip_serializing_if = "super::is_default")]
     pub phase: GroupPhase,
-    /// Its conditions.
     #[serde(skip_serializing_if = "super::is_default")]
     pub conditions: Vec<GroupCondition>,
-    /// Pods running.
     #[serde(skip_serializing_if = "super::is_default")]
     pub running: u32,
     /// Pods that ended well.

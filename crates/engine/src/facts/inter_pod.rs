@@ -35,7 +35,6 @@ pub struct PodSelector {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodTerm {
-    /// The pods.
     #[serde(skip_serializing_if = "super::is_default")]
     pub pods: PodSelector,
     /// The label: nodes with equal values are one domain, nodes without it are in none.
@@ -50,7 +49,6 @@ pub struct PreferredPodTerm {
     /// -100 to 100; below zero the pod prefers to be apart.
     #[serde(skip_serializing_if = "super::is_default")]
     pub weight: i32,
-    /// The term.
     #[serde(skip_serializing_if = "super::is_default")]
     pub term: PodTerm,
 }
@@ -65,7 +63,6 @@ pub struct SpreadConstraint {
     /// How many more of them one domain may have than the least, at least 1.
     #[serde(skip_serializing_if = "super::is_default")]
     pub max_skew: i32,
-    /// DoNotSchedule; else ScheduleAnyway.
     #[serde(skip_serializing_if = "super::is_default")]
     pub hard: bool,
     /// With fewer domains than this the least counts as none.
@@ -83,16 +80,13 @@ pub struct SpreadConstraint {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct InterPodConstraints {
-    /// Required affinity.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub affinity: Vec<PodTerm>,
-    /// Required anti-affinity.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub anti_affinity: Vec<PodTerm>,
     /// Preferred affinity, and anti-affinity with weights below zero.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preferred: Vec<PreferredPodTerm>,
-    /// Topology spread constraints.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub spread: Vec<SpreadConstraint>,
 }

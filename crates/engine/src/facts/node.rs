@@ -11,16 +11,12 @@ use crate::resource_dims::Resources;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeFacts {
-    /// Its name.
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
-    /// Its labels.
     #[serde(skip_serializing_if = "super::is_default")]
     pub labels: BTreeMap<String, String>,
-    /// Its taints.
     #[serde(skip_serializing_if = "super::is_default")]
     pub taints: Vec<Taint>,
-    /// Cordoned.
     #[serde(skip_serializing_if = "super::is_default")]
     pub unschedulable: bool,
     /// `status.allocatable`.
@@ -59,12 +55,10 @@ pub struct NodeUsage {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
-    /// Its key.
     pub key: String,
     /// Its value, may be empty.
     #[serde(default)]
     pub value: String,
-    /// What it does.
     pub effect: TaintEffect,
 }
 

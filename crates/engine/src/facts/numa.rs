@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NumaFacts {
-    /// The node's name.
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// Policy `CPUManagerPolicy`; only `static` gives pods cpus of their own.
@@ -32,10 +31,8 @@ pub struct NumaFacts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CpuPlace {
-    /// Its NUMA node.
     #[serde(skip_serializing_if = "super::is_default")]
     pub numa: u32,
-    /// Its socket.
     #[serde(skip_serializing_if = "super::is_default")]
     pub socket: u32,
     /// Its core; cpus of one core are its threads.

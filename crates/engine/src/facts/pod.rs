@@ -13,11 +13,8 @@ pub enum PodPhase {
     /// Not running yet.
     #[default]
     Pending,
-    /// Running.
     Running,
-    /// Ended well.
     Succeeded,
-    /// Ended badly.
     Failed,
     /// Its node does not answer.
     Unknown,
@@ -27,13 +24,10 @@ pub enum PodPhase {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodFacts {
-    /// Its uid.
     #[serde(skip_serializing_if = "super::is_default")]
     pub uid: String,
-    /// Its namespace.
     #[serde(skip_serializing_if = "super::is_default")]
     pub namespace: String,
-    /// Its name.
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// True if its scheduler name is one of ours.
@@ -54,7 +48,6 @@ pub struct PodFacts {
     /// `spec.nodeName`.
     #[serde(skip_serializing_if = "super::is_default")]
     pub node: Option<String>,
-    /// Its phase.
     #[serde(skip_serializing_if = "super::is_default")]
     pub phase: PodPhase,
     /// It has a deletion timestamp.
@@ -84,7 +77,6 @@ pub struct PodFacts {
     /// When its PodScheduled condition became true.
     #[serde(skip_serializing_if = "super::is_default")]
     pub scheduled: Option<TimeMs>,
-    /// Its labels.
     #[serde(skip_serializing_if = "super::is_default")]
     pub labels: BTreeMap<String, String>,
     /// Annotations, only those that a plugin reads.
@@ -117,13 +109,10 @@ pub struct PodFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ShapeTask {
-    /// The task's name.
     #[serde(skip_serializing_if = "super::is_default")]
     pub role: String,
-    /// Its replicas.
     #[serde(skip_serializing_if = "super::is_default")]
     pub count: u32,
-    /// Its pods.
     #[serde(skip_serializing_if = "super::is_default")]
     pub template: Shared<PodTemplate>,
     /// Its pods are made only when those of these tasks run.
@@ -135,7 +124,6 @@ pub struct ShapeTask {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DependsOn {
-    /// Their names.
     pub tasks: Vec<String>,
     /// One of them is enough.
     #[serde(skip_serializing_if = "super::is_default")]

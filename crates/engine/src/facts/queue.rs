@@ -13,7 +13,6 @@ pub enum QueueState {
     /// Takes work. A queue without a state yet counts as open.
     #[default]
     Open,
-    /// Takes no work.
     Closed,
     /// Takes no work and waits for its own to end.
     Closing,
@@ -25,10 +24,8 @@ pub enum QueueState {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QueueFacts {
-    /// Its name.
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
-    /// Its uid.
     #[serde(skip_serializing_if = "super::is_default")]
     pub uid: String,
     /// When it was made.

@@ -10,13 +10,10 @@ use super::{LabelSelector, NodeTerm};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeClaimFacts {
-    /// Its namespace.
     #[serde(skip_serializing_if = "super::is_default")]
     pub namespace: String,
-    /// Its name.
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
-    /// Its uid.
     #[serde(skip_serializing_if = "super::is_default")]
     pub uid: String,
     /// `spec.volumeName`, empty while it has none.
@@ -55,16 +52,13 @@ pub struct VolumeClaimFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeFacts {
-    /// Its name.
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
-    /// Its labels.
     #[serde(skip_serializing_if = "super::is_default")]
     pub labels: BTreeMap<String, String>,
     /// Its storage class; empty means none.
     #[serde(skip_serializing_if = "super::is_default")]
     pub class: String,
-    /// Access modes.
     #[serde(skip_serializing_if = "super::is_default")]
     pub access_modes: Vec<String>,
     /// `volumeMode: Block`.
@@ -94,7 +88,6 @@ pub struct VolumeFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StorageClassFacts {
-    /// Its name.
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// Who makes volumes; empty or `kubernetes.io/no-provisioner`: nobody.
@@ -112,7 +105,6 @@ pub struct StorageClassFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CsiNodeFacts {
-    /// The node.
     #[serde(skip_serializing_if = "super::is_default")]
     pub node: String,
     /// Limits by driver; drivers without one are not listed.

@@ -34,7 +34,6 @@ pub struct HostPort {
     pub ip: String,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
-    /// The port.
     pub port: u16,
 }
 
@@ -61,7 +60,6 @@ pub enum Operator {
 pub struct Requirement {
     /// Label key, or field name for a field requirement.
     pub key: String,
-    /// The comparison.
     pub operator: Operator,
     /// What it compares with.
     #[serde(default)]
@@ -72,7 +70,6 @@ pub struct Requirement {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeTerm {
-    /// On labels.
     #[serde(skip_serializing_if = "super::is_default")]
     pub expressions: Vec<Requirement>,
     /// On fields; only `metadata.name` exists.
@@ -84,9 +81,7 @@ pub struct NodeTerm {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PreferredTerm {
-    /// Its weight.
     pub weight: i32,
-    /// The term.
     pub term: NodeTerm,
 }
 
@@ -130,10 +125,8 @@ pub struct PodTemplate {
     /// Required node affinity: any term suffices. `Some` of nothing matches no node.
     #[serde(skip_serializing_if = "super::is_default")]
     pub required_terms: Option<Vec<NodeTerm>>,
-    /// Preferred node affinity.
     #[serde(skip_serializing_if = "super::is_default")]
     pub preferred_terms: Vec<PreferredTerm>,
-    /// Tolerations.
     #[serde(skip_serializing_if = "super::is_default")]
     pub tolerations: Vec<Toleration>,
     /// Host ports, sorted.

@@ -9,7 +9,6 @@ use crate::ids::TimeMs;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WindowFacts {
-    /// Its name.
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     /// Nodes by name, such as will come.
@@ -18,7 +17,6 @@ pub struct WindowFacts {
     /// Nodes by labels, all of which must hold; without any, by name only.
     #[serde(skip_serializing_if = "super::is_default")]
     pub selector: Vec<Requirement>,
-    /// When it begins.
     #[serde(skip_serializing_if = "super::is_default")]
     pub from: TimeMs,
     /// When it is over; absent, when it is deleted.

@@ -151,7 +151,6 @@ struct Columns<'a> {
     offered: [&'a [i64]; 2],
     scored: [&'a [i64]; 2],
     taken: [&'a [i64]; 2],
-    /// Offered and taken.
     gpu: Option<(DimId, &'a [i64], &'a [i64])>,
 }
 

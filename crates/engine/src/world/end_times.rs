@@ -19,7 +19,6 @@ const ENDLESS_TIMES: i64 = 8;
 /// How sure an end has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Confidence {
-    /// Enforced.
     Certain,
     /// As runs of its kind did before, within what is enforced.
     Expected,

@@ -55,7 +55,6 @@ pub(crate) struct EvictionRecords {
 pub struct EvictionRecord {
     /// The pod that had to leave.
     pub pod: String,
-    /// Where it was.
     pub node: String,
     /// Its group, `namespace/name`.
     pub victim: String,
@@ -65,7 +64,6 @@ pub struct EvictionRecord {
     pub action: String,
     /// By which rule.
     pub rule: String,
-    /// When.
     pub at: TimeMs,
     /// How many milliseconds ago.
     pub ago_ms: i64,

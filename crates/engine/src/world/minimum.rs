@@ -24,7 +24,6 @@ pub struct Missing {
 /// Which promises to others count against a group that asks to be admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Past {
-    /// All of them.
     #[default]
     Nobody,
     /// Only those to groups that are on their way: it could start past those that wait for nodes.

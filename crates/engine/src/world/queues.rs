@@ -15,11 +15,9 @@ use crate::world::tasks::TaskState;
 pub(crate) struct Sums {
     /// Of tasks that have room and keep it.
     pub(crate) allocated: Vec<i64>,
-    /// Of nominated pods.
     pub(crate) pipelined: Vec<i64>,
     /// Of tasks that are leaving, or whose node does not answer.
     pub(crate) releasing: Vec<i64>,
-    /// Of pending tasks.
     pub(crate) pending: Vec<i64>,
 }
 

@@ -118,7 +118,6 @@ fn values<'a>(policy: &SubGroupPolicy, labels: &'a BTreeMap<String, String>) -> 
 /// How far apart pods may lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Anywhere.
     Free,
     /// Inside one HyperNode of at most this tier.
     Tier(u32),

@@ -111,7 +111,6 @@ pub struct Tables {
 /// A task that changed its state or node inside a cycle, with what was before.
 #[derive(Debug, Clone, Copy)]
 pub struct Move {
-    /// Which.
     pub task: TaskId,
     pub(crate) state: TaskState,
     /// The node that it was on.

@@ -22,13 +22,10 @@ pub enum TaskState {
     Binding,
     /// Bound, not running yet.
     Bound,
-    /// Running.
     Running,
     /// On its way out.
     Releasing,
-    /// Ended well.
     Succeeded,
-    /// Ended badly.
     Failed,
     /// Its node does not answer.
     Unknown,

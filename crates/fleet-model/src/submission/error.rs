@@ -12,10 +12,8 @@ use crate::grants::NotGranted;
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum SubmitError {
-    /// No queue.
     #[error("queue: it is missing: name the queue that the jobs are for")]
     Queue,
-    /// No job set.
     #[error("jobSetId: it is missing: name the set that the jobs belong to")]
     JobSet,
     /// The job set's name is too long.
@@ -31,7 +29,6 @@ pub enum SubmitError {
     Item {
         /// Its place in the request, from zero.
         index: usize,
-        /// What is wrong.
         cause: ItemError,
     },
 }
@@ -54,11 +51,9 @@ impl fmt::Display for ContainerPath {
 /// An amount of a resource in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Amount {
-    /// The container.
     pub at: ContainerPath,
     /// `requests` or `limits`.
     pub of: &'static str,
-    /// The resource.
     pub resource: String,
 }
 
@@ -71,7 +66,6 @@ impl fmt::Display for Amount {
 /// An amount that is on the wrong side of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
-    /// Where.
     pub amount: Amount,
     /// How much it is.
     pub is: Quantity,
@@ -81,7 +75,6 @@ pub struct Misfit {
 
 /// Why a job is refused.
 #[derive(Clone, Debug, PartialEq, Error)]
-#[allow(missing_docs, reason = "the texts say what the fields are")]
 pub enum ItemError {
     #[error("annotations[armadaproject.io/gangId]: it is empty: give the gang a name, or leave the annotation out")]
     GangId,

@@ -15,7 +15,6 @@ use super::{Item, ItemError, RequestedJob, Rules, SubmitError};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gang {
-    /// Its name.
     pub id: String,
     /// How many jobs it has: at least two.
     pub cardinality: u32,

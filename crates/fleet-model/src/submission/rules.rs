@@ -65,7 +65,6 @@ pub struct Rules {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Toleration {
-    /// The taint's key.
     pub key: String,
     /// How its value is compared.
     #[serde(default)]
@@ -84,7 +83,6 @@ pub enum Operator {
     /// It is the same.
     #[default]
     Equal,
-    /// Any will do.
     Exists,
 }
 

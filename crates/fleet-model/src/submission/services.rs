@@ -45,9 +45,7 @@ pub enum ServiceKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServicePort {
-    /// The container.
     pub container: String,
-    /// The port.
     pub port: u32,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: String,
@@ -71,9 +69,7 @@ pub struct IngressPlan {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IngressRule {
-    /// The container.
     pub container: String,
-    /// The port.
     pub port: u32,
     /// The service, by its place in the plan.
     pub service: usize,

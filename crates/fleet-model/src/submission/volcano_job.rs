@@ -56,7 +56,6 @@ impl PartialEq for VolcanoJobs {
 
 /// Why a Volcano job is refused.
 #[derive(Clone, Debug, PartialEq, Error)]
-#[allow(missing_docs, reason = "the texts say what the fields are")]
 pub enum JobError {
     #[error("this server takes no Volcano Jobs: give a pod spec")]
     NotTaken,
@@ -102,7 +101,6 @@ pub struct VolcanoJob {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VolcanoTask {
-    /// How many.
     pub pods: u32,
     /// The template: `metadata` and `spec`.
     pub template: Value,

@@ -30,7 +30,6 @@ impl Pass {
 pub struct HomeFilter {
     /// Whether any may start at home.
     pub home: bool,
-    /// The pool.
     pub pool: String,
     /// Which pass it is.
     pub pass: Arc<Pass>,

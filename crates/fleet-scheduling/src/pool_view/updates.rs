@@ -21,7 +21,6 @@ const NODE_NAME: &str = "metadata.name";
 pub enum PoolUpdate {
     /// A run as it is now, with all of its pods.
     Run(RunUpdate),
-    /// Anything else.
     Delta(Box<Delta>),
 }
 

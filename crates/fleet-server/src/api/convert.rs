@@ -41,7 +41,6 @@ pub enum Refusal {
     Template {
         /// The job's place in the request, from zero.
         index: usize,
-        /// What is wrong.
         #[source]
         source: serde_json::Error,
     },
@@ -56,9 +55,7 @@ impl From<SubmitError> for Refusal {
 /// Who submits, and when.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Who.
     pub user: String,
-    /// When.
     pub at: TimeMs,
     /// Random bits, of which the lower 79 count.
     pub random: u128,

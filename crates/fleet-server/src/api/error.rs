@@ -18,9 +18,7 @@ pub enum Error {
     /// It is not allowed.
     #[error("{user} may not {what}: the permission {permission} allows it{or}")]
     Denied {
-        /// Who asked.
         user: String,
-        /// For what.
         what: String,
         /// What would allow it everywhere.
         permission: &'static str,
@@ -29,14 +27,10 @@ pub enum Error {
     },
     /// A field has to be there.
     #[error("{field}: it is missing")]
-    Missing {
-        /// Which.
-        field: &'static str,
-    },
+    Missing { field: &'static str },
     /// There is too much of something.
     #[error("{field}: there are {count}: have at most {max} in a request")]
     TooMany {
-        /// Of what.
         field: &'static str,
         /// How much there is.
         count: usize,
@@ -46,7 +40,6 @@ pub enum Error {
     /// A text is too long.
     #[error("{field}: it has {bytes} bytes: have at most {max}")]
     TooLong {
-        /// Which.
         field: &'static str,
         /// How many it has.
         bytes: usize,
@@ -56,16 +49,13 @@ pub enum Error {
     /// A text is no id.
     #[error("{field}: {source}")]
     Id {
-        /// Where.
         field: &'static str,
-        /// What is wrong.
         #[source]
         source: pumice_ledger::IdError,
     },
     /// A field has no such value.
     #[error("{field}: {problem}")]
     Field {
-        /// Which.
         field: String,
         /// What is wrong, and what to do.
         problem: String,
@@ -78,16 +68,10 @@ pub enum Error {
     NoQueue(String),
     /// There is no such job set.
     #[error("there is no job set {job_set} in queue {queue}")]
-    NoJobSet {
-        /// The queue.
-        queue: String,
-        /// The job set.
-        job_set: String,
-    },
+    NoJobSet { queue: String, job_set: String },
     /// There is no such executor.
     #[error("there is no executor {name}: there are {}", if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
     NoExecutor {
-        /// The name.
         name: String,
         /// Those that there are.
         known: Vec<String>,
@@ -104,7 +88,6 @@ pub enum Error {
     /// The job has not come so far.
     #[error("job {job} {stands}")]
     NoPod {
-        /// The job.
         job: JobId,
         /// How it stands, and what to do.
         stands: String,
@@ -115,11 +98,9 @@ pub enum Error {
     /// It is not clear which node is meant.
     #[error("nodes of the name {node} are in the clusters {clusters}: say which, as in {first}/{node}")]
     Nodes {
-        /// The name.
         node: String,
         /// Those that have one.
         clusters: String,
-        /// One of them.
         first: String,
     },
     /// It stands in the configuration, which no request changes.
@@ -132,7 +113,6 @@ pub enum Error {
         "the retry policy {0} is that of queues that name none (scheduling.retryPolicy.defaultPolicyName): change that before"
     )]
     Default(String),
-    /// The server ends.
     #[error("the server is stopping: ask again, another one answers")]
     Stopping,
     /// A task of the server broke off.

@@ -20,7 +20,6 @@ use crate::database::{RunRow, Seq};
 /// Where a message stands: its entry, and its place within it from zero. Nothing to clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MessageId {
-    /// The entry.
     pub seq: Seq,
     /// The message's place within it.
     pub index: u32,
@@ -76,22 +75,18 @@ impl FromStr for MessageId {
 /// What is told besides of the events.
 #[derive(Debug, Clone, Default)]
 pub struct Context {
-    /// Runs.
     pub runs: BTreeMap<RunId, RunRow>,
     /// The last run of each job.
     pub last_runs: BTreeMap<JobId, RunRow>,
-    /// Specifications.
     pub specs: BTreeMap<Digest, Arc<JobSpec>>,
 }
 
 /// What has to be in a [`Context`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Runs.
     pub runs: BTreeSet<RunId>,
     /// Jobs whose last run is told.
     pub last_runs: BTreeSet<JobId>,
-    /// Specifications.
     pub specs: BTreeSet<Digest>,
 }
 

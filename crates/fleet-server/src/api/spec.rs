@@ -32,7 +32,6 @@ pub struct JobSpec {
     pub labels: BTreeMap<String, String>,
     /// Where its pod is made.
     pub namespace: String,
-    /// Who submitted it.
     pub owner: String,
     /// The pod spec in Kubernetes' JSON, with all defaults.
     #[serde(serialize_with = "value_in_order")]
@@ -48,11 +47,8 @@ pub struct JobSpec {
 /// What its row or its submission tells of a job.
 #[derive(Debug, Clone, Copy)]
 pub struct JobTold<'j> {
-    /// The job.
     pub job: JobId,
-    /// Its queue.
     pub queue: &'j str,
-    /// Its job set.
     pub job_set: &'j str,
     /// Its place in the queue.
     pub priority: u32,

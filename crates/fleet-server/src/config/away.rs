@@ -25,12 +25,9 @@ pub struct WellKnownNodeType {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaintConfig {
-    /// Its key.
     pub key: String,
-    /// Its value.
     #[serde(default)]
     pub value: String,
-    /// What it does.
     #[serde(default)]
     pub effect: String,
 }
@@ -44,7 +41,6 @@ pub struct AwayNodeType {
     /// Armada's older form of one of `node_types`.
     #[serde(default)]
     pub well_known_node_type_name: String,
-    /// On which nodes.
     #[serde(default)]
     pub node_types: Vec<AwayEntry>,
 }
@@ -64,11 +60,8 @@ pub struct AwayEntry {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AwayCondition {
-    /// The resource.
     pub resource: String,
-    /// How it compares.
     pub operator: AwayOperator,
-    /// With what.
     pub value: Quantity,
 }
 
@@ -78,10 +71,8 @@ pub enum AwayOperator {
     /// More is asked for.
     #[serde(rename = ">")]
     Greater,
-    /// Less is.
     #[serde(rename = "<")]
     Less,
-    /// As much is.
     #[serde(rename = "==")]
     Equal,
 }
@@ -90,11 +81,11 @@ pub enum AwayOperator {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(untagged)]
 pub enum AwayPool {
-    /// Its name.
     Name(String),
     /// The same in Armada's newer form.
-    #[allow(missing_docs)]
-    Named { name: String },
+    Named {
+        name: String,
+    },
 }
 
 impl AwayPool {

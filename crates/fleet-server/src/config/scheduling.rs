@@ -84,7 +84,6 @@ pub struct Class {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PoolConfig {
-    /// Its name.
     pub name: String,
     /// Goes before that of all pools.
     #[serde(default)]
@@ -155,9 +154,7 @@ pub struct FloatingResource {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FloatingPool {
-    /// The pool.
     pub name: String,
-    /// How much.
     pub quantity: Quantity,
 }
 

@@ -22,7 +22,6 @@ pub(super) struct Prepared {
     /// Its entry if all of its jobs are new.
     body: Vec<u8>,
     specs: BTreeMap<Digest, Vec<u8>>,
-    /// Of both.
     bytes: usize,
 }
 

@@ -28,13 +28,10 @@ pub struct Changed {
 /// A job that has not ended, as it is now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobChange {
-    /// The job.
     pub job: JobId,
-    /// Where it stands.
     pub state: JobState,
     /// Its place in the queue.
     pub priority: u32,
-    /// Runs there were.
     pub attempts: u32,
     /// Returned runs that were tried.
     pub returned: u32,

@@ -44,11 +44,8 @@ pub struct NewJob {
 /// One request's jobs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Submission {
-    /// When.
     pub at: TimeMs,
-    /// The queue.
     pub queue: String,
-    /// The job set.
     pub job_set: String,
     /// Who asked; the jobs' owner.
     pub user: String,
@@ -56,7 +53,6 @@ pub struct Submission {
     pub specs: BTreeMap<Digest, Vec<u8>>,
     /// The shapes of the jobs.
     pub shapes: BTreeMap<Digest, Shape>,
-    /// The jobs.
     pub jobs: Vec<NewJob>,
 }
 
@@ -84,19 +80,12 @@ pub struct Answer {
 /// What must be so at the entry's place in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Expect {
-    /// Nothing.
     #[default]
     Any,
     /// The entry's queue is not defined, and requests have set these retry policies.
-    QueueAbsent {
-        /// The policies.
-        policies: Vec<String>,
-    },
+    QueueAbsent { policies: Vec<String> },
     /// The entry's queue is defined, and requests have set these retry policies.
-    QueuePresent {
-        /// The policies.
-        policies: Vec<String>,
-    },
+    QueuePresent { policies: Vec<String> },
     /// No request has set such a retry policy.
     PolicyAbsent(String),
     /// A request has set such a retry policy.
@@ -106,13 +95,10 @@ pub enum Expect {
 /// A run that holds room, with what its job tells.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeldRun {
-    /// The run.
     pub row: RunRow,
-    /// Its job's queue.
     pub queue: String,
     /// Its job's job set.
     pub job_set: String,
-    /// Its job's shape.
     pub shape: Digest,
 }
 
@@ -185,11 +171,8 @@ impl HeldRun {
 /// The jobs of a job set that are in one state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobsInState {
-    /// The queue.
     pub queue: String,
-    /// The job set.
     pub job_set: String,
-    /// The state.
     pub state: JobState,
     /// How many there are.
     pub jobs: u64,

@@ -25,7 +25,6 @@ pub struct Stale {
 /// What a step removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// Rows of jobs.
     pub jobs: usize,
     /// Entries of the log.
     pub entries: usize,

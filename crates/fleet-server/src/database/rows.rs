@@ -125,17 +125,13 @@ impl JobState {
 /// A job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobRow {
-    /// Its id.
     pub job: JobId,
     /// The entry in which it was submitted.
     pub seq: Seq,
-    /// Its queue.
     pub queue: String,
-    /// Its job set.
     pub job_set: String,
     /// Where its pod is made.
     pub namespace: String,
-    /// Who submitted it.
     pub owner: String,
     /// Where the submitter has more about it.
     pub external_uri: Option<String>,
@@ -165,11 +161,9 @@ pub struct JobRow {
     pub avoid: Vec<NodeRef>,
     /// When it came to its state.
     pub last_transition: TimeMs,
-    /// When it ended.
     pub ended: Option<TimeMs>,
     /// Who had it cancelled.
     pub cancel_user: Option<String>,
-    /// Why.
     pub cancel_reason: Option<String>,
     /// Why it failed, or can't run.
     pub error: Option<Failure>,
@@ -319,11 +313,9 @@ pub(super) fn read_saved(cells: &mut Cells) -> Result<SavedJob, Error> {
 /// A run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunRow {
-    /// Its id.
     pub run: RunId,
     /// How far it is, or how it ended.
     pub state: RunState,
-    /// Where.
     pub at: NodeRef,
     /// The pool that the node is counted in.
     pub pool: String,
@@ -337,7 +329,6 @@ pub struct RunRow {
     pub finished: Option<TimeMs>,
     /// It holds room on its node.
     pub holds: bool,
-    /// Its pod.
     pub pod: Option<PodRef>,
     /// Why it had to make room.
     pub preempted: Option<Preemption>,

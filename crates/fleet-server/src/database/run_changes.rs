@@ -12,11 +12,8 @@ use super::{JobState, RunState};
 /// How a run began.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lease<'a> {
-    /// When.
     pub at: TimeMs,
-    /// Where.
     pub node: &'a NodeRef,
-    /// The pool.
     pub pool: &'a str,
     /// How it is away from home, where it is.
     pub away: Option<&'a Away>,
@@ -27,7 +24,6 @@ pub(super) struct Lease<'a> {
 /// A change of a run, or a new one. None keeps what stands there.
 #[derive(Debug)]
 pub(super) struct RunChange<'a> {
-    /// The run.
     pub run: RunId,
     /// How far it is, or how it ended.
     pub state: Option<RunState>,
@@ -41,7 +37,6 @@ pub(super) struct RunChange<'a> {
     pub finished: Option<TimeMs>,
     /// Whether it holds room.
     pub holds: Option<bool>,
-    /// Its pod.
     pub pod: Option<&'a PodRef>,
     /// Why it has to make room.
     pub preempted: Option<&'a Preemption>,
@@ -54,13 +49,10 @@ pub(super) struct RunChange<'a> {
 /// A job that ended.
 #[derive(Debug)]
 pub(super) struct JobEnd<'a> {
-    /// The job.
     pub job: JobId,
-    /// How it ended.
     pub state: JobState,
     /// Runs there were, where one of them is new.
     pub attempts: Option<u32>,
-    /// When.
     pub at: TimeMs,
     /// Who had it cancelled, and why.
     pub cancelled: Option<(&'a str, &'a str)>,

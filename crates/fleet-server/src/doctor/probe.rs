@@ -49,13 +49,11 @@ pub enum AskError {
     /// The answer is too long, or broke off.
     #[error("the answer broke off, or has more than {ANSWER_BYTES_MAX} bytes")]
     Body,
-    /// It refuses.
     #[error("the server answers {0}: {1}")]
     Refused(StatusCode, String),
     /// It says something else.
     #[error("the server's answer can't be read; is it a fleet's server of this release?")]
     Answer(#[from] serde_json::Error),
-    /// It says nothing.
     #[error("no answer within {seconds} s", seconds = ASK_MAX.as_secs())]
     Timeout,
 }

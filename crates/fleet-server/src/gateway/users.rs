@@ -39,7 +39,6 @@ pub struct UsersFile {
 pub struct User {
     /// The name, which no other user has. One with a password has no colon, as HTTP wants it.
     pub name: String,
-    /// Groups.
     pub groups: BTreeSet<String>,
     /// Of the password, as [`hash_password`] makes it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,7 +71,6 @@ pub enum UsersError {
     Hash {
         /// Whose.
         user: String,
-        /// Of what.
         field: &'static str,
         /// What is wrong with it.
         #[source]
@@ -92,7 +90,6 @@ pub enum Denied {
     /// No such user, another password, or nothing that can be read.
     #[error("name or password is wrong")]
     Password,
-    /// Nobody's.
     #[error("the token is not known")]
     Token,
     /// Another scheme, which is not repeated: a secret without a scheme looks like one.
@@ -103,9 +100,7 @@ pub enum Denied {
 /// Somebody who has shown a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
-    /// The name.
     pub name: String,
-    /// Groups.
     pub groups: BTreeSet<String>,
 }
 

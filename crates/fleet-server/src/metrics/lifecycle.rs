@@ -24,13 +24,23 @@ pub(crate) struct LifecycleEvent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A job came from one state to another.
-    State { state: &'static str, prior: &'static str },
+    State {
+        state: &'static str,
+        prior: &'static str,
+    },
     /// A job got a node.
-    Scheduled { class: String },
+    Scheduled {
+        class: String,
+    },
     /// A run has to make room.
-    Preempted { class: String, by: &'static str },
-    /// A job failed.
-    Error { category: String, subcategory: String },
+    Preempted {
+        class: String,
+        by: &'static str,
+    },
+    Error {
+        category: String,
+        subcategory: String,
+    },
 }
 
 /// The run of a job that counts.

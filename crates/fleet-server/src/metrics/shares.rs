@@ -18,7 +18,6 @@ const LITTLE: f64 = 0.01;
 pub struct Asking {
     /// 1 / priority factor.
     pub weight: f64,
-    /// What it has.
     pub allocated: Amounts,
     /// What it has and waits for.
     pub demanded: Amounts,
@@ -33,9 +32,7 @@ pub struct Shares {
     pub adjusted: f64,
     /// With what others leave.
     pub uncapped: f64,
-    /// What it has.
     pub actual: f64,
-    /// What it wants.
     pub demand: f64,
 }
 

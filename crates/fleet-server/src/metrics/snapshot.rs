@@ -34,7 +34,6 @@ pub struct NodeCounts {
 /// A cluster and its executor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterCounts {
-    /// Its name.
     pub name: String,
     /// When its executor was last heard.
     pub heard: TimeMs,

@@ -20,7 +20,6 @@ const MEASURED: [&str; 2] = ["cpu", "memory"];
 /// Whether anything new is to start on the nodes of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Openness {
-    /// It is.
     Open,
     /// People say that it is not.
     Cordoned,

@@ -18,7 +18,6 @@ const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct SeenPod {
-    /// Its metadata.
     pub metadata: ObjectMeta,
     spec: SeenSpec,
     status: PodStatus,

@@ -12,9 +12,7 @@ const HOUR_MS: i64 = 3_600_000;
 /// What jobs are put together by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupBy {
-    /// Who submitted them.
     User,
-    /// Their queue.
     Queue,
     /// Their kind of run.
     Profile,
@@ -22,11 +20,8 @@ pub enum GroupBy {
     Day,
     /// The nodes of their pods: a job counts on each of them, a pod on its own.
     Node,
-    /// Their namespace.
     Namespace,
-    /// Their name.
     Name,
-    /// Their phase.
     Phase,
 }
 

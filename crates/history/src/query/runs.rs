@@ -15,7 +15,6 @@ const ALL_MAX: i64 = 200_000;
 /// The last runs of one kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LastRuns {
-    /// Their namespace.
     pub namespace: String,
     /// The name of their jobs without what differs from run to run, as `pumice_api::runs::base_name` has it.
     pub profile: String,

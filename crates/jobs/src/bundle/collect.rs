@@ -28,7 +28,6 @@ const SHARDS_AT_ONCE: usize = 8;
 pub struct Row<V = Bytes> {
     /// The shard that has the record.
     pub shard: u32,
-    /// The record's number.
     pub record: u64,
     /// Its success, else its last failure, else nothing: it was never told.
     pub outcome: Option<Outcome<V>>,

@@ -36,13 +36,10 @@ pub enum Status {
 /// What came of a record. `V` is what there is of its bytes: their place in an entry, the bytes, or nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome<V = Bytes> {
-    /// The record's number.
     pub record: u64,
-    /// Its stable name.
     pub key: String,
     /// The attempt that tells this, from 1.
     pub attempt: u32,
-    /// How it went.
     pub status: Status,
     /// What the program gave: a result, or what explains the failure.
     pub value: V,
@@ -82,7 +79,6 @@ impl Outcome<Value> {
 /// An entry that was read.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// Its results.
     pub(super) outcomes: Vec<Outcome<Value>>,
     /// What its mark is worth.
     pub(super) mark: Mark,

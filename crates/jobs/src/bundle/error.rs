@@ -16,19 +16,13 @@ pub enum FormatError {
     /// It was written by a later version.
     #[error("it is in version {version} of the format and this program reads up to {known}; use a newer pumice")]
     Newer {
-        /// Its version.
         version: u8,
         /// The newest that this program reads.
         known: u8,
     },
     /// It is something else than was expected at this point.
     #[error("it is {found} where {wanted} belongs")]
-    Kind {
-        /// What it is.
-        found: &'static str,
-        /// What belongs there.
-        wanted: &'static str,
-    },
+    Kind { found: &'static str, wanted: &'static str },
     /// It ends in the middle.
     #[error("it ends too early")]
     Cut,
@@ -40,29 +34,19 @@ pub enum FormatError {
     Number,
     /// A text is not UTF-8.
     #[error("{what} is not UTF-8")]
-    Text {
-        /// Which text.
-        what: &'static str,
-    },
+    Text { what: &'static str },
     /// A list is not in its order, or names something twice.
     #[error("{what} are not in order, or one stands there twice")]
-    Order {
-        /// Which list.
-        what: &'static str,
-    },
+    Order { what: &'static str },
     /// The parts don't add up to what was announced.
     #[error("{what} don't add up")]
-    Sum {
-        /// Which parts.
-        what: &'static str,
-    },
+    Sum { what: &'static str },
     /// Its bytes are not those that its name or its last bytes announce.
     #[error("its bytes changed: they don't give its SHA-256")]
     Hash,
     /// More than is allowed.
     #[error("{what}: {found}, and at most {max} are allowed")]
     Limit {
-        /// Of what.
         what: &'static str,
         /// How many, or how many bytes.
         found: u64,
@@ -79,17 +63,14 @@ pub enum BundleError {
     Refused {
         /// What was to be stored.
         what: String,
-        /// Why.
         #[source]
         source: FormatError,
     },
-    /// The place failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Something that must be there is not.
     #[error("{name} is missing in {store}; was it deleted? submit the job again")]
     Missing {
-        /// Its name.
         name: Name,
         /// Where it was looked for.
         store: String,
@@ -97,9 +78,7 @@ pub enum BundleError {
     /// Something is there and is not what was stored.
     #[error("{name} in {store} is damaged; delete it and submit the job again")]
     Damaged {
-        /// Its name.
         name: Name,
-        /// Where it is.
         store: String,
         /// What is wrong with it.
         #[source]
@@ -108,11 +87,8 @@ pub enum BundleError {
     /// Written by a later version.
     #[error("{name} in {store} can't be read")]
     Newer {
-        /// Its name.
         name: Name,
-        /// Where it is.
         store: String,
-        /// Which version.
         #[source]
         source: FormatError,
     },
@@ -123,7 +99,6 @@ pub enum BundleError {
         record: u64,
         /// How many there are.
         records: u64,
-        /// In which bundle.
         root: ChunkId,
     },
     /// No attachment has this name.
@@ -131,15 +106,12 @@ pub enum BundleError {
     NoAttachment {
         /// What was asked for.
         name: String,
-        /// In which bundle.
         root: ChunkId,
     },
     /// A result is for a record of another shard.
     #[error("record {record} is none of shard {shard}, which has {first} to {last}")]
     NotInSlice {
-        /// The record.
         record: u64,
-        /// The shard.
         shard: u32,
         /// Its first record.
         first: u64,
@@ -149,9 +121,7 @@ pub enum BundleError {
     /// A shard was recorded so often that something is wrong.
     #[error("shard {shard} of {run} has {entries} entries of results already; look why it is run again and again")]
     TooManyEntries {
-        /// The run.
         run: String,
-        /// The shard.
         shard: u32,
         /// How many there are.
         entries: u32,
@@ -159,9 +129,7 @@ pub enum BundleError {
     /// What goes into an attachment can't be read, or what comes out can't be written.
     #[error("cannot copy attachment {name:?}")]
     Copy {
-        /// The attachment.
         name: String,
-        /// Why.
         #[source]
         source: std::io::Error,
     },

@@ -27,9 +27,7 @@ pub const TEXT_BYTES_MAX: usize = 8 << 10;
 pub enum StoreAddress {
     /// An absolute path.
     Folder(PathBuf),
-    /// ConfigMaps.
     ConfigMaps {
-        /// Their namespace.
         namespace: String,
         /// The name of their anchor.
         name: String,
@@ -39,9 +37,7 @@ pub enum StoreAddress {
 /// A bundle and, for who records results, the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
-    /// Where it is.
     pub address: StoreAddress,
-    /// Its root.
     pub root: ChunkId,
     /// The run whose results belong to it.
     pub run: Option<RunId>,
@@ -64,10 +60,7 @@ pub enum LocationError {
     },
     /// Its path could mean another folder elsewhere.
     #[error("{} is no path for a bundle: it must be absolute, UTF-8 and without '..'", path.display())]
-    Path {
-        /// The path.
-        path: PathBuf,
-    },
+    Path { path: PathBuf },
     /// Its root is none.
     #[error("the root of a bundle is wrong")]
     Root(#[from] ChunkIdError),

@@ -71,7 +71,6 @@ fn marked(name: &EntryName, sum: ChunkId) -> Vec<u8> {
 /// Whether an entry was recorded by who has the key of its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// It was.
     Right,
     /// It has none: its writer had no key, or a version of this program that knew none.
     Missing,

@@ -21,9 +21,7 @@ use super::tree::{Blob, Child, Root, Value, read_index, read_leaf, read_piece, r
 pub struct Record {
     /// Its number, from 0.
     pub number: u64,
-    /// Its stable name.
     pub key: String,
-    /// Its content.
     pub value: Bytes,
 }
 

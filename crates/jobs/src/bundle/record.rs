@@ -21,7 +21,6 @@ use super::write::Saver;
 /// Which records a shard has, and in which run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slice {
-    /// The run.
     pub run: RunId,
     /// The shard's index in its task.
     pub shard: u32,

@@ -52,7 +52,6 @@ impl fmt::Display for RunId {
 /// An entry in the log of a shard's results.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EntryName {
-    /// Of which run.
     pub run: RunId,
     /// The shard's index in its task.
     pub shard: u32,
@@ -106,14 +105,12 @@ pub enum StoreError {
         doing: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// The disk is full, or the user's part of it.
     #[error("no space is left in {}: free some there, or name another folder by {FOLDER_FLAG}", folder.display())]
     Full {
-        /// The folder.
         folder: PathBuf,
         /// What the system said.
         #[source]
@@ -121,14 +118,10 @@ pub enum StoreError {
     },
     /// The folder was never made one for bundles, or is not mounted here.
     #[error("{} holds no bundles: is the volume mounted here, at the same path as where the job was submitted?", folder.display())]
-    NoFolder {
-        /// The folder.
-        folder: PathBuf,
-    },
+    NoFolder { folder: PathBuf },
     /// The folder has another format.
     #[error("{} is in format {found:?}, and this program knows {known:?}; use a newer pumice or another folder", folder.display())]
     OtherFormat {
-        /// The folder.
         folder: PathBuf,
         /// What it says of itself.
         found: String,
@@ -138,7 +131,6 @@ pub enum StoreError {
     /// The folder's file system can't make a file appear whole and only once.
     #[error("the file system of {} has no hard links, without which a result might be recorded twice; name another folder by {FOLDER_FLAG}", folder.display())]
     NoLinks {
-        /// The folder.
         folder: PathBuf,
         /// What the system said.
         #[source]
@@ -154,7 +146,6 @@ pub enum StoreError {
     Bound {
         /// What there is too much of.
         what: &'static str,
-        /// How much.
         found: u64,
         /// The most.
         max: u64,
@@ -164,9 +155,7 @@ pub enum StoreError {
         "pods can't be let read and record ConfigMaps in namespace {namespace}, which takes the right to create service accounts, roles and role bindings there; name a folder that pods see by {FOLDER_FLAG}, do without results by --no-results where no rows are to reach them, or ask for that right"
     )]
     Rights {
-        /// Where.
         namespace: String,
-        /// Why.
         #[source]
         source: CallError,
     },
@@ -175,18 +164,10 @@ pub enum StoreError {
     Name(#[from] LabelError),
     /// An object of the API that is not one of ours.
     #[error("ConfigMap {namespace}/{name} is no part of a bundle")]
-    Foreign {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    Foreign { namespace: String, name: String },
     /// It is in the API, and there is no way there.
     #[error("{address} is in the API, and nothing says how to reach that from here")]
-    NoConnection {
-        /// Where it is.
-        address: String,
-    },
+    NoConnection { address: String },
     /// A task of the runtime was stopped.
     #[error("the program is being shut down")]
     Stopped,

@@ -21,7 +21,6 @@ pub(super) enum Kind {
     Piece = 1,
     /// The pieces of a blob.
     Pieces = 2,
-    /// Records.
     Leaf = 3,
     /// Leaves, or other index nodes.
     Index = 4,

@@ -25,7 +25,6 @@ const SAVES_MAX: usize = 8;
 pub struct Packed {
     /// The name of the whole.
     pub root: ChunkId,
-    /// Records in it.
     pub records: u64,
     /// Chunks that it is made of, those counted twice that stand in it twice.
     pub chunks: u64,

@@ -74,15 +74,12 @@ struct Resources {
 /// What loads are summed up by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
-    /// Each pod alone.
     Pod,
     /// The job of a pod.
     Job,
     /// The queue of a pod's job.
     Queue,
-    /// The namespace.
     Namespace,
-    /// The node.
     Node,
 }
 
@@ -113,9 +110,7 @@ impl By {
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceUsage {
-    /// Of what.
     pub name: String,
-    /// Running pods.
     pub pods: u64,
     /// What they ask for.
     pub requested: Amounts,

@@ -18,7 +18,6 @@ use crate::shards::Plan;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Case {
-    /// The pod.
     pub pod: String,
     /// The task of the job.
     pub task: String,

@@ -44,18 +44,14 @@ pub enum FleetError {
     /// The identity can't be read.
     #[error("cannot read the identity {}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// The file is no identity.
     #[error("{} is no identity; pumice fleet identity --user NAME prints one", path.display())]
     Identity {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: CredentialsError,
     },

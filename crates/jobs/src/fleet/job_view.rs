@@ -17,22 +17,16 @@ pub enum Stage {
     /// It waits for a node, or for its pod to start.
     #[default]
     Waiting,
-    /// It runs.
     Running,
-    /// It ended well.
     Succeeded,
-    /// It ended badly.
     Failed,
-    /// Somebody ended it.
     Cancelled,
 }
 
 /// A container that ended badly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerEnd {
-    /// Its name.
     pub name: String,
-    /// Its exit code.
     pub exit_code: i32,
     /// A word, such as `OOMKilled`.
     pub reason: String,
@@ -51,15 +45,11 @@ pub struct JobView {
     pub namespace: String,
     /// Its first container.
     pub container: String,
-    /// Where it is.
     pub stage: Stage,
-    /// Runs there were.
     pub attempts: u32,
     /// The cluster of the last one.
     pub cluster: String,
-    /// Its node.
     pub node: String,
-    /// Its pod.
     pub pod: String,
     /// When the job was submitted.
     pub submitted: Option<Timestamp>,
@@ -78,13 +68,9 @@ pub struct JobView {
 /// How many jobs are where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct JobCounts {
-    /// Waiting.
     pub waiting: u64,
-    /// Running.
     pub running: u64,
-    /// Ended well.
     pub succeeded: u64,
-    /// Ended badly.
     pub failed: u64,
     /// Ended by somebody.
     pub cancelled: u64,

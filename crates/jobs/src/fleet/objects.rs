@@ -20,17 +20,13 @@ const OTHERS_TASK: &str = "job";
 /// What does not change of a job set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Known {
-    /// Its queue.
     pub queue: String,
-    /// Its name.
     pub name: String,
     /// Its first job.
     pub first: String,
     /// Where its pods are made.
     pub namespace: String,
-    /// Who submitted it.
     pub owner: String,
-    /// When.
     pub submitted: Option<Timestamp>,
     /// The Job that it was made of; none where another client submitted it.
     pub manifest: Option<Value>,

@@ -12,16 +12,12 @@ const HISTORY: &str =
 pub enum HistoryError {
     /// The server keeps no history, or none that it answers from.
     #[error("{url} answers no questions about its history")]
-    NoHistory {
-        /// The server.
-        url: String,
-    },
+    NoHistory { url: String },
     /// The history knows of no such job.
     #[error("no job {name} of namespace {namespace} is in the history")]
     NoPast {
         /// The name looked for.
         name: String,
-        /// Where.
         namespace: String,
     },
 }

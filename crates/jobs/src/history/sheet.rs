@@ -16,7 +16,6 @@ pub enum Kind {
     Text,
     /// A whole number.
     Int,
-    /// A number.
     Real,
     /// A moment, with milliseconds.
     Time,
@@ -25,15 +24,12 @@ pub enum Kind {
 /// What a cell holds, of its column's type, or nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
-    /// Nothing is known.
     Nothing,
     /// UTF-8.
     Text(String),
     /// A whole number.
     Int(i64),
-    /// A number.
     Real(f64),
-    /// A moment.
     Time(Timestamp),
 }
 
@@ -112,9 +108,7 @@ const GROUP: &[Column<GroupRecord>] = &[
 /// Named and typed columns, and rows as wide as they are many.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sheet {
-    /// Names and types.
     pub columns: Vec<(&'static str, Kind)>,
-    /// The rows.
     pub rows: Vec<Vec<Cell>>,
 }
 

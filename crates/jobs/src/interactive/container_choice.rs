@@ -20,13 +20,11 @@ const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 /// What was said of the pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContainerChoice {
-    /// Its task.
     pub task: Option<String>,
     /// Its index in the task.
     pub index: Option<u32>,
     /// Its whole name.
     pub pod: Option<String>,
-    /// The container.
     pub container: Option<String>,
 }
 
@@ -44,9 +42,7 @@ impl ContainerChoice {
 pub struct RunningContainer {
     /// The job it belongs to.
     pub job: JobRef,
-    /// The pod.
     pub pod: String,
-    /// The container.
     pub container: String,
     /// How many pods were as good.
     pub others: usize,
@@ -102,19 +98,15 @@ async fn not_running(
 enum Choice<'p> {
     /// This pod; so many others run too.
     One {
-        /// Its name.
         pod: &'p str,
-        /// The others.
         others: usize,
     },
     /// The pod that was named is there and does not run.
     Ended {
-        /// Its name.
         pod: &'p str,
         /// What it does instead.
         phase: &'p str,
     },
-    /// Nothing.
     None,
 }
 

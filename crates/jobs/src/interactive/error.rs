@@ -11,35 +11,23 @@ pub enum InteractiveError {
     /// Nothing of the job runs.
     #[error("no pod {}of job {} runs: the job is {state}", with_space(of), job.name)]
     NotRunning {
-        /// The job.
         job: JobRef,
         /// Which pods were asked for, such as `of index 3`; may be empty.
         of: String,
-        /// The job's phase.
         state: String,
         /// Whether it has ended.
         ended: bool,
     },
     /// A pod that was named does not run.
     #[error("pod {pod} does not run: it is {phase}")]
-    PodNotRunning {
-        /// The job.
-        job: JobRef,
-        /// The pod.
-        pod: String,
-        /// Its phase.
-        phase: String,
-    },
+    PodNotRunning { job: JobRef, pod: String, phase: String },
     /// The pod has no such container.
     #[error("pod {pod} has no container {container}; it has {containers}")]
     NoContainer {
-        /// The job.
         job: JobRef,
-        /// The pod.
         pod: String,
         /// What was asked for.
         container: String,
-        /// Its containers.
         containers: String,
     },
     /// The user may not do it.
@@ -49,7 +37,6 @@ pub enum InteractiveError {
     Forbidden {
         /// `pods/exec` or `pods/portforward`.
         resource: &'static str,
-        /// The namespace.
         namespace: String,
         /// The server's sentence.
         message: String,
@@ -57,11 +44,8 @@ pub enum InteractiveError {
     /// The program was not started, or nobody knows how it ended.
     #[error("{program} did not run in pod {pod}: {message}")]
     NotStarted {
-        /// The program.
         program: String,
-        /// The pod.
         pod: String,
-        /// The job.
         job: JobRef,
         /// The node's sentence.
         message: String,
@@ -69,19 +53,15 @@ pub enum InteractiveError {
     /// The connection broke; what runs in the pod may go on.
     #[error("the connection to pod {pod} was lost, and its job goes on: {detail}")]
     Lost {
-        /// The pod.
         pod: String,
         /// The command that comes back.
         back: String,
-        /// Why.
         detail: String,
     },
     /// The pod runs no notebook, or an unfit one.
     #[error("pod {pod} has no notebook: {problem}")]
     NoNotebook {
-        /// The job.
         job: JobRef,
-        /// The pod.
         pod: String,
         /// What was found instead.
         problem: String,
@@ -91,7 +71,6 @@ pub enum InteractiveError {
     Port {
         /// The port; the first one where several were tried.
         port: u16,
-        /// Why.
         detail: String,
     },
 }

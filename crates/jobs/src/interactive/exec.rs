@@ -35,7 +35,6 @@ const NON_ZERO: &str = "NonZeroExitCode";
 pub enum Streams {
     /// Standard input, output and error, each by itself.
     Apart,
-    /// A terminal.
     Terminal,
     /// Standard output and error only.
     Output,

@@ -62,7 +62,6 @@ pub fn start() -> Vec<String> {
 /// Where a server listens in its pod, and what it asks for.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
-    /// Its port.
     pub port: u16,
     secure: bool,
     base: String,

@@ -32,7 +32,6 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// A port of this machine.
 pub struct LocalPort {
     listener: TcpListener,
-    /// The port.
     pub port: u16,
 }
 

@@ -11,11 +11,8 @@ use serde::Serialize;
 pub struct Counts {
     /// Pods the job asks for.
     pub total: u64,
-    /// Pods that succeeded.
     pub succeeded: u64,
-    /// Pods that failed.
     pub failed: u64,
-    /// Pods that run.
     pub running: u64,
     /// Pods that wait or do not exist yet.
     pub waiting: u64,

@@ -12,13 +12,10 @@ use crate::job::{Counts, end_of, exit_of_end};
 /// Where a job is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JobDocument {
-    /// Its name.
     pub name: String,
-    /// Its namespace.
     pub namespace: String,
     /// Its uid: another job of the same name has another.
     pub uid: String,
-    /// Its queue.
     pub queue: String,
     /// The phase as Volcano writes it; `New` before the controller has seen the job.
     pub phase: String,
@@ -30,7 +27,6 @@ pub struct JobDocument {
     pub end: Option<&'static str>,
     /// The exit code that says how it ended.
     pub exit_code: Option<u8>,
-    /// Its pods.
     #[serde(flatten)]
     pub counts: Counts,
     /// How often it was started again as a whole.

@@ -12,7 +12,6 @@ pub enum JobError {
     NoJob {
         /// The name looked for.
         name: String,
-        /// Where.
         namespace: String,
     },
     /// The job has ended, and its object is gone since.
@@ -20,7 +19,6 @@ pub enum JobError {
     Removed {
         /// The name looked for.
         name: String,
-        /// Where.
         namespace: String,
         /// When it ended, for people.
         ended: String,
@@ -29,22 +27,17 @@ pub enum JobError {
     },
     /// `last` was asked for and there is none.
     #[error("no job at all in namespace {namespace}")]
-    NoJobs {
-        /// Where.
-        namespace: String,
-    },
+    NoJobs { namespace: String },
     /// Nothing is what was asked for.
     #[error("no job {wanted} in namespace {namespace}")]
     NoMatch {
         /// What was asked for.
         wanted: String,
-        /// Where.
         namespace: String,
     },
     /// A pattern stands for several jobs where one is wanted.
     #[error("{pattern} means {hits} jobs, and this is for one")]
     Several {
-        /// The pattern.
         pattern: String,
         /// How many jobs it hits.
         hits: usize,
@@ -52,7 +45,6 @@ pub enum JobError {
     /// The job still goes on.
     #[error("job {name} has not ended")]
     NotEnded {
-        /// The job.
         name: String,
         /// What repeats its namespace on a command line; may be empty.
         flag: String,
@@ -60,7 +52,6 @@ pub enum JobError {
     /// The job is suspended, and goes on when it is resumed.
     #[error("job {name} is suspended")]
     Suspended {
-        /// The job.
         name: String,
         /// What repeats its namespace on a command line; may be empty.
         flag: String,
@@ -68,7 +59,6 @@ pub enum JobError {
     /// The platform's controllers do not end a suspended job.
     #[error("job {name} stays suspended: the controllers of this platform do not end a suspended job")]
     StaysSuspended {
-        /// The job.
         name: String,
         /// What repeats its namespace on a command line; may be empty.
         flag: String,
@@ -76,29 +66,17 @@ pub enum JobError {
     /// No pod of the job has failed, or the one asked for has not.
     #[error("no pod {}of job {job} has failed", index.map(|index| format!("of index {index} ")).unwrap_or_default())]
     NoFailure {
-        /// The job.
         job: String,
-        /// The pod's index.
         index: Option<u32>,
         /// What repeats its namespace on a command line; may be empty.
         flag: String,
     },
     /// A pod that was named is not one of the job's.
     #[error("job {job} has no pod {pod}")]
-    NoPod {
-        /// The job.
-        job: String,
-        /// The pod.
-        pod: String,
-    },
+    NoPod { job: String, pod: String },
     /// An index was asked for without saying of which task.
     #[error("job {job} has several tasks: name one of {tasks}")]
-    WhichTask {
-        /// The job.
-        job: String,
-        /// Its tasks.
-        tasks: String,
-    },
+    WhichTask { job: String, tasks: String },
 }
 
 impl JobError {

@@ -12,25 +12,16 @@ use crate::output::table::{Table, Tint};
 /// A column of a table of jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Column {
-    /// Name.
     Name,
-    /// Namespace.
     Namespace,
-    /// The phase.
     State,
-    /// Queue.
     Queue,
     /// Pods succeeded, failed, running and waiting.
     Progress,
-    /// Pods in all.
     Total,
-    /// Pods that succeeded.
     Ok,
-    /// Pods that failed.
     Fail,
-    /// Pods that run.
     Run,
-    /// Pods that wait.
     Wait,
     /// How long ago it was made.
     Age,
@@ -40,13 +31,9 @@ pub enum Column {
     Created,
     /// Pods that must be able to run together.
     Min,
-    /// Restarts so far.
     Retries,
-    /// Priority class.
     Priority,
-    /// Uid.
     Uid,
-    /// Who submitted it.
     User,
 }
 

@@ -16,7 +16,6 @@ const START_ERROR: &str = "StartError";
 /// The way a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobEnd {
-    /// It succeeded.
     Completed,
     /// It ran out of retries or of successes.
     Failed,
@@ -55,9 +54,7 @@ pub fn end_of(job: &Job) -> Option<JobEnd> {
 /// A container that ended badly.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PodFailure {
-    /// The pod.
     pub pod: String,
-    /// The container.
     pub container: String,
     /// The container's exit code.
     pub exit_code: i32,

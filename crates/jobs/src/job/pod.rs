@@ -18,11 +18,9 @@ pub(crate) const ATTEMPT: &str = "PUMICE_ATTEMPT";
 /// Where a pod is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PodDocument {
-    /// Its name.
     pub name: String,
     /// Its uid: a pod made again has the same name and another uid.
     pub uid: String,
-    /// Its task.
     pub task: String,
     /// Its index in the task; nothing for a pod that the job's controller did not make.
     pub index: Option<u32>,
@@ -44,7 +42,6 @@ pub struct PodDocument {
     pub node: String,
     /// When it began to run.
     pub started: Option<Timestamp>,
-    /// When it ended.
     pub finished: Option<Timestamp>,
     /// What it wrote that is gone with it, in a sentence; may be empty.
     pub discarded: String,

@@ -9,9 +9,7 @@ use crate::names::{self, NameError};
 /// A job's place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRef {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 

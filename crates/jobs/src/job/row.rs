@@ -21,7 +21,6 @@ pub struct JobRow {
     pub metadata: JobRowMetadata,
     /// What it asks for.
     pub spec: JobRowSpec,
-    /// How it does.
     pub status: JobStatus,
     /// The whole object, where that was asked for.
     #[serde(skip)]
@@ -32,11 +31,8 @@ pub struct JobRow {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct JobRowMetadata {
-    /// Its name.
     pub name: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its uid.
     pub uid: String,
     /// Who submitted it; empty where nobody wrote that down.
     #[serde(rename = "annotations", deserialize_with = "user_in")]
@@ -55,7 +51,6 @@ pub struct JobRowSpec {
     pub priority_class_name: String,
     /// Pods that must be able to run together.
     pub min_available: i32,
-    /// How many pods.
     pub tasks: Vec<JobRowTask>,
 }
 
@@ -63,7 +58,6 @@ pub struct JobRowSpec {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct JobRowTask {
-    /// Pods.
     pub replicas: i32,
 }
 

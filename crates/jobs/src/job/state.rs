@@ -18,7 +18,6 @@ pub fn word(phase: Option<&JobPhase>) -> &str {
 pub enum State {
     /// No controller has seen it.
     New,
-    /// In this phase.
     Phase(JobPhase),
     /// It may still do something by itself.
     Active,

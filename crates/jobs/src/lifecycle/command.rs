@@ -23,11 +23,8 @@ pub struct Reason {
 /// The object that a Command is about.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
-    /// Its namespace.
     pub namespace: &'a str,
-    /// Its name.
     pub name: &'a str,
-    /// Its uid.
     pub uid: &'a str,
 }
 

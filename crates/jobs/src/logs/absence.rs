@@ -16,7 +16,6 @@ const NODES_SHOWN: usize = 3;
 pub struct Absence {
     /// A sentence without its stop.
     pub sentence: String,
-    /// A command.
     pub next: String,
 }
 

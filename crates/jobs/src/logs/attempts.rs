@@ -40,16 +40,13 @@ pub struct Retained {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RetainedPod {
-    /// Its name.
     pub pod: String,
-    /// Its uid.
     pub uid: String,
     /// The node that has its logs.
     pub node: String,
     /// Which attempt it was, from 1, if it said so.
     #[serde(default)]
     pub attempt: Option<u32>,
-    /// When it went.
     pub removed_at: Timestamp,
     /// The runs of its containers.
     #[serde(default)]
@@ -59,7 +56,6 @@ pub struct RetainedPod {
 /// One run of a container of it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct RetainedRun {
-    /// The container.
     pub container: String,
     /// Which run of it, from 0.
     pub restart: i32,

@@ -26,13 +26,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// One run of one container; a restarted container is another run with its own log.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ContainerRun {
-    /// The namespace.
     pub namespace: String,
-    /// The pod.
     pub pod: String,
     /// The pod's uid: a pod made again has the same name.
     pub uid: String,
-    /// The container.
     pub container: String,
     /// Which run of it, from 0.
     pub restart: i32,
@@ -57,12 +54,7 @@ pub enum LogSource {
     /// With its pod, whose run before this one it is.
     Previous,
     /// Its pod is gone; a node retains it for this job.
-    Retained {
-        /// The job.
-        job: String,
-        /// The node.
-        node: String,
-    },
+    Retained { job: String, node: String },
 }
 
 /// How logs are given.
@@ -79,9 +71,7 @@ pub enum Pieces {
 /// A stream of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogStream {
-    /// Standard output.
     Stdout,
-    /// Standard error.
     Stderr,
 }
 

@@ -23,15 +23,11 @@ pub const NAMES_MAX: usize = 200;
 pub enum Kind {
     /// Jobs of the namespace, in any of these states if some are given.
     Jobs(Vec<State>),
-    /// Queues.
     Queues,
-    /// Nodes.
     Nodes,
     /// Zones that nodes are in.
     Zones,
-    /// Namespaces.
     Namespaces,
-    /// Priority classes.
     Priorities,
 }
 

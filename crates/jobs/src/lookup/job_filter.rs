@@ -82,7 +82,6 @@ impl JobFilter {
 pub struct Scope<'p> {
     /// In all namespaces, not only in the connection's.
     pub all_namespaces: bool,
-    /// With these labels.
     pub labels: Option<&'p str>,
 }
 

@@ -16,11 +16,9 @@ use crate::platform::watch::{Collection, Update, follow};
 /// What has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// The jobs.
     Jobs,
     /// The server does not answer; what is known is old.
     Lost,
-    /// It answers again.
     Back,
 }
 

@@ -102,11 +102,8 @@ impl Progress {
 pub struct Snapshot {
     /// Pods the job asks for.
     pub total: u64,
-    /// Pods that succeeded.
     pub succeeded: u64,
-    /// Pods that failed.
     pub failed: u64,
-    /// Pods that run.
     pub running: u64,
     /// Pods that wait or do not exist yet.
     pub waiting: u64,

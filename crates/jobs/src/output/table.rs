@@ -6,15 +6,10 @@
 /// What a cell should look like. Terminals have their own idea of each colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tint {
-    /// Green.
     Good,
-    /// Red.
     Bad,
-    /// Cyan.
     Busy,
-    /// Yellow.
     Waits,
-    /// Dim.
     Faint,
 }
 

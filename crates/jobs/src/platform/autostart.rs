@@ -42,7 +42,6 @@ pub enum StartError {
         data_dir: PathBuf,
         /// What was to start it.
         program: PathBuf,
-        /// Why.
         #[source]
         source: std::io::Error,
     },

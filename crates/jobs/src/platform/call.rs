@@ -35,7 +35,6 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 pub struct CallError {
     /// What was being done, as in "create job x".
     pub doing: String,
-    /// What came instead.
     #[source]
     pub cause: CallCause,
 }
@@ -72,7 +71,6 @@ pub enum CallCause {
     /// The server refused it.
     #[error("{message}")]
     Refused {
-        /// The HTTP status.
         code: u16,
         /// The machine-readable reason, such as `AlreadyExists`.
         reason: String,
@@ -84,7 +82,6 @@ pub enum CallCause {
     Unreachable {
         /// Where it was sent.
         url: String,
-        /// The innermost cause.
         detail: String,
     },
     /// The answer made no sense.
@@ -335,7 +332,6 @@ pub fn query_value(text: &str) -> String {
 
 /// What goes with a request beside its path.
 enum Sent<'b> {
-    /// An object.
     Body(&'b Value),
     /// The form the answer is wanted in.
     Accept(&'static str),

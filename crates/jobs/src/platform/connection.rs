@@ -48,18 +48,14 @@ pub enum ConnectError {
     /// The kubeconfig can't be used.
     #[error("cannot use the kubeconfig {path}")]
     ReadKubeconfig {
-        /// The file.
         path: String,
-        /// Why.
         #[source]
         source: Box<kube::config::KubeconfigError>,
     },
     /// The certificates in the kubeconfig can't be used.
     #[error("cannot use the credentials of the kubeconfig {path}")]
     BuildClient {
-        /// The file.
         path: String,
-        /// Why.
         #[source]
         source: Box<kube::Error>,
     },
@@ -71,10 +67,7 @@ pub enum ConnectError {
     NoToken(#[source] Box<kube::config::InClusterError>),
     /// The address is none.
     #[error("{address:?} is no address of an API server; try https://127.0.0.1:6443")]
-    Address {
-        /// What was given.
-        address: String,
-    },
+    Address { address: String },
     /// The namespace is not a name.
     #[error(transparent)]
     Namespace(#[from] NameError),
@@ -83,10 +76,7 @@ pub enum ConnectError {
     Fleet(#[from] FleetError),
     /// Only a platform's API can be used like this.
     #[error("{url} is a fleet, and this needs a platform's own API; name a kubeconfig")]
-    NoKubernetes {
-        /// The fleet's address.
-        url: String,
-    },
+    NoKubernetes { url: String },
 }
 
 impl Failure for ConnectError {

@@ -25,7 +25,6 @@ pub struct Contexts {
     /// The one that is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<String>,
-    /// All of them.
     #[serde(default)]
     pub contexts: BTreeMap<String, Context>,
 }
@@ -79,28 +78,17 @@ pub enum ContextError {
     /// It can't be read or written.
     #[error("cannot {doing} {}", path.display())]
     Io {
-        /// Read or write.
         doing: &'static str,
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// It holds something else.
     #[error("{} is no list of contexts: {detail}", path.display())]
-    Parse {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        detail: String,
-    },
+    Parse { path: PathBuf, detail: String },
     /// There is no such context.
     #[error("no context {name}")]
-    Unknown {
-        /// The name.
-        name: String,
-    },
+    Unknown { name: String },
     /// Neither `$XDG_CONFIG_HOME` nor `$HOME` is set.
     #[error("no directory for the contexts: neither XDG_CONFIG_HOME nor HOME is set")]
     NoDirectory,

@@ -79,21 +79,18 @@ pub struct Flags {
 pub enum Target {
     /// A kubeconfig somebody named.
     Kubeconfig {
-        /// The file.
         path: PathBuf,
         /// A context in it; its current one if `None`.
         context: Option<String>,
     },
     /// The `pumice up` that uses this data directory.
     Local {
-        /// The data directory.
         data_dir: PathBuf,
         /// A context in its kubeconfig; its current one if `None`.
         context: Option<String>,
         /// Whether it is the default directory, so that `pumice up` needs no flag to use it.
         by_default: bool,
     },
-    /// A fleet's server.
     Fleet(Fleet),
 }
 
@@ -102,7 +99,6 @@ pub enum Target {
 pub enum Located<'t> {
     /// A kubeconfig, and a context in it; its current one if `None`.
     Kubeconfig(PathBuf, Option<String>),
-    /// A fleet's server.
     Fleet(&'t Fleet),
 }
 
@@ -111,9 +107,7 @@ pub enum Located<'t> {
 pub struct RunFile {
     /// Process id of `up`.
     pub pid: u32,
-    /// The API's URL.
     pub url: String,
-    /// The administrator's kubeconfig.
     pub kubeconfig: PathBuf,
     /// When it came up.
     pub started: jiff::Timestamp,
@@ -136,18 +130,14 @@ pub enum TargetError {
     /// The run file is there and can't be read.
     #[error("cannot read {}", path.display())]
     ReadRunFile {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// The run file is not what `up` writes.
     #[error("{} is not a run file of pumice up", path.display())]
     ParseRunFile {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: serde_json::Error,
     },

@@ -16,7 +16,6 @@ use crate::platform::connection::Connection;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{url} does not write down who submits a job")]
 pub struct NoUsers {
-    /// The server.
     pub url: String,
 }
 

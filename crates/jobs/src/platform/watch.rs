@@ -37,7 +37,6 @@ pub const OUTAGE_MAX: Duration = Duration::from_secs(30 * 60);
 /// What is followed: a collection and selectors on it.
 #[derive(Debug, Clone)]
 pub struct Collection {
-    /// The collection's path.
     pub path: String,
     /// A label selector, may be empty.
     pub labels: String,
@@ -69,7 +68,6 @@ pub enum Update<T> {
     Gone(T),
     /// The server does not answer; the follower keeps trying.
     Lost(String),
-    /// It answers again.
     Back,
 }
 
@@ -268,13 +266,10 @@ pub(crate) fn backoff(failures: u32) -> Duration {
 /// News of one job.
 #[derive(Debug)]
 pub enum JobUpdate {
-    /// Its state now.
     Now(Box<Job>),
-    /// It was deleted.
     Gone,
     /// The server does not answer; the follower keeps trying.
     Lost(String),
-    /// It answers again.
     Back,
 }
 

@@ -7,7 +7,6 @@ use super::RenderError;
 pub(super) struct Counts {
     /// Pods that don't need each other, each of which is to succeed.
     pub one_by_one: bool,
-    /// Pods.
     pub replicas: i32,
     /// Pods that must run together.
     pub min_available: i32,

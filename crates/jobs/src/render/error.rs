@@ -11,7 +11,6 @@ use crate::shards::template::TemplateError;
 /// Flags that make no Job.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub enum RenderError {
-    /// No program.
     #[error("no command: name it after `--`, as in `jobctl run -- python train.py`")]
     NoCommand,
     /// A name that is none.
@@ -23,7 +22,6 @@ pub enum RenderError {
     /// A number out of range.
     #[error("{flag} {value} is not within {min} to {max}")]
     Range {
-        /// The flag.
         flag: &'static str,
         /// What it was given.
         value: u32,
@@ -35,7 +33,6 @@ pub enum RenderError {
     /// A text that is not what the flag takes.
     #[error("{flag} {value:?} {problem}")]
     Text {
-        /// The flag.
         flag: &'static str,
         /// What it was given, cut to 80 characters.
         value: String,
@@ -45,7 +42,6 @@ pub enum RenderError {
     /// Two flags that exclude each other, or one that needs another.
     #[error("{flags}: {problem}")]
     Together {
-        /// The flags.
         flags: &'static str,
         /// Why not.
         problem: &'static str,
@@ -58,24 +54,15 @@ pub enum RenderError {
     Rule(NoRule),
     /// An environment variable's name.
     #[error("--env {name:?} is not a variable's name: no '=' and no control characters in it")]
-    EnvName {
-        /// The name.
-        name: String,
-    },
+    EnvName { name: String },
     /// Where a link leads can't be named in a Job.
     #[error(
         "a link of the working directory leads to {path:?}, whose name is not UTF-8 text: rename it, or remove the link"
     )]
-    LinkTarget {
-        /// Where it leads.
-        path: PathBuf,
-    },
+    LinkTarget { path: PathBuf },
     /// A relative directory.
     #[error("--workdir {path:?} is not an absolute path")]
-    Workdir {
-        /// The path.
-        path: String,
-    },
+    Workdir { path: String },
 }
 
 impl Failure for RenderError {

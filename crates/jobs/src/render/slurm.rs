@@ -47,7 +47,6 @@ pub struct SlurmRun {
     pub directory: Option<String>,
     /// The machine that it was submitted from.
     pub host: Option<String>,
-    /// Who submitted it.
     pub user: Option<String>,
     /// Whether it starts processes of MPI.
     pub mpi: bool,

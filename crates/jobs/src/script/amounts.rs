@@ -65,7 +65,6 @@ pub(super) fn nodes(text: &str) -> Result<u64, &'static str> {
 /// GPUs, and whether some model of them is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Gpus {
-    /// How many.
     pub count: u64,
     /// The model, if one is named.
     pub model: Option<String>,

@@ -18,7 +18,6 @@ use Value::{Attached, Needed, None as Without};
 /// What becomes of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// It is taken.
     Taken,
     /// It is not, and why, as the rest of a sentence.
     Left(&'static str),
@@ -28,7 +27,6 @@ use Meaning::{Left, Taken};
 /// An option of `sbatch`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SbatchOption {
-    /// Its long name.
     pub long: &'static str,
     short: Option<char>,
     value: Value,

@@ -7,7 +7,6 @@ use super::numbers::{Numbers, NumbersError, parse_number};
 /// An array as asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Array {
-    /// Its numbers.
     pub numbers: Numbers,
     /// After `%`: how many may run at once.
     pub max_parallel: Option<u32>,
@@ -16,7 +15,6 @@ pub struct Array {
 /// A text that is no array.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArrayError {
-    /// The numbers.
     #[error("--array {text:?}: {source}")]
     Numbers {
         /// What was given, cut to 80 characters.

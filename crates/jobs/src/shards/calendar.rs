@@ -12,9 +12,7 @@ pub const FILE_BYTES_MAX: usize = 2 << 20;
 /// Which days count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Calendar {
-    /// Every day.
     All,
-    /// Monday to Friday.
     Weekdays,
     /// The trading days of the New York Stock Exchange, 1970 to 2100.
     Xnys,
@@ -27,14 +25,10 @@ pub enum Calendar {
 pub enum CalendarError {
     /// A file over the limit.
     #[error("{origin} has more than {FILE_BYTES_MAX} bytes; list only the days, one a line as 2024-01-31")]
-    TooLong {
-        /// The file.
-        origin: String,
-    },
+    TooLong { origin: String },
     /// A line that is no day.
     #[error("{origin}:{line}: {text:?} is not a day such as 2024-01-31; write one day a line, `#` begins a comment")]
     NoDay {
-        /// The file.
         origin: String,
         /// From 1.
         line: usize,
@@ -44,21 +38,16 @@ pub enum CalendarError {
     /// A day that isn't after the one before.
     #[error("{origin}:{line}: {day} does not come after {before}; sort the days and list each once")]
     Order {
-        /// The file.
         origin: String,
         /// From 1.
         line: usize,
-        /// The day.
         day: Date,
         /// The day listed before it.
         before: Date,
     },
     /// No day at all.
     #[error("{origin} lists no day; write one day a line, such as 2024-01-31")]
-    Empty {
-        /// The file.
-        origin: String,
-    },
+    Empty { origin: String },
 }
 
 impl Calendar {

@@ -37,7 +37,6 @@ impl Run {
 /// A text that is no set of numbers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NumbersError {
-    /// No numbers.
     #[error("it names no number; write numbers and ranges such as 0-99, 1-10:2,20 or 1_000-1_999")]
     Empty,
     /// A part that is neither a number nor a range.
@@ -48,17 +47,10 @@ pub enum NumbersError {
     },
     /// A range that runs backwards.
     #[error("{part:?} ends before it begins; write the smaller number first")]
-    Backwards {
-        /// The part.
-        part: String,
-    },
+    Backwards { part: String },
     /// A step of 0.
     #[error("{part:?} has a step of 0; the step is at least 1")]
-    Step {
-        /// The part.
-        part: String,
-    },
-    /// Too many numbers.
+    Step { part: String },
     #[error("it has more than {RECORDS_MAX} numbers; submit it in several jobs")]
     TooMany,
 }

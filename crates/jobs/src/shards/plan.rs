@@ -18,15 +18,11 @@ pub struct Plan {
 /// Records that make no job.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// Nothing to do.
     #[error("there is no record, so there is nothing to run; check the input")]
     Empty,
     /// Over the bound of records.
     #[error("{records} records are more than {RECORDS_MAX}; submit them in several jobs")]
-    TooManyRecords {
-        /// How many.
-        records: u32,
-    },
+    TooManyRecords { records: u32 },
     /// No records a pod.
     #[error("a pod gets at least 1 record; ask for 1 or more a task")]
     NoChunk,
@@ -35,7 +31,6 @@ pub enum PlanError {
         "{records} records, {chunk} a task, are {pods} pods and at most {REPLICAS_MAX} may be; ask for at least {least} records a task"
     )]
     TooManyPods {
-        /// How many records.
         records: u32,
         /// How many a pod.
         chunk: u32,

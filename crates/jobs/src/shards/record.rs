@@ -24,7 +24,6 @@ pub struct Record {
 #[derive(Debug, thiserror::Error)]
 #[error("record {key:?} is no flat JSON object; the bundle is damaged, submit the job again")]
 pub struct RecordError {
-    /// The record's key.
     pub key: String,
     /// What the parser says.
     #[source]

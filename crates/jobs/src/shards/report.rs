@@ -36,7 +36,6 @@ pub struct Report {
     pub node: String,
     /// Why it counts as failed, if its exit code does not say so; may be empty.
     pub problem: String,
-    /// What it gave.
     pub result: Option<Bytes>,
 }
 

@@ -31,7 +31,6 @@ pub struct NoRule {
 /// A text that is no rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// Over the bound.
     #[error("the rule takes {bytes} bytes, at most {RULE_BYTES_MAX} are read; submit the job again")]
     TooLong {
         /// Its length.
@@ -45,10 +44,7 @@ pub enum RuleError {
     },
     /// A part is wrong.
     #[error("the rule's {field} can't be read; it must be as jobctl wrote it: submit the job again")]
-    Field {
-        /// The part.
-        field: &'static str,
-    },
+    Field { field: &'static str },
     /// The calendar has changed between versions.
     #[error(
         "the rule counts {recorded} days of its calendar and this version {found}; use the version that submitted the job"
@@ -56,7 +52,6 @@ pub enum RuleError {
     Calendar {
         /// As the rule says.
         recorded: u32,
-        /// As computed here.
         found: u32,
     },
     /// Read, but not what this version would write.

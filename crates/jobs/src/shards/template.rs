@@ -34,12 +34,7 @@ pub enum TemplateError {
     },
     /// A record that lacks a value.
     #[error("record {key:?} has no {name:?}; the bundle does not belong to this job, submit it again")]
-    NoValue {
-        /// The record's key.
-        key: String,
-        /// The name.
-        name: String,
-    },
+    NoValue { key: String, name: String },
 }
 
 impl Template {

@@ -16,7 +16,6 @@ pub enum SubmitError {
     Check {
         /// Where it comes from.
         origin: String,
-        /// What is wrong.
         detail: String,
     },
     /// The server has no such kind.
@@ -24,7 +23,6 @@ pub enum SubmitError {
     NotServed {
         /// Where it comes from.
         origin: String,
-        /// Its kind.
         kind: String,
         /// Its group and version.
         api_version: String,
@@ -34,11 +32,9 @@ pub enum SubmitError {
     Call {
         /// Where it comes from.
         origin: String,
-        /// Its kind.
         kind: String,
         /// Its name, or the start of it.
         name: String,
-        /// Why.
         #[source]
         source: Box<CallError>,
     },
@@ -47,7 +43,6 @@ pub enum SubmitError {
     NoQueue {
         /// Where the job comes from.
         origin: String,
-        /// The queue.
         queue: String,
         /// Those that there are; empty if they can't be listed.
         known: Vec<String>,
@@ -61,19 +56,15 @@ pub enum SubmitError {
     NameTaken {
         /// Where the job comes from.
         origin: String,
-        /// The name.
         name: String,
-        /// Where it is.
         namespace: String,
     },
     /// Another job was submitted with the same idempotency key.
     #[error("--idempotency-key {key:?} is that of job {name} in namespace {namespace}, which asks for something else")]
     OtherJob {
-        /// The key.
         key: String,
         /// The job that has it.
         name: String,
-        /// Where it is.
         namespace: String,
     },
 }

@@ -36,7 +36,6 @@ pub enum MarkedError {
     Rights {
         /// The job, which is not there any more.
         job: String,
-        /// Its namespace.
         namespace: String,
         /// What the server said.
         #[source]

@@ -14,7 +14,6 @@ use super::run::Answer;
 /// One difference.
 struct Difference {
     about: About,
-    /// What Volcano does.
     volcano: &'static str,
     /// What is done instead.
     pumice: &'static str,

@@ -133,7 +133,6 @@ pub(super) enum Basis {
     Asserted,
     /// Volcano's test states it and checks something else.
     Declared,
-    /// Volcano did so.
     ObservedOnly,
     /// Right by design.
     Derived,

@@ -21,7 +21,6 @@ const NOW: TimeMs = TimeMs(1_767_225_600_000);
 /// What a cycle did with a case's world, named as the cases name things: `namespace/name`.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Answer {
-    /// Pod to node.
     pub(super) binds: BTreeMap<String, String>,
     /// Pods told to leave.
     pub(super) evicted: BTreeSet<String>,

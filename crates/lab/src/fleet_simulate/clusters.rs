@@ -35,11 +35,9 @@ pub struct Clusters {
 /// A node.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// Its cluster.
     pub cluster: String,
     /// The pool that it is counted in.
     pub pool: String,
-    /// What it offers.
     pub facts: NodeFacts,
 }
 

@@ -16,9 +16,7 @@ pub struct History {
     pub jobs: Vec<JobHistory>,
     /// Who held room where, in the order in which it was given back; what still holds some comes last.
     pub holds: Vec<Hold>,
-    /// When it ended.
     pub ended_ms: i64,
-    /// Rounds.
     pub rounds: usize,
     /// What each of them took on the clock.
     pub took: Vec<Duration>,
@@ -45,9 +43,7 @@ pub struct JobHistory {
 /// How a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// Well.
     Succeeded,
-    /// Badly.
     Failed,
     /// It could never run.
     Rejected,
@@ -56,11 +52,9 @@ pub enum End {
 /// Room that was held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {
-    /// Which job.
     pub job: usize,
     /// On which node, of those of the clusters.
     pub node: usize,
-    /// From when.
     pub from_ms: i64,
     /// Until when.
     pub to_ms: i64,

@@ -16,7 +16,6 @@ pub struct Report {
     pub seed: u64,
     /// How many clusters there are.
     pub cluster_count: usize,
-    /// How many nodes.
     pub nodes: usize,
     /// In how many pools.
     pub pools: usize,
@@ -26,9 +25,7 @@ pub struct Report {
     pub jobs: usize,
     /// Those of them that ended well.
     pub succeeded: usize,
-    /// That failed.
     pub failed: usize,
-    /// That were refused.
     pub rejected: usize,
     /// That started and did not end.
     pub unfinished: usize,
@@ -57,7 +54,6 @@ pub struct Report {
     pub queues: Vec<QueueReport>,
     /// Shares in equal parts of the makespan.
     pub over_time: Vec<Moment>,
-    /// The rounds.
     pub rounds: Rounds,
 }
 
@@ -109,11 +105,8 @@ pub struct ResourceReport {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueReport {
-    /// Its name.
     pub name: String,
-    /// Its weight.
     pub weight: f64,
-    /// Its jobs.
     pub jobs: usize,
     /// Those of them that ended well.
     pub succeeded: usize,
@@ -128,7 +121,6 @@ pub struct QueueReport {
 /// A part of everything that the nodes offer: of the resource of which it is most.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Part {
-    /// What was held.
     #[serde(rename = "held")]
     pub used: f64,
     /// The fair share: by weight, and no more than is asked for.
@@ -151,11 +143,9 @@ pub struct Moment {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rounds {
-    /// How many.
     pub count: usize,
     /// What all took together, in milliseconds of the clock.
     pub wall_ms: f64,
-    /// What each took.
     pub each_ms: Spread,
 }
 

@@ -46,7 +46,6 @@ enum Happens {
     Gone(RunId),
     /// The pod of a run begins to run.
     Runs(RunId),
-    /// Jobs are submitted.
     Submits(usize),
 }
 

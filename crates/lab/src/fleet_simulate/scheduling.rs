@@ -35,7 +35,6 @@ const ENDLESS: f64 = 1e12;
 /// How jobs are scheduled.
 #[derive(Debug, Clone)]
 pub struct Scheduling {
-    /// The priority classes.
     pub classes: PriorityClasses,
     /// The class of jobs that name none.
     pub default_class: String,
@@ -63,12 +62,7 @@ pub enum SchedulingError {
     Syntax(String),
     /// A key of Armada's that exists here has a value that can't be.
     #[error("{key}: {problem}")]
-    Key {
-        /// The key.
-        key: String,
-        /// What is wrong.
-        problem: String,
-    },
+    Key { key: String, problem: String },
     /// What it says fits nothing.
     #[error(transparent)]
     Config(#[from] ConfigError),

@@ -33,7 +33,6 @@ pub struct Workload {
     pub seed: u64,
     /// Queues, in the order of the specification.
     pub queues: Vec<WorkloadQueue>,
-    /// What is submitted.
     pub(super) templates: Vec<Template>,
     /// What is in the specification and changes nothing.
     pub notes: Vec<String>,
@@ -42,7 +41,6 @@ pub struct Workload {
 /// A queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkloadQueue {
-    /// Its name.
     pub name: String,
     /// Its share is in proportion to this.
     pub weight: f64,
@@ -54,7 +52,6 @@ pub(super) struct Template {
     /// Where it stands in the specification.
     pub path: String,
     pub id: String,
-    /// Which queue.
     pub queue: usize,
     pub job_set: String,
     pub priority: u32,

@@ -8,7 +8,6 @@ macro_rules! kinds {
     ($($variant:ident = $word:literal,)*) => {
         /// A kind of event.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[allow(missing_docs, reason = "they are Armada's words")]
         pub enum Kind {
             $($variant,)*
         }

@@ -38,19 +38,13 @@ pub enum ExpectedError {
     Kind(String),
     /// A field is not one of the kind's, or has no such value.
     #[error("{kind}: {problem}")]
-    Fields {
-        /// The kind.
-        kind: Kind,
-        /// What is wrong.
-        problem: String,
-    },
+    Fields { kind: Kind, problem: String },
 }
 
 /// A field that is not as expected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{field} is {actual} instead of {expected}")]
 pub struct Difference {
-    /// The field.
     pub field: String,
     /// What was expected, in JSON.
     pub expected: String,

@@ -20,7 +20,6 @@ pub enum Failure {
     /// The server refused a call, or did not answer it.
     #[error("{call}: {:?}: {}", status.code(), status.message())]
     Refused {
-        /// The call.
         call: &'static str,
         /// What the server said.
         status: Box<Status>,
@@ -28,7 +27,6 @@ pub enum Failure {
     /// An answer took too long.
     #[error("{call}: there was no answer in {seconds} s")]
     Unanswered {
-        /// The call.
         call: &'static str,
         /// How long it could have taken.
         seconds: u64,
@@ -36,9 +34,7 @@ pub enum Failure {
     /// The server refused a part of a request.
     #[error("{call}: {item}: {message}")]
     Item {
-        /// The call.
         call: &'static str,
-        /// Which part.
         item: String,
         /// What the server said.
         message: String,
@@ -49,7 +45,6 @@ pub enum Failure {
     /// Jobs did not see in time what they should.
     #[error("timeout after {seconds} s: {waiting}")]
     Late {
-        /// The specification's timeout.
         seconds: u64,
         /// What they wait for.
         waiting: Waiting,
@@ -57,7 +52,6 @@ pub enum Failure {
     /// It was never time to do what the specification says.
     #[error("timeout after {seconds} s: {action} was not due: {saw} of {total} jobs saw {trigger}; {waiting}")]
     NotDue {
-        /// The specification's timeout.
         seconds: u64,
         /// What was to be done.
         action: &'static str,
@@ -65,25 +59,16 @@ pub enum Failure {
         trigger: Kind,
         /// How many saw it.
         saw: usize,
-        /// Of how many.
         total: usize,
         /// What they wait for.
         waiting: Waiting,
     },
     /// The timeout came before jobs were there.
     #[error("timeout after {seconds} s, before all jobs were submitted")]
-    NotSubmitted {
-        /// The specification's timeout.
-        seconds: u64,
-    },
+    NotSubmitted { seconds: u64 },
     /// A queue is not as asserted.
     #[error("queue {queue}: {problem}")]
-    Queue {
-        /// The queue.
-        queue: String,
-        /// What is wrong.
-        problem: String,
-    },
+    Queue { queue: String, problem: String },
     /// The run was ended.
     #[error("stopped before its end")]
     Stopped,

@@ -31,7 +31,6 @@ struct Seen {
     matched: usize,
     kinds: u32,
     last: Option<Kind>,
-    /// Executor and node.
     assigned: Option<(String, String)>,
 }
 
@@ -40,20 +39,10 @@ struct Seen {
 pub enum Mismatch {
     /// An expected event with a field that differs.
     #[error("job {job}, {kind}: {difference}")]
-    Field {
-        /// The job.
-        job: String,
-        /// What was expected.
-        kind: Kind,
-        /// What differs.
-        difference: Difference,
-    },
-    /// Its end.
+    Field { job: String, kind: Kind, difference: Difference },
     #[error("job {job} ended with {end}{} before it saw {missing}", because(why))]
     Ended {
-        /// The job.
         job: String,
-        /// How it ended.
         end: Kind,
         /// What the event says of the cause; may be empty.
         why: String,
@@ -65,7 +54,6 @@ pub enum Mismatch {
 /// What jobs wait for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
-    /// Submitted jobs.
     pub total: usize,
     /// How many of them wait for an event, and which they saw last.
     pub jobs: BTreeMap<(Kind, Option<Kind>), usize>,

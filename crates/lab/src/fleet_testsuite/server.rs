@@ -32,12 +32,9 @@ pub enum ConnectError {
     /// The address is none that an identity can be shown to.
     #[error("{0:?} is no address of a server; try https://127.0.0.1:50051")]
     Address(String),
-    /// Nobody answers.
     #[error("cannot reach the server at {address}")]
     Connect {
-        /// Where.
         address: String,
-        /// Why.
         #[source]
         source: tonic::transport::Error,
     },

@@ -50,13 +50,11 @@ pub struct Spec {
 /// Jobs to submit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Submission {
-    /// The jobs.
     pub jobs: Vec<JobSubmitRequestItem>,
     /// How many copies of each are in a request.
     pub batch_size: NonZeroU32,
     /// How many requests; without it they go on until the timeout, which is the end then.
     pub batches: Option<NonZeroU32>,
-    /// Time between requests.
     pub interval: Duration,
     /// Whether jobs without a client id get one.
     pub random_client_id: bool,
@@ -67,7 +65,6 @@ pub struct Submission {
 pub struct PlannedAction {
     /// It is done when all jobs saw an event of this kind.
     pub trigger: Kind,
-    /// What it is.
     pub action: Action,
 }
 
@@ -82,14 +79,12 @@ pub enum Action {
     Preempt(JobPreemptRequest),
     /// By ids, or the Volcano job set.
     Reprioritize {
-        /// The request.
         request: JobReprioritizeRequest,
         /// Whether it is the job set.
         by_job_set: bool,
     },
     /// On the nodes where the jobs are.
     CancelOnNode(NodeCancelRequest),
-    /// Likewise.
     PreemptOnNode(NodePreemptRequest),
 }
 
@@ -122,9 +117,7 @@ pub struct QueueCase {
     pub template: Queue,
     /// How many are made in a request.
     pub batch_size: NonZeroU32,
-    /// How many requests.
     pub batches: NonZeroU32,
-    /// Time between requests.
     pub interval: Duration,
     /// What they are changed to.
     pub update: Option<Queue>,
@@ -165,18 +158,11 @@ pub enum SpecError {
     Twice(String),
     /// A field has no such value.
     #[error("{path}: {problem}")]
-    Field {
-        /// The field.
-        path: String,
-        /// What is wrong.
-        problem: String,
-    },
+    Field { path: String, problem: String },
     /// An expected event is none.
     #[error("expectedEvents[{index}]: {source}")]
     Expected {
-        /// Which.
         index: usize,
-        /// What is wrong.
         #[source]
         source: ExpectedError,
     },

@@ -25,7 +25,6 @@ const SIZES: [(u32, &str); 4] = [(1, "1 pod"), (8, "2-8 pods"), (64, "9-64 pods"
 /// How the values of many jobs lie.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// Their mean.
     pub mean: f64,
     /// Half of them are no larger.
     pub p50: f64,
@@ -68,7 +67,6 @@ pub struct Of {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Figures {
-    /// All jobs.
     pub all: Of,
     /// By how many pods they have, small to large; classes without jobs are left out.
     pub by_size: Vec<(String, Of)>,
@@ -78,7 +76,6 @@ pub struct Figures {
     pub utilisation: f64,
     /// How far queues were from their fair shares in the span that counts, 0 (never) to 1.
     pub unfairness_of_queues: f64,
-    /// As between users.
     pub unfairness_of_users: f64,
     /// Pods that were told to leave.
     pub evictions: u64,
@@ -90,7 +87,6 @@ pub struct Figures {
     pub deadlines_missed: usize,
     /// The longest wait of the largest class of sizes, in seconds.
     pub longest_wait_of_the_largest_s: f64,
-    /// Decisions taken.
     pub cycles: u64,
     /// Some of the reasons why jobs never started, with how many they hold for.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

@@ -29,20 +29,11 @@ pub enum GenerateError {
     Model(String),
     /// It has no such parameter.
     #[error("{model} has no parameter {name:?}: it has {known}")]
-    Parameter {
-        /// The model.
-        model: &'static str,
-        /// What was given.
-        name: String,
-        /// Its parameters.
-        known: &'static str,
-    },
+    Parameter { model: &'static str, name: String, known: &'static str },
     /// A parameter is not a number that it may be.
     #[error("{name}={value:?}: between {least} and {most}")]
     Value {
-        /// The parameter.
         name: String,
-        /// What was given.
         value: String,
         /// The least that it may be.
         least: f64,

@@ -10,7 +10,6 @@ pub struct Hold {
     pub job: u32,
     /// How many of its pods.
     pub pods: u32,
-    /// From when.
     pub from_ms: i64,
     /// Until when.
     pub to_ms: i64,
@@ -36,7 +35,6 @@ pub struct Outcome {
 pub struct Question {
     /// The job, by its place in the trace.
     pub job: u32,
-    /// When.
     pub at_ms: i64,
     /// When it was submitted, not later.
     pub first: bool,
@@ -47,7 +45,6 @@ pub struct Question {
 /// When a job is expected to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
-    /// The middle.
     pub start_ms: i64,
     /// One of ten starts before it.
     pub early_ms: i64,

@@ -22,7 +22,6 @@ pub enum NativeError {
     /// A line is not a job or a queue.
     #[error("line {line}: {message}")]
     Line {
-        /// Which.
         line: usize,
         /// What is wrong with it.
         message: String,

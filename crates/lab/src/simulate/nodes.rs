@@ -23,16 +23,10 @@ pub enum NodesError {
     #[error(
         "{part:?} is no group of nodes; write one such as 100x16cpu,64Gi or 4x64cpu,512Gi,8gpu, several joined by +"
     )]
-    Form {
-        /// What is wrong.
-        part: String,
-    },
+    Form { part: String },
     /// There are none, or too many.
     #[error("{nodes} nodes; between 1 and {NODES_MAX} can be simulated")]
-    Count {
-        /// How many.
-        nodes: u64,
-    },
+    Count { nodes: u64 },
     /// A file of nodes is too long.
     #[error("the file of nodes has {bytes} bytes, more than {FILE_BYTES_MAX}")]
     TooLong {

@@ -28,11 +28,9 @@ pub struct Accuracy {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Predictions {
-    /// The engine's.
     pub engine: Accuracy,
     /// The mean of the user's last two runs.
     pub last_two: Accuracy,
-    /// The limit.
     pub limit: Accuracy,
 }
 

@@ -25,7 +25,6 @@ pub struct Request {
     pub nodes: Option<String>,
     /// The scheduler's configuration; the built-in one where it is absent.
     pub config: Option<PathBuf>,
-    /// Another configuration.
     pub compare: Option<PathBuf>,
     /// Baselines by name.
     pub against: Vec<String>,
@@ -49,16 +48,13 @@ pub enum SimulateError {
     /// A file can't be read.
     #[error("{path} could not be read")]
     Read {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
     /// A trace is too long.
     #[error("{path} has {bytes} bytes, more than {TRACE_BYTES_MAX}: cut it")]
     TooLong {
-        /// The file.
         path: PathBuf,
         /// Its length.
         bytes: u64,
@@ -71,36 +67,28 @@ pub enum SimulateError {
     /// It is no log.
     #[error("{path} is no log that can be run")]
     Swf {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: SwfError,
     },
     /// It is no trace of ours.
     #[error("{path} is no trace")]
     Native {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: native::NativeError,
     },
     /// It is no recording.
     #[error("{path} is no recording that can be run")]
     Recorded {
-        /// The folder.
         path: PathBuf,
-        /// Why.
         #[source]
         source: RecordedError,
     },
     /// It is no spec of Armada's simulator.
     #[error("{path} is no spec of Armada's simulator that can be run")]
     Armada {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: SpecError,
     },
@@ -116,9 +104,7 @@ pub enum SimulateError {
     /// The configuration is refused.
     #[error("scheduler configuration {path} refused")]
     Config {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: ConfigError,
     },

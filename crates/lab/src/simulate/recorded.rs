@@ -29,7 +29,6 @@ pub enum RecordedError {
 /// What a recording says of a workload.
 #[derive(Debug, Default)]
 pub struct Recorded {
-    /// Its jobs.
     pub trace: Trace,
     /// Its nodes, as they were in the end.
     pub nodes: Vec<NodeFacts>,

@@ -17,7 +17,6 @@ enum Form {
     Part,
     /// A number with a fraction.
     Number,
-    /// A count.
     Count,
 }
 

@@ -31,7 +31,6 @@ pub struct Job {
     pub submit_ms: i64,
     /// Who submits it; its namespace.
     pub user: Arc<str>,
-    /// Its queue.
     pub queue: Arc<str>,
     /// How many pods it has, all alike.
     pub pods: u32,

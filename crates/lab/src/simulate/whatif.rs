@@ -43,7 +43,6 @@ pub struct WhatIf {
 pub struct Moved {
     /// `namespace/name`.
     pub job: String,
-    /// Its queue.
     pub queue: String,
     /// Its wait under the recorded configuration, in seconds; absent if it never starts.
     pub before_s: Option<f64>,
@@ -56,7 +55,6 @@ pub struct Moved {
 pub struct Other {
     /// What it is called.
     pub name: String,
-    /// The configuration.
     pub config: Config,
     /// Queues that weigh something else.
     pub weights: BTreeMap<String, i32>,

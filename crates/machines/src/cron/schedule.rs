@@ -34,7 +34,6 @@ pub enum ScheduleError {
         "schedule {text:?} can't be read: {reason}; write five fields such as \"*/5 * * * *\", @hourly or @every 10m"
     )]
     Unparseable {
-        /// The text.
         text: String,
         /// What is wrong with it.
         reason: String,

@@ -32,7 +32,6 @@ pub enum DiscoveryError {
 /// The sources that are on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovery {
-    /// Labels of nodes.
     pub label: Option<LabelSource>,
 }
 

@@ -51,9 +51,7 @@ impl PodPhase {
 /// One pod of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodFacts {
-    /// Name.
     pub name: String,
-    /// Uid.
     pub uid: String,
     /// Name of its task.
     pub task: String,
@@ -61,7 +59,6 @@ pub struct PodFacts {
     pub index: i32,
     /// The job's `status.version` when the pod was made.
     pub version: i32,
-    /// Phase.
     pub phase: PodPhase,
     /// Whether it is being deleted, by whomever.
     pub terminating_since: Option<Timestamp>,
@@ -100,7 +97,6 @@ pub struct JobPod {
     pub job_name: String,
     /// Uid of the job.
     pub job_uid: String,
-    /// The pod.
     pub facts: PodFacts,
 }
 

@@ -38,7 +38,6 @@ pub(super) struct Decision {
     raises: BTreeMap<(String, i32), Existing>,
     /// All raises once these are made.
     next: Raises,
-    /// Who gets what.
     made: Vec<Effect>,
     /// Who gets nothing more, and why.
     pub refused: Vec<Effect>,

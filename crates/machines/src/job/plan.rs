@@ -28,7 +28,6 @@ pub struct Plan {
 /// A pod or group that exists, with the uid it must still have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Existing {
-    /// Its name.
     pub name: String,
     /// Its uid; the effect must not touch a successor of the same name.
     pub uid: String,
@@ -39,7 +38,6 @@ pub struct Existing {
 pub enum StatusChange {
     /// Counts, or that a job has a status: it may be held back and merged with the next write.
     Counts,
-    /// Something was decided.
     Decision,
     /// The job entered another phase.
     Phase,
@@ -50,7 +48,6 @@ pub enum StatusChange {
 pub enum Effect {
     /// Mark a pod as about to be deleted by us.
     MarkPod {
-        /// The pod.
         pod: Existing,
         /// The restart that wants it gone.
         mark: Mark,
@@ -63,18 +60,15 @@ pub enum Effect {
     CreateGroup(Box<PodGroup>),
     /// Merge `patch` into the group's `spec`.
     UpdateGroup {
-        /// The group's name.
         name: String,
         /// A JSON merge patch.
         patch: Value,
     },
-    /// Delete the group.
     DeleteGroup(Existing),
     /// Create a claim; there already is as good.
     CreateClaim(Box<PersistentVolumeClaim>),
     /// Make a plugin's object be as given.
     Ensure {
-        /// Which object.
         id: ObjectId,
         /// The job's generation; remembered as [`JobView::applied`](crate::job::JobView::applied) when done.
         generation: i64,
@@ -85,7 +79,6 @@ pub enum Effect {
     DeleteObject(ObjectId),
     /// Set or remove an annotation of the job, if it is as the step saw it. Always in a stage of its own.
     Annotate {
-        /// The annotation.
         key: &'static str,
         /// Its value; `None` removes it.
         value: Option<String>,
@@ -99,7 +92,6 @@ pub enum Effect {
     },
     /// Record a Kubernetes Event on the job.
     Record {
-        /// Normal or warning.
         severity: Severity,
         /// CamelCase word.
         reason: &'static str,
@@ -141,9 +133,7 @@ pub enum ObjectKind {
 /// A plugin's object in the job's namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId {
-    /// Its kind.
     pub kind: ObjectKind,
-    /// Its name.
     pub name: String,
 }
 
@@ -152,7 +142,6 @@ pub struct ObjectId {
 pub enum Severity {
     /// Part of normal life.
     Normal,
-    /// Somebody should look.
     Warning,
 }
 

@@ -82,8 +82,11 @@ pub(super) struct Decision {
 enum Cause {
     /// Their nodes were lost or wanted them gone.
     Disrupted,
-    /// They failed.
-    Failed { exit_code: Option<i32>, times: i64, retries: i32 },
+    Failed {
+        exit_code: Option<i32>,
+        times: i64,
+        retries: i32,
+    },
 }
 
 /// Looks for pods that failed and may be made again, but for those that get more memory.

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 pub struct Flag {
     /// Name without dashes.
     pub name: &'static str,
-    /// What it takes.
     pub kind: Kind,
 }
 
@@ -19,7 +18,6 @@ pub struct Flag {
 pub enum Kind {
     /// Nothing, or `=true` or `=false`.
     Bool,
-    /// Any text.
     Text,
     /// A whole number.
     Int,

@@ -35,7 +35,6 @@ pub enum TooManyHosts {
          ask for fewer pods, or for shorter names"
     )]
     Variable {
-        /// Its name.
         variable: String,
         /// Its length.
         bytes: usize,
@@ -60,7 +59,6 @@ pub(super) fn check_variable(variable: String, bytes: usize) -> Result<(), TooMa
 pub struct Host {
     /// First part.
     pub host: String,
-    /// The rest.
     pub domain: String,
 }
 

@@ -25,7 +25,6 @@ pub struct Arguments {
     pub master: String,
     /// Task whose pods it runs on.
     pub worker: String,
-    /// Port of sshd.
     pub port: u16,
 }
 

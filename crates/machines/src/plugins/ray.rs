@@ -39,7 +39,6 @@ pub struct Arguments {
     pub port: u16,
     /// Port of the dashboard.
     pub dashboard_port: u16,
-    /// Port for clients.
     pub client_port: u16,
 }
 

@@ -31,7 +31,6 @@ pub(super) const FLAGS: &[Flag] = &[
 pub struct Arguments {
     /// Names resolve before the pods are ready.
     pub publish_not_ready_addresses: bool,
-    /// Make no NetworkPolicy.
     pub disable_network_policy: bool,
     /// Set `VC_<TASK>_HOSTS` and `VC_<TASK>_NUM`.
     pub inject_hosts_env: bool,

@@ -33,9 +33,7 @@ pub struct Template {
 /// Whose pod it is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Origin {
-    /// Nobody's.
     Alone,
-    /// This controller's.
     Owned(OwnerReference),
     /// It is in a PodGroup of Kubernetes' own.
     Native,
@@ -44,11 +42,9 @@ pub enum Origin {
 /// A pod that a group is made for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
-    /// The group's name.
     pub group: String,
     /// Whose pod it is.
     pub origin: Origin,
-    /// All its owners.
     pub owners: Vec<OwnerReference>,
     /// It carries the group's name.
     pub is_told: bool,

@@ -71,7 +71,6 @@ pub struct NativeSpec {
     placing: Placing,
     /// In v1alpha2.
     pod_group_template_ref: Option<TemplateReference>,
-    /// In later versions.
     workload_ref: Option<WorkloadReference>,
 }
 
@@ -147,9 +146,7 @@ impl From<WorkloadSpec> for Workload {
 pub struct Native<'a> {
     /// `apiVersion` of what was read.
     pub api_version: &'a str,
-    /// The PodGroup's uid.
     pub uid: &'a str,
-    /// The PodGroup.
     pub group: &'a NativeGroup,
     /// The Workload that it refers to, if that is there.
     pub workload: Option<&'a Workload>,

@@ -9,11 +9,9 @@ pub struct GroupCounts {
     pub pending: i32,
     /// Admitted, not running.
     pub inqueue: i32,
-    /// Running.
     pub running: i32,
     /// A part runs, and the rest can't be placed.
     pub unknown: i32,
-    /// Ended.
     pub completed: i32,
 }
 

@@ -24,7 +24,6 @@ pub struct Work {
     pub has_own_ttl: bool,
     /// Whether results are recorded that are found by way of it, or go with it.
     pub records_results: bool,
-    /// What controls it.
     pub controller: Option<Controller>,
     /// Names of the Jobs that it waits for, of a Job that has not ended.
     pub awaits: Vec<String>,
@@ -35,10 +34,8 @@ pub struct Work {
 pub enum Controller {
     /// A Job, Volcano's or of `batch/v1`.
     Job {
-        /// Its uid.
         uid: String,
     },
-    /// Something else.
     Other,
 }
 

@@ -48,7 +48,6 @@ pub enum ShardingError {
     /// One scheduler is wrong.
     #[error("scheduler {name:?}: {reason}")]
     Scheduler {
-        /// Its name.
         name: String,
         /// What is wrong with it.
         reason: String,

@@ -24,37 +24,27 @@ pub enum PodPhase {
     /// Not running yet.
     #[default]
     Pending,
-    /// Nobody knows.
     Unknown,
-    /// Running.
     Running,
-    /// Ended well.
     Succeeded,
-    /// Ended badly.
     Failed,
 }
 
 /// How a container has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerEnd {
-    /// Its name.
     pub name: String,
-    /// Its exit code.
     pub code: i32,
 }
 
 /// What of a pod its controller looks at.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OwnedPod {
-    /// Its name.
     pub name: String,
-    /// Its uid.
     pub uid: String,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// The uid of its controlling owner.
     pub owner_uid: Option<String>,
-    /// Its phase.
     pub phase: PodPhase,
     /// Since when it is ready, if it is.
     pub ready_since: Option<Timestamp>,
@@ -64,7 +54,6 @@ pub struct OwnedPod {
     pub is_leaving: bool,
     /// It is being deleted, and nothing of it runs any more or ever did.
     pub is_stopped: bool,
-    /// Its node.
     pub node: Option<String>,
     /// Restarts of its containers.
     pub restarts: i32,

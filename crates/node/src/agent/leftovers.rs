@@ -59,7 +59,6 @@ pub(crate) enum OwnerKind {
 /// What became of a tree that was to be removed.
 #[derive(Debug)]
 pub(crate) enum Leftover {
-    /// Nothing is left.
     Nothing,
     /// It waits for a process that removes it.
     Queued,

@@ -27,7 +27,6 @@ pub(crate) struct Capacity {
     pub cpu_milli: i64,
     /// Bytes.
     pub memory_bytes: i64,
-    /// Pods.
     pub pods: u32,
     /// Bytes on the data directory's disk.
     pub disk_bytes: i64,

@@ -9,11 +9,9 @@ use crate::launcher::ShimCommand;
 /// What a node agent is told.
 #[derive(Clone)]
 pub struct Options {
-    /// The API server.
     pub client: Client,
     /// The platform's data directory; everything of this agent is below `node/` and `volumes/` there.
     pub data_dir: PathBuf,
-    /// The Node's name.
     pub node_name: String,
     /// How shims are started.
     pub shim: ShimCommand,

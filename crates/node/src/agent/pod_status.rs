@@ -21,19 +21,16 @@ const FILES_DISCARDED: &str = "pumice.sh/FilesDiscarded";
 
 /// What the agent knows beside the shim's status.
 pub(crate) struct Facts<'a> {
-    /// The pod.
     pub pod: &'a Pod,
     /// Of its containers that are attended to.
     pub gates: BTreeMap<&'a str, Gate>,
     /// The status written before, or found at the start.
     pub before: &'a PodStatus,
-    /// This node's address.
     pub host_ip: Ipv4Addr,
     /// The pod's address, when it has one.
     pub pod_ip: Option<Ipv4Addr>,
     /// When the agent took the pod on.
     pub started_at: Timestamp,
-    /// Now.
     pub now: Timestamp,
 }
 
@@ -42,7 +39,6 @@ pub(crate) struct Facts<'a> {
 pub(crate) struct Gate {
     /// Its first hook and its startup probe are done.
     pub started: bool,
-    /// It can serve.
     pub ready: bool,
 }
 

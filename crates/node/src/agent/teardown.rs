@@ -23,7 +23,6 @@ pub(crate) struct NodePaths {
     pub data_dir: PathBuf,
     /// This agent's own folder.
     pub node_dir: PathBuf,
-    /// Folders of pods.
     pub pods_dir: PathBuf,
     /// Tells nodes of one host apart.
     pub hash: u64,

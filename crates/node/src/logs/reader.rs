@@ -27,11 +27,8 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 /// Which log is read, and how.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
-    /// The pod's directory.
     pub dir: PathBuf,
-    /// The container.
     pub container: String,
-    /// The run.
     pub attempt: u32,
     /// What is wanted of it.
     pub query: LogQuery,

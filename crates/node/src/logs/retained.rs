@@ -38,11 +38,8 @@ const ATTEMPT: &str = "PUMICE_ATTEMPT";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RetainedPod {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub pod: String,
-    /// Its uid.
     pub uid: String,
     /// The uid of the object that owned it.
     pub owner: String,
@@ -51,14 +48,12 @@ pub(crate) struct RetainedPod {
     pub attempt: Option<u32>,
     /// When its log was set aside.
     pub removed_at: Timestamp,
-    /// Its containers' runs.
     pub runs: Vec<RetainedRun>,
 }
 
 /// The log of one run of a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RetainedRun {
-    /// The container.
     pub container: String,
     /// Which run of it, from 0.
     pub restart: u32,

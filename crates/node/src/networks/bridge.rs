@@ -27,7 +27,6 @@ pub enum BridgeError {
     /// What was chosen can't be written down.
     #[error("can't record the network of this node")]
     Record(#[source] std::io::Error),
-    /// The kernel refused.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
 }
@@ -35,7 +34,6 @@ pub enum BridgeError {
 /// The network of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NodeNetwork {
-    /// The bridge's name.
     pub bridge: String,
     base: Ipv4Addr,
     prefix: u8,

@@ -15,7 +15,6 @@ use crate::files::read_bounded;
 pub(crate) struct Peer {
     /// Host name within the subdomain.
     pub hostname: String,
-    /// Its address.
     pub address: Ipv4Addr,
 }
 

@@ -38,7 +38,6 @@ pub(crate) enum PodNetworkError {
 /// The network of a pod that runs.
 #[derive(Debug)]
 pub(crate) enum PodNetwork {
-    /// The host's own.
     Host,
     /// A namespace, which stays for as long as this does.
     Own(File),

@@ -31,9 +31,7 @@ const DEFAULT_MODE: i32 = 0o644;
 /// One volume, planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PlannedVolume {
-    /// The host's path.
     pub path: PathBuf,
-    /// What is there.
     pub content: Content,
 }
 
@@ -51,7 +49,6 @@ pub(crate) enum Content {
     Files(BTreeMap<String, VolumeFile>),
     /// A path of the host with its declared type.
     Host(String),
-    /// A claim's folder.
     Claim,
 }
 
@@ -66,7 +63,6 @@ pub(crate) struct VolumeFile {
 pub(crate) struct VolumeRoots<'a> {
     /// Folders of this pod's volumes.
     pub pod: &'a Path,
-    /// Folders of claims.
     pub claims: &'a Path,
 }
 

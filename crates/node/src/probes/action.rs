@@ -27,13 +27,20 @@ const SAID_BYTES_MAX: usize = 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Runs a program in the container; good if it ends with 0.
-    Exec { argv: Vec<String> },
+    Exec {
+        argv: Vec<String>,
+    },
     /// Asks over HTTP or HTTPS.
     Http(Get),
     /// Asks by the gRPC health protocol.
-    Grpc { port: u16, service: String },
-    /// Connects.
-    Tcp { host: Option<String>, port: u16 },
+    Grpc {
+        port: u16,
+        service: String,
+    },
+    Tcp {
+        host: Option<String>,
+        port: u16,
+    },
     /// Does nothing for so long.
     Sleep(Duration),
 }
@@ -55,10 +62,8 @@ pub(crate) enum ActionError {
 #[derive(Clone)]
 pub(crate) struct ContainerTarget<'a> {
     pub shim: &'a Launcher,
-    /// The pod's directory.
     pub dir: &'a Path,
     pub container: &'a str,
-    /// The pod's address.
     pub address: Ipv4Addr,
 }
 

@@ -28,7 +28,6 @@ pub(crate) const AGENT: &str = "kube-probe/pumice";
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Get {
-    /// Whether over TLS.
     pub tls: bool,
     /// The pod's address where there is none.
     pub host: Option<String>,

@@ -67,7 +67,6 @@ fn evicted() -> String {
 /// Which process a shim is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ShimProcess {
-    /// Its pid.
     pub pid: i32,
     /// Its start time, so that a later process with this pid is not taken for it.
     pub start_ticks: u64,

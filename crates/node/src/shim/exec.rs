@@ -48,9 +48,7 @@ const TERMINAL_KIND: (&str, &str) = ("TERM", "xterm");
 /// What to run, and which of its streams the agent wants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Request {
-    /// The container's name.
     pub container: String,
-    /// Program and arguments.
     pub argv: Vec<String>,
     /// Whether something will be typed.
     pub stdin: bool,

@@ -25,9 +25,7 @@ const NUMBER_BYTES_MAX: u64 = 20;
 /// Which stream of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
-    /// Standard output.
     Stdout,
-    /// Standard error.
     Stderr,
 }
 

@@ -24,10 +24,7 @@ pub enum PodNetworkError {
     OpenNamespace(#[source] std::io::Error),
     /// The bridge is gone.
     #[error("the bridge {bridge} is not there; restart the node agent")]
-    BridgeGone {
-        /// Its name.
-        bridge: String,
-    },
+    BridgeGone { bridge: String },
     /// The pod's link did not show up in its namespace.
     #[error("the pod's link is not in its namespace")]
     LinkGone,

@@ -57,7 +57,6 @@ pub(crate) struct Process {
 
 /// A run that is over.
 pub(crate) struct Ended {
-    /// How it ended.
     pub exit: Exit,
     /// Its group, to be removed when the exit is written down.
     pub group: Option<ContainerCgroup>,
@@ -69,11 +68,8 @@ pub(crate) struct Ended {
 
 /// The group and everything else that a run needs on the host.
 pub(crate) struct Ground<'a> {
-    /// The pod's directory.
     pub dir: &'a Path,
-    /// The pod.
     pub spec: &'a ShimSpec,
-    /// The container.
     pub container: &'a ContainerSpec,
     /// 0 for the first run.
     pub attempt: u32,

@@ -24,24 +24,17 @@ pub enum ProgramError {
     /// A step before the program failed.
     #[error("can't {step}")]
     Prepare {
-        /// Which.
         step: &'static str,
-        /// Why.
         #[source]
         source: io::Error,
     },
     /// No such program in any directory of PATH.
     #[error("{program:?}: executable file not found in $PATH")]
-    NotFound {
-        /// Its name.
-        program: String,
-    },
+    NotFound { program: String },
     /// The kernel refused it.
     #[error("can't run {program:?}")]
     Exec {
-        /// Its path.
         program: String,
-        /// Why.
         #[source]
         source: io::Error,
     },
@@ -51,9 +44,7 @@ pub enum ProgramError {
 pub(crate) struct Handles {
     /// Its standard input; none is the null device of the container.
     pub stdin: Option<File>,
-    /// Its standard output.
     pub stdout: File,
-    /// Its standard error.
     pub stderr: File,
     /// Whether these are a terminal, which becomes the session's own.
     pub terminal: bool,

@@ -28,12 +28,10 @@ use crate::paths::{Missing, is_folder, open_in_root, open_path};
 /// Why a container has no root directory.
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
-    /// A mount failed.
     #[error("can't mount {what} at {}", target.display())]
     Mount {
         /// What was to be mounted.
         what: String,
-        /// Where.
         target: PathBuf,
         /// Why not.
         #[source]
@@ -42,7 +40,6 @@ pub enum RootError {
     /// A file or directory could not be made.
     #[error("can't create {}", path.display())]
     Create {
-        /// Which.
         path: PathBuf,
         /// Why not.
         #[source]
@@ -51,7 +48,6 @@ pub enum RootError {
     /// What is to be mounted is not there.
     #[error("can't find {} to mount it", path.display())]
     Source {
-        /// Which.
         path: PathBuf,
         /// Why not.
         #[source]
@@ -59,10 +55,7 @@ pub enum RootError {
     },
     /// Without an overlay, mount points are not made in the host's own tree.
     #[error("{} does not exist on this host, and without an overlay it is not created", path.display())]
-    MountPointMissing {
-        /// Which.
-        path: PathBuf,
-    },
+    MountPointMissing { path: PathBuf },
     /// A layer needs an overlay.
     #[error("can't lay {} over the host's root: this host has no overlay file system", layer.display())]
     NoOverlay {

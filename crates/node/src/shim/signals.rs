@@ -46,7 +46,6 @@ pub(super) fn attend(program: Pid, signals: &SignalFd, report: &File, namespaced
 /// How far a container is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// The program runs.
     Running,
     /// The program has died of the stop; others have not.
     Outlived,

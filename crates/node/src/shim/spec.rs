@@ -32,16 +32,13 @@ pub enum SpecError {
 /// One pod, ready to run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShimSpec {
-    /// The file's version.
     #[serde(default)]
     pub format: Format,
     /// The pod's uid, which also names its directory and cgroup.
     pub uid: String,
     /// The boot for which it was written; under another one the pod is over.
     pub boot_id: String,
-    /// The pod's namespace.
     pub namespace: String,
-    /// The pod's name.
     pub name: String,
     /// The uid of the object that owns the pod, if one does.
     #[serde(default)]
@@ -56,7 +53,6 @@ pub struct ShimSpec {
     pub active_deadline_seconds: Option<u64>,
     /// How its processes are separated from the host.
     pub isolation: Isolation,
-    /// Its network.
     pub network: Network,
     /// The address that the pod was given, whether its network is its own or not.
     pub address: Option<Ipv4Addr>,
@@ -142,15 +138,12 @@ pub enum RootKind {
 /// A pod's network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
-    /// The host's own.
     Host,
     /// A network namespace on a bridge.
     Bridge {
-        /// The bridge's name.
         bridge: String,
         /// The host's end of the pair.
         veth: String,
-        /// The pod's address.
         address: Ipv4Addr,
         /// Length of the network's prefix in bits.
         prefix: u8,
@@ -166,14 +159,12 @@ pub struct MemoryVolume {
     pub path: PathBuf,
     /// Its limit in bytes.
     pub size_bytes: Option<u64>,
-    /// Its owning group.
     pub group: Option<u32>,
 }
 
 /// One container, ready to run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ContainerSpec {
-    /// Its name.
     pub name: String,
     /// A folder that is its root instead of the host's.
     pub root: Option<PathBuf>,
@@ -186,11 +177,8 @@ pub struct ContainerSpec {
     pub env: Vec<(String, String)>,
     /// Working directory, created when missing.
     pub cwd: String,
-    /// User id.
     pub uid: u32,
-    /// Group id.
     pub gid: u32,
-    /// Supplementary groups.
     pub groups: Vec<u32>,
     /// Volumes and generated files.
     pub mounts: Vec<MountSpec>,

@@ -31,10 +31,8 @@ pub(crate) const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
 /// A pod as its shim sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShimStatus {
-    /// The file's version.
     #[serde(default)]
     pub format: Format,
-    /// Counts the writes.
     pub sequence: u64,
     /// How far the pod is.
     pub phase: ShimPhase,
@@ -55,7 +53,6 @@ pub struct ShimStatus {
 pub enum ShimPhase {
     /// Its init containers run.
     Initializing,
-    /// Its containers run.
     Running,
     /// It was told to stop.
     Stopping,
@@ -66,7 +63,6 @@ pub enum ShimPhase {
 /// One container as its shim sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContainerStatus {
-    /// Its name.
     pub name: String,
     /// What it does now.
     pub state: ContainerState,
@@ -86,7 +82,6 @@ pub enum ContainerState {
         /// A sentence.
         message: Option<String>,
     },
-    /// It runs.
     Running {
         /// Since when.
         started_at: Timestamp,
@@ -94,7 +89,6 @@ pub enum ContainerState {
         #[serde(default)]
         pid: Option<i32>,
     },
-    /// It has ended.
     Terminated(Exit),
 }
 
@@ -109,9 +103,7 @@ pub struct Exit {
     pub reason: String,
     /// Its last message, or why it could not start.
     pub message: Option<String>,
-    /// When it started.
     pub started_at: Timestamp,
-    /// When it ended.
     pub finished_at: Timestamp,
     /// What it wrote that is gone with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

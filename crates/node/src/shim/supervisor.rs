@@ -53,9 +53,7 @@ pub enum ShimError {
     /// The shim could not become what it must be.
     #[error("can't {step}")]
     Prepare {
-        /// Which step.
         step: &'static str,
-        /// Why.
         #[source]
         source: io::Error,
     },

@@ -29,16 +29,12 @@ pub struct NodeShape {
 pub enum NodeShapeError {
     /// An entry is not `resource=quantity`.
     #[error("{entry:?} is not of the form resource=quantity, such as cpu=32")]
-    Entry {
-        /// The entry.
-        entry: String,
-    },
+    Entry { entry: String },
     /// An amount can't be read.
     #[error("the amount of {resource} can't be read")]
     Amount {
         /// Whose.
         resource: String,
-        /// Why.
         #[source]
         source: ParseQuantityError,
     },
@@ -50,10 +46,7 @@ pub enum NodeShapeError {
     },
     /// A resource is named twice.
     #[error("{resource} is named twice")]
-    Twice {
-        /// Which.
-        resource: String,
-    },
+    Twice { resource: String },
     /// There are too many.
     #[error("a node has at most {RESOURCES_MAX} resources")]
     TooMany,

@@ -84,7 +84,6 @@ pub(super) struct Entry {
     pub queued: bool,
     /// Calls that failed in a row.
     pub failures: u8,
-    /// Its next stage.
     pub timer: Option<TimerId>,
     /// Its next call, after one that failed.
     pub retry: Option<TimerId>,

@@ -82,7 +82,6 @@ pub(crate) enum Outcome {
 pub struct Counts {
     /// Pods that run or are about to.
     pub active: u64,
-    /// Pods taken on.
     pub admitted: u64,
     /// Pods refused because they are over what their node has: a scheduler's mistake.
     pub refused: u64,

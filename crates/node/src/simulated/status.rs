@@ -14,10 +14,12 @@ use super::order::Template;
 /// What is to be told of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Its containers run.
     Running,
-    /// They have ended.
-    Ended { at_seconds: i64, exit_code: i32, oom: bool },
+    Ended {
+        at_seconds: i64,
+        exit_code: i32,
+        oom: bool,
+    },
     /// The node does not take it.
     Refused(Refusal),
 }

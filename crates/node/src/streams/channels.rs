@@ -235,16 +235,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ChannelSender<S> {
 pub(crate) enum Message {
     /// Bytes of a channel; may be empty.
     Data {
-        /// Which.
         channel: u8,
         /// Its bytes.
         bytes: Bytes,
     },
     /// Nothing more will come on a channel.
-    Closed {
-        /// Which.
-        channel: u8,
-    },
+    Closed { channel: u8 },
 }
 
 /// Receives from channels.

@@ -143,23 +143,18 @@ impl SpdySender {
 pub(crate) enum Event {
     /// A stream has begun, and the client was told that it may.
     Begin {
-        /// Its number.
         stream: u32,
         /// What it is for.
         headers: Headers,
     },
     /// Bytes of a stream.
     Data {
-        /// Its number.
         stream: u32,
         /// They may be none.
         bytes: Bytes,
     },
     /// The client says nothing more on a stream, or is no longer interested in it.
-    End {
-        /// Its number.
-        stream: u32,
-    },
+    End { stream: u32 },
 }
 
 /// Receives what a client does.

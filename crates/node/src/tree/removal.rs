@@ -36,7 +36,6 @@ const CHARACTERS_TOLD: usize = 64;
 /// How a removal that did not fail came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Nothing is left.
     Gone,
     /// It was told to stop; some is left.
     Stopped,

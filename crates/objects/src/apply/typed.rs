@@ -21,7 +21,6 @@ fn list_kind(at: At<'_>) -> ListKind<'_> {
 enum Parts<'v> {
     Members(&'v Map<String, Value>),
     Items(Vec<(Option<Step>, &'v Value)>),
-    /// It is one.
     Whole,
 }
 

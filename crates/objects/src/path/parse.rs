@@ -23,7 +23,6 @@ pub enum PathError {
     Unexpected {
         /// The whole path.
         text: String,
-        /// Where.
         at: usize,
         /// What could have stood there.
         expected: &'static str,
@@ -33,9 +32,7 @@ pub enum PathError {
     Unsupported {
         /// The whole path.
         text: String,
-        /// Where.
         at: usize,
-        /// What it is.
         feature: &'static str,
     },
 }

@@ -50,7 +50,6 @@ pub struct Field {
 /// How often a field is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Once.
     One,
     /// Once; its fields are those of the message around it.
     Inline,
@@ -62,7 +61,6 @@ pub enum Shape {
 
 /// What is in a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "they are named after what they are")]
 pub enum Kind {
     Bool,
     Int32,

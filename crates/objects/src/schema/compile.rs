@@ -40,7 +40,6 @@ pub enum SchemaProblem {
     /// A keyword has a value of the wrong shape.
     #[error("{keyword} must be {expected}")]
     Malformed {
-        /// The keyword.
         keyword: &'static str,
         /// What its value has to be.
         expected: &'static str,
@@ -62,7 +61,6 @@ pub enum SchemaProblem {
     Pattern {
         /// The pattern as given.
         pattern: String,
-        /// Why.
         #[source]
         source: regex::Error,
     },

@@ -28,9 +28,7 @@ pub enum Sort {
     Any,
     /// Whole numbers.
     Integer,
-    /// Numbers.
     Number,
-    /// Texts.
     Text,
     /// Texts that are a moment (`format: date-time` or `date`).
     Moment,
@@ -38,18 +36,14 @@ pub enum Sort {
     Duration,
     /// Texts that are bytes (`format: byte`).
     Bytes,
-    /// Booleans.
     Boolean,
-    /// Objects.
     Object,
-    /// Lists.
     List,
 }
 
 /// What a schema says of a member of an object.
 #[derive(Clone, Copy, Debug)]
 pub enum Member<'s> {
-    /// It is named.
     Declared(Cursor<'s>),
     /// Members of any name are of this schema.
     Additional(Cursor<'s>),

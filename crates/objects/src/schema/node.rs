@@ -71,7 +71,6 @@ pub(super) struct ListRules {
 /// What a list is (`x-kubernetes-list-type`).
 #[derive(Debug, Default)]
 pub(super) enum ListType {
-    /// One value.
     #[default]
     Atomic,
     /// Values that stand for themselves.
@@ -126,15 +125,15 @@ impl Property {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Merging {
     /// Lists are merged: items of which this member is equal are one; without it equal scalars are.
-    Merge { key: Option<Box<str>> },
-    /// Objects are replaced.
+    Merge {
+        key: Option<Box<str>>,
+    },
     Replace,
 }
 
 /// What happens to members that no property names.
 #[derive(Debug, Default)]
 pub(super) enum Additional {
-    /// They are unknown.
     #[default]
     Unknown,
     /// They are kept as they are.

@@ -21,7 +21,6 @@ pub(super) struct Steps {
     pub(super) prune: bool,
     /// Drop nulls, fill in defaults, write quantities canonically.
     pub(super) complete: bool,
-    /// Report broken rules.
     pub(super) validate: bool,
     /// Report numbers that are out of their ranges.
     pub(super) ranges: bool,

@@ -18,7 +18,6 @@ pub enum Operator {
 pub struct FieldRequirement {
     /// The field, like `spec.nodeName`.
     pub path: String,
-    /// How it compares.
     pub operator: Operator,
     /// The value compared with, unescaped.
     pub value: String,

@@ -30,9 +30,7 @@ pub enum LabelOperator {
 /// One term of a label selector.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LabelRequirement {
-    /// The label's key.
     pub key: String,
-    /// How it compares.
     pub operator: LabelOperator,
     /// The values compared with, sorted; empty for the existence tests.
     pub values: Vec<String>,

@@ -13,14 +13,10 @@ const COLUMNS_MAX: usize = 100;
 pub enum ColumnError {
     /// The declaration is no list of objects with a name.
     #[error("additionalPrinterColumns[{index}] needs name, type and jsonPath")]
-    Incomplete {
-        /// Which entry.
-        index: usize,
-    },
+    Incomplete { index: usize },
     /// The type is none of `integer number string boolean date`.
     #[error("additionalPrinterColumns[{index}].type {name:?} must be integer, number, string, boolean or date")]
     UnknownType {
-        /// Which entry.
         index: usize,
         /// The type as given.
         name: String,
@@ -28,7 +24,6 @@ pub enum ColumnError {
     /// The path is malformed.
     #[error("additionalPrinterColumns[{index}].jsonPath is invalid")]
     Path {
-        /// Which entry.
         index: usize,
         /// What is wrong with it.
         #[source]

@@ -38,18 +38,11 @@ pub(super) enum CallError {
     /// The thread is gone.
     #[error("the caller's thread has ended; read the configuration again")]
     Gone,
-    /// The server refuses.
     #[error("the server answered with status {status}")]
-    Status {
-        /// The status.
-        status: u16,
-    },
+    Status { status: u16 },
     /// The question or the answer is too large.
     #[error("the body has more than {limit} bytes")]
-    TooLarge {
-        /// The limit.
-        limit: usize,
-    },
+    TooLarge { limit: usize },
     /// The answer is not the JSON that is expected.
     #[error("the answer can't be read: {0}")]
     Answer(#[source] serde_json::Error),
@@ -68,7 +61,6 @@ pub(super) enum AddressError {
     /// It is no address of an HTTP server.
     #[error("must be an address such as http://127.0.0.1:8090/api, without TLS")]
     Unusable,
-    /// No thread.
     #[error("can't be called: no thread could be started: {0}")]
     Thread(#[source] std::io::Error),
 }

@@ -87,7 +87,6 @@ impl Drop for QueueSender {
 pub(super) enum Taken {
     /// These, in order.
     Batches(Vec<Batch>),
-    /// Nothing came.
     Nothing,
     /// Nothing will come any more.
     Closed,

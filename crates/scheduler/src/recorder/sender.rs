@@ -22,9 +22,7 @@ const QUEUED_MAX: usize = 1 << 18;
 /// What is handed over.
 #[derive(Debug)]
 pub(super) enum Batch {
-    /// One entry.
     Entry(Box<Entry>),
-    /// An answer.
     Feedback(Feedback),
     /// Changes, in order.
     Deltas(Vec<Delta>),

@@ -15,7 +15,6 @@ use crate::log::disk::{FORMAT_KEY, NUMBERS, begin, corrupt, guarded, io_error};
 pub(super) struct Step {
     /// The format before; the one after is this plus one.
     pub from: u64,
-    /// Rewrites what differs.
     pub rewrite: fn(&WriteTransaction) -> Result<(), redb::Error>,
 }
 

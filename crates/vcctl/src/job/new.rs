@@ -19,19 +19,16 @@ const LABEL: &str = "job.volcano.sh";
 /// A Job by flags.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewJob {
-    /// Its name.
     pub name: String,
     /// Image of its pods.
     pub image: String,
     /// Pods that must run together.
     pub min: i32,
-    /// Its pods.
     pub replicas: i32,
     /// What each pod asks for, such as `cpu=1000m,memory=100Mi`.
     pub requests: String,
     /// What each pod may use at most.
     pub limits: String,
-    /// Its scheduler.
     pub scheduler: String,
     /// What the pods run, as typed into a shell; the image's own command if empty.
     pub command: String,

@@ -15,7 +15,6 @@ enum By {
     Itself(&'static str),
     /// No node takes it. It is made when the others run, so that it alone is Pending for long.
     NoNode,
-    /// Somebody deletes it.
     Deletion,
     /// Its node is no longer for it, and somebody deletes it: a part of the group runs and the rest has no room.
     Displacement,

@@ -23,7 +23,6 @@ const OUR_ANNOTATIONS: [&str; 3] = ["volcano.sh/", "scheduling.volcano.sh/", "pu
 
 /// An operator, in the namespace that its `clients` are in.
 pub struct Operator<'a> {
-    /// Where it is.
     pub server: Server,
     clients: &'a Clients,
 }

@@ -19,7 +19,6 @@ pub(super) struct Limits {
     pub(super) running_of_user: usize,
     /// Requests of one user that wait.
     pub(super) waiting_of_user: usize,
-    /// Longest wait.
     pub(super) wait: Duration,
 }
 

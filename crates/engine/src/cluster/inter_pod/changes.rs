@@ -16,7 +16,6 @@ pub(crate) struct Placed<'t> {
     pub(crate) namespace: &'t str,
     pub(crate) labels: &'t Labels,
     pub(crate) profile: &'t mut Profile,
-    /// Where it counts.
     pub(crate) presence: Option<(NodeId, Change)>,
 }
 

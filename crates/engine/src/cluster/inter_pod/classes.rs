@@ -38,7 +38,6 @@ pub(crate) struct ClassSpread {
 pub(crate) struct CoupledClass {
     /// Required affinity: pods that match every term, counted by each term's key.
     pub(crate) affinity: Option<(u32, Vec<u32>)>,
-    /// Required anti-affinity.
     pub(crate) anti: Vec<u32>,
     /// Preferred terms with their weight.
     pub(crate) preferred: Vec<(u32, i64)>,

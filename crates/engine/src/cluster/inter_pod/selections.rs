@@ -22,11 +22,9 @@ struct Part {
 #[derive(Debug)]
 pub(crate) struct Selection {
     parts: Vec<Part>,
-    /// Profiles that match.
     pub(crate) profiles: Vec<u32>,
     /// Terms that count its pods by domain.
     pub(crate) terms: SmallVec<[u32; 2]>,
-    /// Spreads that do.
     pub(crate) spreads: SmallVec<[u32; 2]>,
 }
 

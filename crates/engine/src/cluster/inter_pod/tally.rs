@@ -61,7 +61,6 @@ pub(super) fn shifted(count: u32, change: i32) -> u32 {
 pub(crate) struct Levels {
     domains_at: Vec<u32>,
     least: usize,
-    /// Domains there are.
     pub(crate) domains: u32,
 }
 

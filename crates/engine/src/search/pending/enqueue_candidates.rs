@@ -76,7 +76,6 @@ pub(crate) struct Batch {
 pub(crate) struct EnqueueCandidates {
     needs: Interned<Arc<Needs>, ()>,
     batches: Interned<BatchKey, Batch>,
-    /// Like no other.
     pub(crate) alone: BTreeSet<GroupId>,
     /// By group, one more than the number of its batch; 0 is none.
     batch_numbers: Vec<u32>,

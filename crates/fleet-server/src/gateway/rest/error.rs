@@ -15,12 +15,7 @@ pub(super) enum Error {
     Method,
     /// Armada has the service and this server doesn't.
     #[error("this server has no {service}: {call} is not answered")]
-    NotServed {
-        /// The service.
-        service: &'static str,
-        /// The call.
-        call: &'static str,
-    },
+    NotServed { service: &'static str, call: &'static str },
     /// The body is too long.
     #[error("the body has more than {0} bytes")]
     TooLarge(usize),
@@ -39,7 +34,6 @@ pub(super) enum Error {
     /// The path has not the fields of the call's message.
     #[error("the path: {0}")]
     PathFields(#[source] serde::de::value::Error),
-    /// The call refuses.
     #[error("{}", .0.message())]
     Call(#[source] Status),
     /// The call refuses, and would have answered with a stream.

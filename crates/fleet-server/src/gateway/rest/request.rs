@@ -22,7 +22,6 @@ use crate::gateway::{BODY_TIME, REQUEST_BYTES_MAX};
 
 /// A request whose call and maker are known.
 pub(super) struct RestRequest<'a> {
-    /// The call.
     pub(super) route: &'static Route,
     /// Fields in the path.
     pub(super) fields: Vec<(&'static str, String)>,
@@ -32,7 +31,6 @@ pub(super) struct RestRequest<'a> {
     pub(super) metadata: MetadataMap,
     /// Not yet read.
     pub(super) body: tonic::body::Body,
-    /// Who makes it.
     pub(super) who: Arc<Who>,
 }
 

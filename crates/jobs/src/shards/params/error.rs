@@ -11,7 +11,6 @@ pub enum ParamsError {
     /// It can't be read.
     #[error("cannot read {origin} beyond line {line}")]
     Read {
-        /// The file.
         origin: String,
         /// The last line that was read, 0 for none.
         line: u64,
@@ -22,7 +21,6 @@ pub enum ParamsError {
     /// A line is wrong.
     #[error("{origin}:{line}: {fault}")]
     Line {
-        /// The file.
         origin: String,
         /// From 1; a row's first line.
         line: u64,
@@ -32,7 +30,6 @@ pub enum ParamsError {
     /// The file has no such column.
     #[error("{origin} has no column {column:?} for --key; its columns are {known}")]
     NoKeyColumn {
-        /// The file.
         origin: String,
         /// The column asked for.
         column: String,
@@ -41,10 +38,7 @@ pub enum ParamsError {
     },
     /// It has no rows.
     #[error("{origin} has no rows; each row is one run")]
-    NoRows {
-        /// The file.
-        origin: String,
-    },
+    NoRows { origin: String },
 }
 
 impl Failure for ParamsError {
@@ -129,29 +123,19 @@ pub enum Fault {
     /// A list or an object as a value.
     #[error("{column:?} is {what}; values are texts, numbers, true, false or null")]
     Nested {
-        /// The column.
         column: String,
         /// `a list` or `an object`.
         what: &'static str,
     },
     /// A number that would be changed by reading it.
     #[error("{column:?} is a whole number beyond 64 bits; write it in quotes")]
-    BigNumber {
-        /// The column.
-        column: String,
-    },
+    BigNumber { column: String },
     /// A column that the first row has.
     #[error("{column:?} is missing, which the first row has; write null for no value")]
-    MissingColumn {
-        /// The column.
-        column: String,
-    },
+    MissingColumn { column: String },
     /// A column that the first row lacks.
     #[error("{column:?} is not in the first row; all rows have the same names")]
-    UnknownColumn {
-        /// The column.
-        column: String,
-    },
+    UnknownColumn { column: String },
     /// Over the bound of columns.
     #[error("there are {found} columns, at most {COLUMNS_MAX} may be")]
     TooManyColumns {
@@ -179,7 +163,6 @@ pub enum Fault {
     Reserved {
         /// From 1.
         position: usize,
-        /// The name.
         name: String,
     },
     /// Names that are one variable.
@@ -189,19 +172,14 @@ pub enum Fault {
         first: String,
         /// The one after.
         second: String,
-        /// The variable.
         variable: String,
     },
     /// A value that no variable can hold.
     #[error("{column:?} has a zero byte, which no variable can hold; remove it")]
-    ZeroByte {
-        /// The column.
-        column: String,
-    },
+    ZeroByte { column: String },
     /// A key that can't be one.
     #[error("{column:?} is {key:?}, which is no key: a key has 1 to {KEY_BYTES_MAX} bytes and no control characters")]
     Key {
-        /// The column.
         column: String,
         /// Its text, cut to 80 characters.
         key: String,
@@ -209,7 +187,6 @@ pub enum Fault {
     /// Two rows with one key.
     #[error("key {key:?} is that of line {first}, too; {advice}")]
     Duplicate {
-        /// The key.
         key: String,
         /// The row that had it first.
         first: u64,

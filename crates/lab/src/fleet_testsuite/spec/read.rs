@@ -44,7 +44,6 @@ struct Fields {
     /// For metrics of Armada's test suite.
     #[serde(rename = "environment")]
     _environment: String,
-    /// Likewise.
     #[serde(rename = "target")]
     _target: String,
 }

@@ -55,7 +55,6 @@ pub enum ScaleUpError {
     Amount {
         /// `step` or `ceiling`.
         name: &'static str,
-        /// What it says.
         text: String,
     },
     /// Not between 1 and the most.

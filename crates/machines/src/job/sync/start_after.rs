@@ -30,11 +30,9 @@ const TOLD_MAX: usize = 5;
 /// How another job is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Completed.
     Ok,
     /// Failed, Aborted or Terminated.
     Failed,
-    /// Either.
     Any,
 }
 

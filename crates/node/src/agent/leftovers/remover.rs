@@ -159,7 +159,6 @@ impl Remover {
 enum Failed {
     /// The process is to blame, perhaps.
     Process(String),
-    /// The tree is.
     Tree(String),
 }
 

@@ -43,27 +43,19 @@ pub struct SetAside {
 /// Why a tree that was set aside is still there.
 #[derive(Debug, thiserror::Error)]
 pub enum SetAsideError {
-    /// No such name.
     #[error("nothing of the name {name:?} was set aside\nnext: pumice node list --set-aside")]
-    Unknown {
-        /// The name.
-        name: String,
-    },
+    Unknown { name: String },
     /// Its note or the folder of the notes can't be read.
     #[error("can't read {}", path.display())]
     Read {
-        /// Which.
         path: PathBuf,
-        /// Why.
         #[source]
         source: io::Error,
     },
     /// It still can't be removed.
     #[error("something of {} is left", path.display())]
     Left {
-        /// The tree.
         path: PathBuf,
-        /// What, and why.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },

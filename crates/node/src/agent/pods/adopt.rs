@@ -21,7 +21,6 @@ pub(super) struct Found {
 /// What became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FoundState {
-    /// Its shim lives.
     Running,
     /// It came to its end.
     Ended,

@@ -26,7 +26,6 @@ pub(super) enum Presence {
     Unknown,
     /// This is its latest state.
     Present(Arc<Pod>),
-    /// It is deleted.
     Gone,
 }
 
@@ -44,7 +43,6 @@ pub(super) enum Stage {
     Starting,
     /// A shim has it.
     Running,
-    /// It is over.
     Ended(End),
 }
 
@@ -109,7 +107,6 @@ pub(super) struct Entry {
     pub shim_ended: bool,
     /// Its containers that are attended to.
     pub probed: BTreeMap<String, Probed>,
-    /// Renews its tokens.
     pub token_keeper: Option<AbortOnDropHandle<()>>,
     /// Whether its last hooks have been called.
     pub pre_stop: PreStop,

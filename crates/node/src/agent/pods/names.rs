@@ -14,9 +14,7 @@ pub(super) type GroupKey = (String, String);
 /// The pods of one subdomain.
 #[derive(Debug, Default)]
 pub(super) struct Group {
-    /// Their uids.
     pub members: BTreeSet<String>,
-    /// Counts the changes.
     pub version: u64,
 }
 
@@ -61,7 +59,6 @@ impl Names {
 
 /// A hosts file to write.
 pub(super) struct HostsFile {
-    /// The pod.
     pub uid: String,
     pub path: PathBuf,
     pub text: String,
