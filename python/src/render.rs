@@ -36,8 +36,10 @@ pub fn render<'py>(
     zone: Option<String>,
     priority_class: Option<String>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let linked = workdir.as_deref().filter(|_| share_workdir).map(|folder| links::look(Path::new(folder)));
-    let linked = linked.unwrap_or_default();
+    let linked = match &workdir {
+        Some(folder) if share_workdir => links::look(Path::new(folder)),
+        _ => links::Links::default(),
+    };
     let flags = JobFlags {
         name,
         replicas,

@@ -70,7 +70,7 @@ impl<T> Owned<T> {
 
     /// It, in the process that made it; nothing in a forked child.
     pub fn here(&self) -> Option<&T> {
-        self.value.as_ref().filter(|_| self.process == std::process::id())
+        if self.process == std::process::id() { self.value.as_ref() } else { None }
     }
 
     /// Takes it out, in the process that made it; nothing in a forked child.

@@ -45,7 +45,7 @@ impl LogPrinter {
                 }
                 text.extend_from_slice(&piece.text);
                 let ended = piece.text.last().is_none_or(|byte| *byte == b'\n');
-                self.open = (!ended).then(|| (piece.pod.clone(), piece.container.clone()));
+                self.open = if ended { None } else { Some((piece.pod.clone(), piece.container.clone())) };
             }
         }
         text

@@ -203,7 +203,7 @@ impl RunMonitor {
         {
             logs.job_ended();
         }
-        self.last.clone().filter(|_| self.ended != Some(JobEnd::Deleted)).map(RunEvent::State)
+        if self.ended == Some(JobEnd::Deleted) { None } else { self.last.clone().map(RunEvent::State) }
     }
 
     /// The rest of the lines, then the verdict.

@@ -69,10 +69,11 @@ impl Submitted {
 
     /// The job, if it is one.
     pub fn job(&self) -> Option<JobRef> {
-        is_job(&self.object).then(|| JobRef {
-            namespace: text_at(&self.object, "/metadata/namespace").to_owned(),
-            name: self.name().to_owned(),
-        })
+        if !is_job(&self.object) {
+            return None;
+        }
+        let namespace = text_at(&self.object, "/metadata/namespace").to_owned();
+        Some(JobRef { namespace, name: self.name().to_owned() })
     }
 }
 
@@ -339,10 +340,11 @@ async fn served(
 fn served_in(resources: &Value, kind: &str) -> Option<Served> {
     resources.get("resources")?.as_array()?.iter().find_map(|resource| {
         let plural = text_at(resource, "/name");
-        (text_at(resource, "/kind") == kind && !plural.contains('/') && !plural.is_empty()).then(|| Served {
-            plural: plural.to_owned(),
-            namespaced: resource.get("namespaced").and_then(Value::as_bool).unwrap_or(false),
-        })
+        if text_at(resource, "/kind") != kind || plural.contains('/') || plural.is_empty() {
+            return None;
+        }
+        let namespaced = resource.get("namespaced").and_then(Value::as_bool).unwrap_or(false);
+        Some(Served { plural: plural.to_owned(), namespaced })
     })
 }
 

@@ -91,12 +91,12 @@ impl Kind {
     pub fn collection(&self, namespace: Option<&str>) -> Result<String, NameError> {
         let root = if self.group.is_empty() { "/api" } else { "/apis" };
         let root = format!("{root}/{}", self.api_version());
-        match namespace.filter(|_| self.namespaced) {
-            Some(namespace) => {
+        match namespace {
+            Some(namespace) if self.namespaced => {
                 names::check("namespace", namespace, 63)?;
                 Ok(format!("{root}/namespaces/{namespace}/{}", self.plural))
             }
-            None => Ok(format!("{root}/{}", self.plural)),
+            _ => Ok(format!("{root}/{}", self.plural)),
         }
     }
 

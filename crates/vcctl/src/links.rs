@@ -17,9 +17,9 @@ pub fn make(directory: &Path, program: &Path) -> Result<Vec<PathBuf>, Error> {
     let failed = |path: &Path, source| Error::Link { path: path.display().to_string(), source };
     // Beside the program a link without a path stays good when the whole folder is moved.
     let beside = program.parent().is_some_and(|parent| same(parent, directory));
-    let target = match program.file_name().filter(|_| beside) {
-        Some(name) => PathBuf::from(name),
-        None => program.to_owned(),
+    let target = match program.file_name() {
+        Some(name) if beside => PathBuf::from(name),
+        _ => program.to_owned(),
     };
     let mut links = Vec::new();
     for name in NAMES {

@@ -32,7 +32,7 @@ pub async fn run(connection: &Connection, running: &RunningContainer, wanted: &P
     // With the output in a file a terminal would only spoil it.
     let on_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let streams = if on_terminal { Streams::Terminal } else { Streams::Apart };
-    let kind = variable("TERM").filter(|_| on_terminal).and_then(|kind| kind.into_string().ok());
+    let kind = if on_terminal { variable("TERM").and_then(|kind| kind.into_string().ok()) } else { None };
     let argv = if wanted.argv.is_empty() { program::shell(kind.as_deref()) } else { wanted.argv.to_vec() };
     let handler = |kind| signal(kind).context("cannot hear signals").map_err(Failure::Machine);
     let mut interrupt = handler(SignalKind::interrupt())?;

@@ -91,7 +91,10 @@ impl Slice {
         let records_results = |told: &Location| purpose == Purpose::Running && told.run.is_some();
         let told = told.filter(|told| packed || records_results(told));
         let store = told.map(|told| OpenStore::open(session, told, plan.pods())).transpose()?.map(Rc::new);
-        let bundled = store.as_ref().filter(|_| packed).map(Bundled::open).transpose()?;
+        let bundled = match &store {
+            Some(store) if packed => Some(Bundled::open(store)?),
+            _ => None,
+        };
         Ok(Slice { plan, index, records, store, bundled })
     }
 

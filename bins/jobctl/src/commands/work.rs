@@ -131,8 +131,8 @@ fn rendered(session: &Session, work: &Work) -> Result<Submission, Failure> {
         ));
     }
     let (flags, bundle) = job_flags(session, args, site)?;
-    let directory = session.surroundings.directory.as_deref().filter(|_| here).and_then(Path::to_str);
-    let directory = directory.map(str::to_owned).or_else(|| flags.workdir.clone());
+    let own = if here { session.surroundings.directory.as_deref().and_then(Path::to_str) } else { None };
+    let directory = own.map(str::to_owned).or_else(|| flags.workdir.clone());
     let flags = JobFlags {
         slurm: script.as_ref().and_then(|script| script.slurm(flags.name.as_deref(), directory)),
         script: script.as_ref().map(|script| script.script.clone()),
@@ -198,15 +198,18 @@ fn plain_flags(session: &Session, args: JobArgs, here: bool) -> Result<JobFlags,
         (None, current) if here => current.clone(),
         (dir, _) => dir.clone(),
     };
-    let linked = workdir.as_deref().filter(|_| here).map(links::look).unwrap_or_default();
+    let linked = match &workdir {
+        Some(folder) if here => links::look(folder),
+        _ => links::Links::default(),
+    };
     for note in linked.notes() {
         terminal::say(&note);
     }
     let volumes = args.volume.iter().map(|text| volume(text, session.surroundings.directory.as_deref()));
     let mut env: Vec<_> = args.env.iter().map(|text| assignment(text)).collect::<Result<_, _>>()?;
     // So that `python` is the one of the user's virtual environment.
-    let path = variable(PATH).and_then(|path| path.into_string().ok()).filter(|_| here);
-    if let Some(path) = path
+    if here
+        && let Some(Ok(path)) = variable(PATH).map(std::ffi::OsString::into_string)
         && env.iter().all(|(name, _)| name != PATH)
     {
         env.insert(0, (PATH.to_owned(), path));
@@ -270,15 +273,15 @@ fn label(text: &str) -> Result<(String, String), Failure> {
 
 /// A directory that is named from here gets its whole path.
 fn volume(text: &str, here: Option<&Path>) -> Result<String, Failure> {
-    match here.filter(|_| text.starts_with('.')) {
-        None => Ok(text.to_owned()),
-        Some(here) => {
+    match here {
+        Some(here) if text.starts_with('.') => {
             let (host, rest) = text.split_once(':').unwrap_or((text, ""));
             // Without the `.` in the middle.
             let host: PathBuf = here.join(host).components().collect();
             let host = text_of(&host, "--volume")?;
             Ok(format!("{host}:{rest}"))
         }
+        _ => Ok(text.to_owned()),
     }
 }
 

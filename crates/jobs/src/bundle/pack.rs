@@ -30,7 +30,7 @@ impl BlobPacker {
         check("bytes of an attachment", self.length + taken as u64, BLOB_BYTES_MAX)?;
         self.open.extend_from_slice(&bytes[..taken]);
         self.length += taken as u64;
-        let full = (self.open.len() == PIECE_BYTES_MAX).then(|| self.close());
+        let full = if self.open.len() == PIECE_BYTES_MAX { Some(self.close()) } else { None };
         Ok((taken, full))
     }
 

@@ -259,8 +259,10 @@ fn pod_reason(pod: &Pod) -> Option<Value> {
     let waiting = status.container_statuses.iter().flatten().find_map(|c| c.state.as_ref()?.waiting.as_ref())?;
     let (reason, message) = (waiting.reason.as_deref(), waiting.message.as_deref());
     // Every pod passes through this; it explains nothing.
-    (reason != Some("ContainerCreating") || message.is_some())
-        .then(|| json!({"about": "pod", "pod": name, "reason": reason, "message": message}))
+    if reason == Some("ContainerCreating") && message.is_none() {
+        return None;
+    }
+    Some(json!({"about": "pod", "pod": name, "reason": reason, "message": message}))
 }
 
 fn sentence(reason: &Value) -> String {

@@ -129,8 +129,9 @@ fn pods_of(spec: &Map<String, Value>) -> u64 {
 
 /// A job's phase. It has ended when all of it has: a fleet ends none early.
 fn phase(spec: &Map<String, Value>, counts: &JobCounts, is_whole: bool) -> &'static str {
-    let number = |name: &str| spec.get(name).and_then(Value::as_u64).filter(|_| !is_whole);
-    let wanted = number("minSuccess").or(number("minAvailable")).unwrap_or_else(|| counts.all());
+    let number = |name: &str| spec.get(name).and_then(Value::as_u64);
+    let fewer = if is_whole { None } else { number("minSuccess").or_else(|| number("minAvailable")) };
+    let wanted = fewer.unwrap_or_else(|| counts.all());
     match counts {
         _ if counts.active() > 0 && counts.active() == counts.waiting && counts.active() == counts.all() => "Pending",
         _ if counts.active() > 0 => "Running",
@@ -191,7 +192,10 @@ fn pod_status(view: &JobView) -> Value {
         Stage::Failed => {
             let again = Some(view.attempts).filter(|runs| *runs > 1).map(|runs| format!("it was run {runs} times"));
             let container = |end: &ContainerEnd| {
-                let said = again.as_ref().filter(|_| end.message.is_empty()).unwrap_or(&end.message);
+                let said = match &again {
+                    Some(again) if end.message.is_empty() => again,
+                    _ => &end.message,
+                };
                 status(&end.name, ended(end.exit_code, &end.reason, said))
             };
             let containers: Vec<Value> = view.containers.iter().map(container).collect();

@@ -143,16 +143,21 @@ pub fn exit_of(status: &Status) -> Result<Exit, String> {
     if status.status.as_deref() == Some("Success") {
         return Ok(Exit::Success);
     }
-    let details = status.details.iter().flat_map(|details| details.causes.iter().flatten());
-    let told = details
-        .filter(|_| status.reason.as_deref() == Some(NON_ZERO))
-        .find(|cause| cause.reason.as_deref() == Some(EXIT_CODE))
-        .and_then(|cause| cause.message.as_deref()?.parse::<i64>().ok());
-    match told {
+    match exit_code_told(status) {
         // A code that no process has must not read as success.
         Some(code) => Ok(Exit::Own(u8::try_from(code).ok().filter(|code| *code != 0).unwrap_or(255))),
         None => Err(status.message.clone().unwrap_or_else(|| "the node did not say why".to_owned())),
     }
+}
+
+/// The code in the causes of a status that says that the program ended with one other than zero.
+fn exit_code_told(status: &Status) -> Option<i64> {
+    if status.reason.as_deref() != Some(NON_ZERO) {
+        return None;
+    }
+    let mut causes = status.details.iter().flat_map(|details| details.causes.iter().flatten());
+    let code = causes.find(|cause| cause.reason.as_deref() == Some(EXIT_CODE))?;
+    code.message.as_deref()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -157,7 +157,10 @@ fn failures_of(pod: &Pod) -> Vec<PodFailure> {
         status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten()).filter_map(
             |container| {
                 let ended = container.state.as_ref()?.terminated.as_ref()?;
-                (ended.exit_code != 0 || ended.signal.is_some_and(|s| s != 0)).then(|| PodFailure {
+                if ended.exit_code == 0 && ended.signal.is_none_or(|signal| signal == 0) {
+                    return None;
+                }
+                Some(PodFailure {
                     pod: pod.metadata.name.clone().unwrap_or_default(),
                     container: container.name.clone(),
                     memory: memory(&container.name),
@@ -203,8 +206,10 @@ pub fn exit_of_end(job: &Job, end: JobEnd) -> Exit {
 /// What `run` ends with: the code of the first pod that failed, if the job failed by it.
 pub fn exit_of_run(job: &Job, end: JobEnd, failures: &[PodFailure]) -> Exit {
     let by_itself = end == JobEnd::Failed || (end == JobEnd::Terminated && ends_itself(job));
-    let own = failures.iter().find_map(PodFailure::shell_code).filter(|_| by_itself);
-    own.map_or_else(|| exit_of_end(job, end), Exit::Own)
+    if by_itself && let Some(code) = failures.iter().find_map(PodFailure::shell_code) {
+        return Exit::Own(code);
+    }
+    exit_of_end(job, end)
 }
 
 /// Whether a policy of the job may have terminated it; else a person did.

@@ -55,7 +55,7 @@ impl PodDocument {
         let phase = status.and_then(|status| status.phase.clone()).unwrap_or_else(|| "Pending".to_owned());
         let failure = pod_failures(std::slice::from_ref(pod)).into_iter().next();
         let containers = || status.into_iter().flat_map(|status| status.container_statuses.iter().flatten());
-        let ended = containers().next().and_then(terminated).filter(|_| phase == "Succeeded");
+        let ended = if phase == "Succeeded" { containers().next().and_then(terminated) } else { None };
         let (reason, message) = match &failure {
             Some(failure) => (failure.reason.clone(), failure.message.clone()),
             None => (

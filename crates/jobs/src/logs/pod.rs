@@ -310,14 +310,15 @@ fn take_line(bytes: &[u8], line: &mut Vec<u8>, returned: &mut Returned) -> (usiz
     let part = &bytes[..bytes.len().min(room)];
     let Some(end) = part.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else {
         line.extend_from_slice(part);
-        return (part.len(), (line.len() >= LINE_BYTES_MAX).then(|| std::mem::take(line)));
+        let complete = if line.len() >= LINE_BYTES_MAX { Some(std::mem::take(line)) } else { None };
+        return (part.len(), complete);
     };
     line.extend_from_slice(&part[..end]);
     if part[end] == b'\r' {
         *returned = if line.is_empty() { Returned::Empty } else { Returned::Given };
     }
-    let given = *returned != Returned::Empty;
-    (end + 1, given.then(|| std::mem::take(line)))
+    let complete = if *returned == Returned::Empty { None } else { Some(std::mem::take(line)) };
+    (end + 1, complete)
 }
 
 /// Where a log is asked for; without what it is to begin with.

@@ -22,8 +22,15 @@ const SHADES: [char; 3] = ['░', '▒', '▓'];
 /// Remembers recent counts, to tell the rate.
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
-    samples: Vec<(i64, u64)>,
+    samples: Vec<Sample>,
     counts: Counts,
+}
+
+/// How many pods had ended at a time.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    at_ms: i64,
+    done: u64,
 }
 
 impl Progress {
@@ -34,7 +41,7 @@ impl Progress {
             self.samples.clear();
         }
         self.counts = counts;
-        self.samples.retain(|(at, _)| now_ms - at <= WINDOW_MS);
+        self.samples.retain(|sample| now_ms - sample.at_ms <= WINDOW_MS);
         if self.samples.len() >= SAMPLES_MAX {
             // Drop every other one but the newest; the rate needs the ends of the window only.
             let mut index = 0;
@@ -43,20 +50,23 @@ impl Progress {
                 index % 2 == 1
             });
         }
-        self.samples.push((now_ms, counts.done()));
+        self.samples.push(Sample { at_ms: now_ms, done: counts.done() });
     }
 
     /// Finished pods per second over the window; `None` without progress.
     pub fn rate(&self) -> Option<f64> {
         let (first, last) = (self.samples.first()?, self.samples.last()?);
-        let (elapsed_ms, done) = (last.0 - first.0, last.1.checked_sub(first.1)?);
+        let (elapsed_ms, done) = (last.at_ms - first.at_ms, last.done.checked_sub(first.done)?);
         (elapsed_ms > 0 && done > 0).then(|| done as f64 * 1000.0 / elapsed_ms as f64)
     }
 
     /// Seconds until all pods have ended at the present rate; `None` without one, or when all have.
     pub fn left_s(&self) -> Option<i64> {
         let left = self.counts.total.saturating_sub(self.counts.done());
-        self.rate().filter(|_| left > 0).map(|rate| (left as f64 / rate).ceil() as i64)
+        if left == 0 {
+            return None;
+        }
+        Some((left as f64 / self.rate()?).ceil() as i64)
     }
 
     /// The same as the line for programs.

@@ -84,8 +84,9 @@ impl Table {
         }
         let mut text = String::new();
         self.line(&self.head, &widths, None, &mut text);
+        let tinted = if colours { self.tinted } else { None };
         for row in &self.rows {
-            self.line(row, &widths, self.tinted.filter(|_| colours), &mut text);
+            self.line(row, &widths, tinted, &mut text);
         }
         text
     }

@@ -25,8 +25,10 @@ impl Counts {
 
 /// A number within bounds.
 pub(super) fn in_range(flag: &'static str, value: u32, min: u32, max: u32) -> Result<i32, RenderError> {
-    let fits = i32::try_from(value).ok().filter(|_| (min..=max).contains(&value));
-    fits.ok_or(RenderError::Range { flag, value, min, max })
+    match i32::try_from(value) {
+        Ok(number) if (min..=max).contains(&value) => Ok(number),
+        _ => Err(RenderError::Range { flag, value, min, max }),
+    }
 }
 
 /// The count that a number or a percentage of `replicas` stands for; what is no whole pod is rounded up.

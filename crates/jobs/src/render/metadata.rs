@@ -64,7 +64,10 @@ pub(super) fn of_pods(flags: &JobFlags, counts: &Counts) -> Result<Option<Object
     add(RETRIES, retries.map(|count| count.to_string()));
     add(SCRIPT, flags.script.as_ref().and_then(script::annotation));
     let labels = labels(flags)?;
-    Ok((!annotations.is_empty() || labels.is_some()).then(|| ObjectMeta {
+    if annotations.is_empty() && labels.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(ObjectMeta {
         annotations: (!annotations.is_empty()).then_some(annotations),
         labels,
         ..ObjectMeta::default()

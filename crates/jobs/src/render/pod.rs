@@ -75,10 +75,13 @@ fn resources(flags: &JobFlags) -> Result<Option<ResourceRequirements>, RenderErr
     if let Some(gpus) = flags.gpu {
         requests.insert(GPU.to_owned(), Quantity(in_range("--gpu", gpus, 1, GPUS_MAX)?.to_string()));
     }
+    if requests.is_empty() {
+        return Ok(None);
+    }
     // A limit on memory as asked for, so that a runaway program is stopped and not its neighbour. GPUs are not shared.
     let limits: BTreeMap<_, _> =
         requests.iter().filter(|(k, _)| *k != "cpu").map(|(k, v)| (k.clone(), v.clone())).collect();
-    Ok((!requests.is_empty()).then(|| ResourceRequirements {
+    Ok(Some(ResourceRequirements {
         requests: Some(requests),
         limits: (!limits.is_empty()).then_some(limits),
         ..ResourceRequirements::default()
@@ -103,8 +106,10 @@ fn volumes(flags: &JobFlags) -> Result<Volumes, RenderError> {
         shards.mount(&mut volumes);
     }
     // What a flag has put at such a path is what is wanted there.
-    for (number, link) in flags.linked.iter().enumerate().filter(|_| flags.share_workdir) {
-        volumes.add_target(&format!("{WORKDIR_VOLUME}-{number}"), link)?;
+    if flags.share_workdir {
+        for (number, link) in flags.linked.iter().enumerate() {
+            volumes.add_target(&format!("{WORKDIR_VOLUME}-{number}"), link)?;
+        }
     }
     Ok(volumes)
 }

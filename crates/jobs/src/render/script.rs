@@ -24,7 +24,10 @@ const STEM_MAX: usize = 40;
 
 /// The ConfigMap, in the Job's namespace; none where the Job itself has the script.
 pub fn config_map(script: &Script, namespace: Option<&str>) -> Option<ConfigMap> {
-    (script.carrier == Carrier::ConfigMap).then(|| ConfigMap {
+    if script.carrier != Carrier::ConfigMap {
+        return None;
+    }
+    Some(ConfigMap {
         metadata: ObjectMeta {
             name: Some(config_map_name(script)),
             namespace: namespace.map(str::to_owned),

@@ -44,16 +44,16 @@ impl ShardRun {
         let bundle = self.bundle.as_ref().map(|bundle| (location::VARIABLE, bundle.to_string()));
         let variable =
             |(name, value): (&str, _)| EnvVar { name: name.to_owned(), value: Some(value), ..EnvVar::default() };
-        let runs = self.bundle.as_ref().is_some_and(|bundle| bundle.run.is_some());
-        let node = runs.then(|| EnvVar {
-            name: NODE_VARIABLE.to_owned(),
-            value_from: Some(EnvVarSource {
-                field_ref: Some(ObjectFieldSelector { field_path: "spec.nodeName".to_owned(), ..Default::default() }),
-                ..EnvVarSource::default()
-            }),
-            ..EnvVar::default()
-        });
-        Ok([(RULE_VARIABLE, rule)].into_iter().chain(bundle).map(variable).chain(node).collect())
+        let mut variables: Vec<EnvVar> = [(RULE_VARIABLE, rule)].into_iter().chain(bundle).map(variable).collect();
+        if self.bundle.as_ref().is_some_and(|bundle| bundle.run.is_some()) {
+            let node = ObjectFieldSelector { field_path: "spec.nodeName".to_owned(), ..Default::default() };
+            variables.push(EnvVar {
+                name: NODE_VARIABLE.to_owned(),
+                value_from: Some(EnvVarSource { field_ref: Some(node), ..EnvVarSource::default() }),
+                ..EnvVar::default()
+            });
+        }
+        Ok(variables)
     }
 
     /// The service account that may read and record what is in ConfigMaps: it has the bundle's name.

@@ -60,7 +60,10 @@ fn number(tag: &str) -> u64 {
 /// All that are set when the pod starts.
 pub(super) fn variables(flags: &JobFlags, run: &SlurmRun) -> Vec<EnvVar> {
     let mut own = Variables::default();
-    let pods = u64::from(flags.replicas.filter(|_| flags.shards.is_none()).unwrap_or(1)).max(1);
+    let pods = match flags.replicas {
+        Some(replicas) if flags.shards.is_none() => u64::from(replicas).max(1),
+        _ => 1,
+    };
     let tasks = run.tasks.max(1);
     let number = number(&run.tag);
     JOB_ID.iter().for_each(|name| own.set(name, number));

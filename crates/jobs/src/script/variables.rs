@@ -43,9 +43,11 @@ impl SlurmUse {
                 }
             }
             for word in commands(line) {
-                let program = PROGRAMS.iter().find(|program| **program == word);
-                let known = used.programs.iter().any(|(_, known)| *known == word);
-                used.programs.extend(program.filter(|_| !known).map(|program| (number, *program)));
+                if let Some(program) = PROGRAMS.iter().find(|program| **program == word)
+                    && used.programs.iter().all(|(_, known)| *known != word)
+                {
+                    used.programs.push((number, program));
+                }
                 used.mpi |= MPI.contains(&word);
             }
         }

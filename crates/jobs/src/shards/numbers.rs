@@ -201,7 +201,7 @@ fn parse_run(part: &str) -> Result<Run, NumbersError> {
 pub(super) fn parse_number(text: &str) -> Option<u32> {
     let well_formed = text.len() <= 32
         && text.split('_').all(|group| !group.is_empty() && group.bytes().all(|byte| byte.is_ascii_digit()));
-    well_formed.then(|| text.replace('_', "").parse().ok()).flatten()
+    if well_formed { text.replace('_', "").parse().ok() } else { None }
 }
 
 #[cfg(test)]

@@ -77,11 +77,15 @@ fn parse_word(word: &str, names: &[String]) -> Result<Vec<Piece>, TemplateError>
         if let Some((name, after)) = opened.strip_prefix("{{").and_then(|inner| split_name(inner, "}}")) {
             text.push_str(&format!("{{{name}}}"));
             rest = after;
-        } else if let Some((name, after)) = split_name(&opened[1..], "}").filter(|_| !text.ends_with('$')) {
+        } else if !text.ends_with('$')
+            && let Some((name, after)) = split_name(&opened[1..], "}")
+        {
             if !names.iter().any(|known| known == name) {
                 return Err(TemplateError::Unknown { name: cut(name, 40), word: cut(word, 80), known: listed(names) });
             }
-            pieces.extend((!text.is_empty()).then(|| Piece::Text(std::mem::take(&mut text))));
+            if !text.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut text)));
+            }
             pieces.push(Piece::Name(name.to_owned()));
             rest = after;
         } else {
@@ -90,7 +94,9 @@ fn parse_word(word: &str, names: &[String]) -> Result<Vec<Piece>, TemplateError>
         }
     }
     text.push_str(rest);
-    pieces.extend((!text.is_empty()).then_some(Piece::Text(text)));
+    if !text.is_empty() {
+        pieces.push(Piece::Text(text));
+    }
     Ok(pieces)
 }
 

@@ -150,7 +150,8 @@ async fn a_resume_takes_back_what_the_job_itself_says() {
         set_desired_state(&script.connection(), &job_ref(), DesiredState::Resume, false).await.unwrap();
         let bodies = script.bodies.lock().unwrap();
         assert_eq!(bodies.last().unwrap()["action"], "ResumeJob");
-        assert_eq!(bodies.first().filter(|_| bodies.len() > 1), patch.as_ref());
+        let before = if bodies.len() > 1 { bodies.first() } else { None };
+        assert_eq!(before, patch.as_ref());
     }
 }
 

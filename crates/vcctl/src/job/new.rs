@@ -81,7 +81,10 @@ pub fn render(new: &NewJob) -> Result<Job, Error> {
 fn resources(flag: &'static str, text: &str) -> Result<BTreeMap<String, Quantity>, Error> {
     let wrong = |part: &str, why: &str| Error::usage(format!("{flag}: {part:?} {why}; try cpu=1000m,memory=100Mi"));
     let mut amounts = BTreeMap::new();
-    for part in text.split(',').filter(|_| !text.is_empty()) {
+    if text.is_empty() {
+        return Ok(amounts);
+    }
+    for part in text.split(',') {
         let (name, amount) = part.split_once('=').ok_or_else(|| wrong(part, "is no resource with its amount"))?;
         let parsed = amount.parse::<pumice_units::Quantity>();
         if name.is_empty() || !parsed.is_ok_and(|amount| !amount.is_negative()) {

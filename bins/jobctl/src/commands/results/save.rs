@@ -33,7 +33,7 @@ impl Folder {
     /// Writes the result of a record that succeeded, or that `also_failed`, over one that is there.
     pub fn save(&mut self, row: &Row, also_failed: bool) -> Result<(), Failure> {
         let counts = row.status == Some(Status::Succeeded) || also_failed;
-        let Some(result) = row.report.result.as_ref().filter(|_| counts) else {
+        let (true, Some(result)) = (counts, &row.report.result) else {
             self.without += 1;
             return Ok(());
         };

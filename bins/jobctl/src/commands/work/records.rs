@@ -78,7 +78,7 @@ pub fn read(session: &Session, args: &JobArgs, site: Site) -> Result<Records, Fa
         plan = plan.bundled();
     }
     let bundle = store.location(root, plan.pods(), !args.no_results)?;
-    let prepared = store.prepared().filter(|_| bundle.is_some());
+    let prepared = if bundle.is_some() { store.prepared() } else { None };
     Ok(Records { shards: Some(ShardRun { plan, jobctl: program(site.here)?, bundle }), max_parallel, bundle: prepared })
 }
 

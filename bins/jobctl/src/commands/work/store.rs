@@ -77,7 +77,10 @@ impl BundleStore {
     /// Where the pods find records and record results, as a new run. Without a root there are no records in it; results are
     /// recorded wherever there is a place for so many.
     pub fn location(&mut self, root: Option<ChunkId>, pods: u32, results: bool) -> Result<Option<Location>, Failure> {
-        let Some(address) = self.address.clone().filter(|_| root.is_some() || results) else { return Ok(None) };
+        if root.is_none() && !results {
+            return Ok(None);
+        }
+        let Some(address) = self.address.clone() else { return Ok(None) };
         let objects = matches!(self.kind, Kind::ConfigMaps(_));
         if let (true, Err(error)) = (objects, shard_bytes_max(pods)) {
             if root.is_some() {
