@@ -11,7 +11,7 @@ mod words;
 
 pub use variables::SlurmUse;
 
-use words::{sbatch_words, shell_words};
+use words::{Splitting, words};
 
 /// The most bytes of a script: it travels in an object of Kubernetes.
 pub const SCRIPT_BYTES_MAX: usize = 512 << 10;
@@ -139,7 +139,16 @@ pub struct SlurmHeader {
     /// Tasks that the script may start in its pod.
     pub tasks: u64,
     /// The partition that is taken for a queue, and its line.
-    pub partition: Option<(usize, String)>,
+    pub partition: Option<AtLine<String>>,
+}
+
+/// Something that a script says, and the line that says it, counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AtLine<T> {
+    /// The number of the line. What several lines say together stands at the last of them.
+    pub line: usize,
+    /// What it says.
+    pub value: T,
 }
 
 /// A word of an `#SBATCH` line.
@@ -185,7 +194,7 @@ impl Script {
             match kind {
                 _ if commands_began => warn("after the first command is not read"),
                 Directive::Pumice => {
-                    let words = shell_words(rest).map_err(|problem| refused(number, problem))?;
+                    let words = words(rest, Splitting::Shell).map_err(|problem| refused(number, problem))?;
                     header.lines.push(Line { number, words });
                 }
                 Directive::Sbatch if line.starts_with([' ', '\t']) => {
@@ -197,7 +206,7 @@ impl Script {
                     warn("hetjob is not used: a job has one part here, which is the first");
                 }
                 Directive::Sbatch => {
-                    let words = sbatch_words(rest).map_err(|problem| refused(number, problem))?;
+                    let words = words(rest, Splitting::Sbatch).map_err(|problem| refused(number, problem))?;
                     let words = words.into_iter().map(|text| WordAt { line: number, text });
                     slurm.get_or_insert_with(Vec::new).extend(words);
                 }
@@ -370,7 +379,7 @@ mod tests {
         #[test]
         fn quoted_words_come_back(given in proptest::collection::vec("[^'\\n]{0,10}", 0..5)) {
             let line: String = given.iter().map(|word| format!(" '{word}'")).collect();
-            proptest::prop_assert_eq!(shell_words(&line), Ok(given));
+            proptest::prop_assert_eq!(words(&line, Splitting::Shell), Ok(given));
         }
     }
 }

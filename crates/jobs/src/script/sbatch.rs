@@ -7,7 +7,7 @@
 
 use super::amounts::{self, Gpus};
 use super::options::{self, Given, Meaning};
-use super::{Header, Line, SlurmHeader, Warning, WordAt};
+use super::{AtLine, Header, Line, SlurmHeader, Warning, WordAt};
 use crate::names;
 use crate::shards::Array;
 
@@ -17,9 +17,6 @@ const STEM_MAX: usize = 35;
 const SIGNAL_SECONDS: u64 = 60;
 /// Most seconds between a signal and the end.
 const SIGNAL_SECONDS_MAX: u64 = 86_400;
-
-/// A value and the line that says it.
-type At<T> = Option<(usize, T)>;
 
 /// Memory, by what it is said of.
 #[derive(Debug, Clone, Copy)]
@@ -32,18 +29,18 @@ enum Memory {
 /// What all lines together say of the pod.
 #[derive(Debug, Default)]
 struct Wishes {
-    nodes: At<u64>,
-    tasks: At<u64>,
-    tasks_per_node: At<u64>,
-    tasks_per_gpu: At<u64>,
-    cpus_per_task: At<u64>,
-    cpus_per_gpu: At<u64>,
-    memory: At<Memory>,
-    gpus: At<u64>,
-    gpus_per_node: At<u64>,
-    gpus_per_task: At<u64>,
-    seconds: At<u64>,
-    signal_seconds: At<u64>,
+    nodes: Option<AtLine<u64>>,
+    tasks: Option<AtLine<u64>>,
+    tasks_per_node: Option<AtLine<u64>>,
+    tasks_per_gpu: Option<AtLine<u64>>,
+    cpus_per_task: Option<AtLine<u64>>,
+    cpus_per_gpu: Option<AtLine<u64>>,
+    memory: Option<AtLine<Memory>>,
+    gpus: Option<AtLine<u64>>,
+    gpus_per_node: Option<AtLine<u64>>,
+    gpus_per_task: Option<AtLine<u64>>,
+    seconds: Option<AtLine<u64>>,
+    signal_seconds: Option<AtLine<u64>>,
 }
 
 /// A line that Slurm refuses, too.
@@ -72,7 +69,7 @@ pub(super) fn translate(
 struct Translator<'a> {
     wishes: Wishes,
     job_name: Option<String>,
-    partition: At<String>,
+    partition: Option<AtLine<String>>,
     variable: &'a dyn Fn(&str) -> Option<String>,
     header: &'a mut Header,
 }
@@ -114,20 +111,30 @@ impl Translator<'_> {
                 self.job_name = Some(value.to_owned());
                 self.flag(line, "--name-stem", names::from_text(value, STEM_MAX));
             }
-            "nodes" => self.wishes.nodes = Some((line, amounts::nodes(value)?)),
-            "ntasks" => self.wishes.tasks = Some((line, amounts::count(value)?)),
-            "ntasks-per-node" | "tasks-per-node" => self.wishes.tasks_per_node = Some((line, amounts::count(value)?)),
-            "ntasks-per-gpu" => self.wishes.tasks_per_gpu = Some((line, amounts::count(value)?)),
-            "cpus-per-task" => self.wishes.cpus_per_task = Some((line, amounts::count(value)?)),
-            "cpus-per-gpu" => self.wishes.cpus_per_gpu = Some((line, amounts::count(value)?)),
-            "mem" => self.wishes.memory = Some((line, Memory::Node(amounts::mebibytes(value)?))),
-            "mem-per-cpu" => self.wishes.memory = Some((line, Memory::EachCpu(amounts::mebibytes(value)?))),
-            "mem-per-gpu" => self.wishes.memory = Some((line, Memory::EachGpu(amounts::mebibytes(value)?))),
-            "gpus" => self.wishes.gpus = Some((line, self.gpus(line, amounts::gpus(value)?))),
-            "gpus-per-node" => self.wishes.gpus_per_node = Some((line, self.gpus(line, amounts::gpus(value)?))),
-            "gpus-per-task" => self.wishes.gpus_per_task = Some((line, self.gpus(line, amounts::gpus(value)?))),
+            "nodes" => self.wishes.nodes = Some(AtLine { line, value: amounts::nodes(value)? }),
+            "ntasks" => self.wishes.tasks = Some(AtLine { line, value: amounts::count(value)? }),
+            "ntasks-per-node" | "tasks-per-node" => {
+                self.wishes.tasks_per_node = Some(AtLine { line, value: amounts::count(value)? })
+            }
+            "ntasks-per-gpu" => self.wishes.tasks_per_gpu = Some(AtLine { line, value: amounts::count(value)? }),
+            "cpus-per-task" => self.wishes.cpus_per_task = Some(AtLine { line, value: amounts::count(value)? }),
+            "cpus-per-gpu" => self.wishes.cpus_per_gpu = Some(AtLine { line, value: amounts::count(value)? }),
+            "mem" => self.wishes.memory = Some(AtLine { line, value: Memory::Node(amounts::mebibytes(value)?) }),
+            "mem-per-cpu" => {
+                self.wishes.memory = Some(AtLine { line, value: Memory::EachCpu(amounts::mebibytes(value)?) })
+            }
+            "mem-per-gpu" => {
+                self.wishes.memory = Some(AtLine { line, value: Memory::EachGpu(amounts::mebibytes(value)?) })
+            }
+            "gpus" => self.wishes.gpus = Some(AtLine { line, value: self.gpus(line, amounts::gpus(value)?) }),
+            "gpus-per-node" => {
+                self.wishes.gpus_per_node = Some(AtLine { line, value: self.gpus(line, amounts::gpus(value)?) })
+            }
+            "gpus-per-task" => {
+                self.wishes.gpus_per_task = Some(AtLine { line, value: self.gpus(line, amounts::gpus(value)?) })
+            }
             "gres" => self.generic(line, value)?,
-            "time" => self.wishes.seconds = amounts::seconds(value)?.map(|seconds| (line, seconds)),
+            "time" => self.wishes.seconds = amounts::seconds(value)?.map(|value| AtLine { line, value }),
             "signal" => self.signal(line, value)?,
             "partition" => self.partition(line, value)?,
             "dependency" => {
@@ -160,7 +167,7 @@ impl Translator<'_> {
             self.warn(line, format!("#SBATCH --gres={other} is not used: it is no GPU"));
         }
         if let Some(gpus) = gpus {
-            self.wishes.gpus_per_node = Some((line, self.gpus(line, gpus)));
+            self.wishes.gpus_per_node = Some(AtLine { line, value: self.gpus(line, gpus) });
         }
         Ok(())
     }
@@ -185,7 +192,7 @@ impl Translator<'_> {
                 ),
             );
         }
-        self.wishes.signal_seconds = Some((line, seconds));
+        self.wishes.signal_seconds = Some(AtLine { line, value: seconds });
         Ok(())
     }
 
@@ -199,7 +206,7 @@ impl Translator<'_> {
             );
         }
         self.flag(line, "--queue", value);
-        self.partition = Some((line, value.to_owned()));
+        self.partition = Some(AtLine { line, value: value.to_owned() });
         Ok(())
     }
 
@@ -228,48 +235,50 @@ impl Translator<'_> {
     fn finish(mut self) {
         let wishes = std::mem::take(&mut self.wishes);
         let nodes = wishes.nodes_in_all();
-        let gpus_known = wishes.gpus_per_node.or_else(|| Some(each(wishes.gpus?, nodes)));
+        let gpus_known = wishes.gpus_per_node.or_else(|| Some(wishes.gpus?.of_each(nodes)));
         let tasks = wishes.tasks_here(nodes, gpus_known);
-        let one_task = (0, 1);
-        let gpus = gpus_known.or_else(|| Some(times(wishes.gpus_per_task?, tasks.unwrap_or(one_task))));
-        let gpus = gpus.filter(|(_, gpus)| *gpus > 0);
+        let one_task = AtLine { line: 0, value: 1 };
+        let gpus = gpus_known.or_else(|| Some(wishes.gpus_per_task?.times(tasks.unwrap_or(one_task))));
+        let gpus = gpus.filter(|gpus| gpus.value > 0);
         let cpus = match (wishes.cpus_per_gpu, gpus) {
-            (Some(each), Some(gpus)) => Some(times(each, gpus)),
-            (Some((line, _)), None) => {
-                self.warn(line, "#SBATCH --cpus-per-gpu is not used: no line asks for GPUs".to_owned());
+            (Some(each), Some(gpus)) => Some(each.times(gpus)),
+            (Some(each), None) => {
+                self.warn(each.line, "#SBATCH --cpus-per-gpu is not used: no line asks for GPUs".to_owned());
                 None
             }
             (None, _) if tasks.is_none() && wishes.cpus_per_task.is_none() => None,
-            (None, _) => Some(times(wishes.cpus_per_task.unwrap_or(one_task), tasks.unwrap_or(one_task))),
+            (None, _) => Some(wishes.cpus_per_task.unwrap_or(one_task).times(tasks.unwrap_or(one_task))),
         };
-        if let Some((line, cpus)) = cpus {
-            self.flag(line, "--cpu", cpus);
+        if let Some(cpus) = cpus {
+            self.flag(cpus.line, "--cpu", cpus.value);
         }
-        if let Some((line, gpus)) = gpus {
-            self.flag(line, "--gpu", gpus);
+        if let Some(gpus) = gpus {
+            self.flag(gpus.line, "--gpu", gpus.value);
         }
-        let memory = wishes.memory.and_then(|(line, memory)| match memory {
-            Memory::Node(all) => Some((line, all)),
-            Memory::EachCpu(each) => Some(times((line, each), cpus.unwrap_or(one_task))),
-            Memory::EachGpu(each) => gpus.map(|gpus| times((line, each), gpus)),
+        let memory = wishes.memory.and_then(|AtLine { line, value }| match value {
+            Memory::Node(all) => Some(AtLine { line, value: all }),
+            Memory::EachCpu(each) => Some(AtLine { line, value: each }.times(cpus.unwrap_or(one_task))),
+            Memory::EachGpu(each) => gpus.map(|gpus| AtLine { line, value: each }.times(gpus)),
         });
         match (wishes.memory, memory) {
-            (_, Some((line, mebibytes))) => self.flag(line, "--memory", format!("{mebibytes}Mi")),
-            (Some((line, _)), None) => {
-                self.warn(line, "#SBATCH --mem-per-gpu is not used: no line asks for GPUs".to_owned());
+            (_, Some(mebibytes)) => self.flag(mebibytes.line, "--memory", format!("{}Mi", mebibytes.value)),
+            (Some(asked), None) => {
+                self.warn(asked.line, "#SBATCH --mem-per-gpu is not used: no line asks for GPUs".to_owned());
             }
             (None, None) => {}
         }
-        if let Some((line, seconds)) = wishes.seconds {
+        if let Some(AtLine { line, value: seconds }) = wishes.seconds {
             // The limit is when Slurm kills; `--timeout` is when the signal comes.
-            let early = wishes.signal_seconds.map_or(0, |(_, early)| early);
+            let early = wishes.signal_seconds.map_or(0, |early| early.value);
             let until = if seconds > early { seconds - early } else { seconds };
             self.flag(line, "--timeout", format!("{until}s"));
         }
-        if let Some((line, seconds)) = wishes.signal_seconds {
-            self.flag(line, "--signal", format!("TERM@{seconds}"));
+        if let Some(seconds) = wishes.signal_seconds {
+            self.flag(seconds.line, "--signal", format!("TERM@{}", seconds.value));
         }
-        if let Some((line, nodes)) = nodes.filter(|(_, nodes)| *nodes > 1) {
+        if let Some(AtLine { line, value: nodes }) = nodes
+            && nodes > 1
+        {
             self.warn(
                 line,
                 format!(
@@ -279,38 +288,43 @@ impl Translator<'_> {
                 ),
             );
         }
-        let tasks = tasks.map_or(1, |(_, tasks)| tasks);
+        let tasks = tasks.map_or(1, |tasks| tasks.value);
         self.header.slurm = Some(SlurmHeader { job_name: self.job_name, tasks, partition: self.partition });
     }
 }
 
 impl Wishes {
     /// Nodes that Slurm would give, where lines say it.
-    fn nodes_in_all(&self) -> At<u64> {
-        self.nodes
-            .or_else(|| Some(each(self.tasks?, self.tasks_per_node)))
-            .filter(|_| self.nodes.is_some() || self.tasks_per_node.is_some())
+    fn nodes_in_all(&self) -> Option<AtLine<u64>> {
+        if self.nodes.is_some() {
+            return self.nodes;
+        }
+        let tasks_per_node = self.tasks_per_node?;
+        Some(self.tasks?.of_each(Some(tasks_per_node)))
     }
 
     /// Tasks on one node.
-    fn tasks_here(&self, nodes: At<u64>, gpus: At<u64>) -> At<u64> {
+    fn tasks_here(&self, nodes: Option<AtLine<u64>>, gpus: Option<AtLine<u64>>) -> Option<AtLine<u64>> {
         self.tasks
-            .map(|tasks| each(tasks, nodes))
+            .map(|tasks| tasks.of_each(nodes))
             .or(self.tasks_per_node)
-            .or_else(|| Some(times(self.tasks_per_gpu?, gpus?)))
+            .or_else(|| Some(self.tasks_per_gpu?.times(gpus?)))
     }
 }
 
-/// What each of some parts gets, rounded up.
-fn each((line, all): (usize, u64), parts: At<u64>) -> (usize, u64) {
-    match parts {
-        Some((other, parts)) => (line.max(other), all.div_ceil(parts.max(1))),
-        None => (line, all),
+/// What two lines make together stands at the later one.
+impl AtLine<u64> {
+    /// What each of some parts gets of it, rounded up; all of it where no line names parts.
+    fn of_each(self, parts: Option<AtLine<u64>>) -> AtLine<u64> {
+        match parts {
+            Some(parts) => AtLine { line: self.line.max(parts.line), value: self.value.div_ceil(parts.value.max(1)) },
+            None => self,
+        }
     }
-}
 
-fn times((line, one): (usize, u64), (other, count): (usize, u64)) -> (usize, u64) {
-    (line.max(other), one.saturating_mul(count))
+    fn times(self, count: AtLine<u64>) -> AtLine<u64> {
+        AtLine { line: self.line.max(count.line), value: self.value.saturating_mul(count.value) }
+    }
 }
 
 fn is_variable(name: &str) -> bool {
@@ -318,7 +332,7 @@ fn is_variable(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// `afterok:A:B,afterany:C` as `ok:A,ok:B,any:C`.
+/// What `--after` takes for a list of Slurm's dependencies: `ok:A,ok:B,any:C` for `afterok:A:B,afterany:C`.
 fn dependency(text: &str) -> Result<String, String> {
     let mut rules = Vec::new();
     for part in text.split(',') {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Warning;
+use super::{AtLine, Warning};
 
 /// Programs of Slurm that scripts call.
 const PROGRAMS: &[&str] = &[
@@ -17,13 +17,13 @@ const MPI: &[&str] = &["mpirun", "mpiexec", "mpiexec.hydra", "orterun"];
 /// Words that a command may follow.
 const BEFORE_COMMANDS: &[&str] = &["time", "exec", "then", "do", "else", "!", "nohup", "eval", "if", "while", "{"];
 
-/// What is used.
+/// The parts of Slurm that a script needs while it runs. What of them a pod has, `missing` compares.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SlurmUse {
     /// Variables, each with its first line.
-    pub variables: Vec<(usize, String)>,
+    pub variables: Vec<AtLine<String>>,
     /// Programs of Slurm, each with its first line.
-    pub programs: Vec<(usize, &'static str)>,
+    pub programs: Vec<AtLine<&'static str>>,
     /// Whether it starts processes of MPI.
     pub mpi: bool,
 }
@@ -38,29 +38,29 @@ impl SlurmUse {
             for (name, set) in variables(line) {
                 if set {
                     own.insert(name);
-                } else if used.variables.iter().all(|(_, known)| known != name) {
-                    used.variables.push((number, name.to_owned()));
+                } else if used.variables.iter().all(|known| known.value != name) {
+                    used.variables.push(AtLine { line: number, value: name.to_owned() });
                 }
             }
             for word in commands(line) {
                 if let Some(program) = PROGRAMS.iter().find(|program| **program == word)
-                    && used.programs.iter().all(|(_, known)| *known != word)
+                    && used.programs.iter().all(|known| known.value != word)
                 {
-                    used.programs.push((number, program));
+                    used.programs.push(AtLine { line: number, value: program });
                 }
                 used.mpi |= MPI.contains(&word);
             }
         }
-        used.variables.retain(|(_, name)| !own.contains(name.as_str()));
+        used.variables.retain(|name| !own.contains(name.value.as_str()));
         used
     }
 
     /// Says what is used and not there, where `set` are the variables of the pod and `tasks` is how many tasks the script asks for.
     pub fn missing(&self, set: &[String], tasks: u64) -> Vec<Warning> {
-        let unset = self.variables.iter().filter(|(_, name)| !set.contains(name));
-        let unset = unset
-            .map(|(line, name)| Warning { line: *line, text: format!("${name} is not set here{}", instead_of(name)) });
-        let programs = self.programs.iter().map(|(line, program)| {
+        let unset = self.variables.iter().filter(|name| !set.contains(&name.value)).map(|AtLine { line, value }| {
+            Warning { line: *line, text: format!("${value} is not set here{}", instead_of(value)) }
+        });
+        let programs = self.programs.iter().map(|AtLine { line, value: program }| {
             let instead = match *program {
                 "srun" if tasks == 1 => ": with one task leave it out".to_owned(),
                 "srun" => {
@@ -150,8 +150,8 @@ mod tests {
             ("é$SLURM_JOB_IDé", "1:SLURM_JOB_ID"),
         ] {
             let SlurmUse { variables, programs, mpi } = SlurmUse::of(text);
-            let names = variables.iter().map(|(line, name)| format!("{line}:{name}"));
-            let programs = programs.iter().map(|(line, name)| format!("{line}:{name}"));
+            let names = variables.iter().map(|AtLine { line, value }| format!("{line}:{value}"));
+            let programs = programs.iter().map(|AtLine { line, value }| format!("{line}:{value}"));
             let all: Vec<_> = names.chain(programs).chain(mpi.then(|| "mpi".to_owned())).collect();
             assert_eq!(all.join(" "), wanted, "{text}");
         }

@@ -7,7 +7,7 @@ use pumice_jobs::Error;
 use pumice_jobs::job::idempotency;
 use pumice_jobs::manifest::Object;
 use pumice_jobs::render::{RenderError, slurm};
-use pumice_jobs::script::{Carrier, Header, SCRIPT_BYTES_MAX, Script, ScriptError, SlurmUse, Warning};
+use pumice_jobs::script::{AtLine, Carrier, Header, SCRIPT_BYTES_MAX, Script, ScriptError, SlurmUse, Warning};
 use pumice_jobs::submit::known_queues;
 
 use super::{plain_flags, usage};
@@ -115,7 +115,7 @@ impl Given {
 
     /// The line of the partition that the job's queue comes from.
     pub fn partition(&self, queue: Option<&str>) -> Option<Partition> {
-        let (line, name) = self.header.slurm.as_ref()?.partition.as_ref()?;
+        let AtLine { line, value: name } = self.header.slurm.as_ref()?.partition.as_ref()?;
         (queue == Some(name)).then(|| Partition(format!("{}:{line}", self.script.path)))
     }
 
