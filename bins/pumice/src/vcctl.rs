@@ -12,12 +12,14 @@ use pumice_api::bus::Action;
 use pumice_clock::now;
 use pumice_jobs::Connection;
 use pumice_jobs::platform::target::{Target, TargetError, read_run_file};
-use pumice_vcctl::documents::{self, Deed};
+use pumice_vcctl::documents::{self, Deed, ManifestFile};
 use pumice_vcctl::kinds::{CRON_JOB, JOB_FLOW, JOB_TEMPLATE, NODE_WHY, QUEUE_WHY};
 use pumice_vcctl::objects::{self, Listing};
 use pumice_vcctl::queue::Operation;
 use pumice_vcctl::table::Column;
-use pumice_vcctl::{Error, Form, Kind, Scope, Session, cron, job, pod, queue, reservation, version, why};
+use pumice_vcctl::{
+    Error, Form, Kind, NamespacedName, Scope, Session, cron, job, pod, queue, reservation, version, why,
+};
 
 use crate::args::reserve::{DrainArgs, ReserveArgs, Verb as ReserveVerb};
 use crate::args::vcctl::flow::{DeleteArgs, Verb as FlowVerb};
@@ -135,7 +137,8 @@ fn vjobs(args: JobsArgs) -> ExitCode {
     let JobsArgs { api, job, all_namespaces, filter, output } = args;
     if !job.name.is_empty() {
         return talk(&api, "view job", async |session| {
-            job::view(session, (&job.namespace, &job.name), output.form()).await
+            let job = NamespacedName { namespace: &job.namespace, name: &job.name };
+            job::view(session, job, output.form()).await
         });
     }
     let scope = if all_namespaces { Scope::All } else { Scope::Namespace(job.namespace) };
@@ -154,11 +157,11 @@ fn vqueues(args: &QueuesArgs) -> ExitCode {
 fn one(
     args: &OneArgs,
     words: &str,
-    act: impl AsyncFnOnce(&mut Session<'_>, (&str, &str), Option<Form>) -> Result<(), Error>,
+    act: impl AsyncFnOnce(&mut Session<'_>, NamespacedName<'_>, Option<Form>) -> Result<(), Error>,
 ) -> ExitCode {
     talk(&args.api, words, async |session| {
         let name = named(&args.job.name, "job name", words)?;
-        act(session, (&args.job.namespace, name), args.output.form()).await
+        act(session, NamespacedName { namespace: &args.job.namespace, name }, args.output.form()).await
     })
 }
 
@@ -178,8 +181,8 @@ async fn on_jobs(session: &mut Session<'_>, verb: JobVerb) -> Result<(), Error> 
     match verb {
         JobVerb::Run(args) => match &args.filename {
             Some(file) => {
-                let source = (file.as_path(), &mut std::io::stdin() as &mut dyn std::io::Read);
-                job::run_file(session, source, args.namespace.as_deref(), args.output.form()).await
+                let file = ManifestFile { path: file, stdin: &mut std::io::stdin() };
+                job::run_file(session, file, args.namespace.as_deref(), args.output.form()).await
             }
             None => {
                 let namespace = args.namespace.as_deref().unwrap_or("default");
@@ -290,7 +293,7 @@ async fn on_flows(session: &mut Session<'_>, kind: Kind, columns: &[Column], ver
         FlowVerb::Describe(NamedAndOutput { named, output }) => {
             let name = Some(named.name.as_str()).filter(|name| !name.is_empty());
             let form = output.form().unwrap_or(Form::Yaml);
-            objects::describe(session, kind, columns, (&named.namespace.namespace, name), form).await
+            objects::describe(session, kind, columns, &named.namespace.namespace, name, form).await
         }
         FlowVerb::Delete(args) => delete(session, kind, &args).await,
     }
@@ -324,8 +327,8 @@ async fn on_crons(session: &mut Session<'_>, verb: CronVerb) -> Result<(), Error
 }
 
 async fn create(session: &mut Session<'_>, kind: Kind, args: &FromFile) -> Result<(), Error> {
-    let source = (args.file.as_path(), &mut std::io::stdin() as &mut dyn std::io::Read);
-    documents::each(session, kind, source, &args.namespace.namespace, (Deed::Create, args.output.form())).await
+    let file = ManifestFile { path: &args.file, stdin: &mut std::io::stdin() };
+    documents::each(session, kind, file, &args.namespace.namespace, Deed::Create, args.output.form()).await
 }
 
 async fn list(session: &mut Session<'_>, kind: Kind, columns: &[Column], args: &Listed) -> Result<(), Error> {
@@ -343,8 +346,8 @@ async fn delete(session: &mut Session<'_>, kind: Kind, args: &DeleteArgs) -> Res
     let form = args.output.form();
     match &args.file {
         Some(file) => {
-            let source = (file.as_path(), &mut std::io::stdin() as &mut dyn std::io::Read);
-            documents::each(session, kind, source, namespace, (Deed::Delete, form)).await
+            let file = ManifestFile { path: file, stdin: &mut std::io::stdin() };
+            documents::each(session, kind, file, namespace, Deed::Delete, form).await
         }
         None => {
             let it = place_of(&args.named, "name", &format!("delete {}", kind.word))?;
@@ -354,8 +357,8 @@ async fn delete(session: &mut Session<'_>, kind: Kind, args: &DeleteArgs) -> Res
 }
 
 /// Namespace and name of an object that has to be named.
-fn place_of<'n>(it: &'n Named, what: &str, words: &str) -> Result<(&'n str, &'n str), Error> {
-    Ok((&it.namespace.namespace, named(&it.name, what, words)?))
+fn place_of<'n>(it: &'n Named, what: &str, words: &str) -> Result<NamespacedName<'n>, Error> {
+    Ok(NamespacedName { namespace: &it.namespace.namespace, name: named(&it.name, what, words)? })
 }
 
 /// A name that has to be said; `words` is what it is said for, such as `view job`.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::kinds::CRON_JOB;
 use crate::list::Form;
-use crate::session::Session;
+use crate::session::{NamespacedName, Session};
 use crate::table::{Column, Width, age, text};
 
 const WIDTH: Width = Width::Longest(3);
@@ -37,10 +37,11 @@ fn or_none(word: String) -> String {
 /// Stops a CronJob from making Jobs, or lets it go on. Jobs that exist are left alone.
 pub async fn suspend(
     session: &mut Session<'_>,
-    (namespace, name): (&str, &str),
+    cron_job: NamespacedName<'_>,
     suspend: bool,
     form: Option<Form>,
 ) -> Result<(), Error> {
+    let NamespacedName { namespace, name } = cron_job;
     let patch = json!({"spec": {"suspend": suspend}});
     let changed = session.merge(CRON_JOB, namespace, name, &patch).await?;
     let verb = if suspend { "suspend" } else { "resume" };

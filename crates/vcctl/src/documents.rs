@@ -14,7 +14,15 @@ use crate::error::Error;
 use crate::kinds::Kind;
 use crate::list::Form;
 use crate::list::ListWriter;
-use crate::session::Session;
+use crate::session::{NamespacedName, Session};
+
+/// A file of objects that was named on the command line.
+pub struct ManifestFile<'f> {
+    /// Its path; `-` is standard input.
+    pub path: &'f Path,
+    /// What is read for `-`.
+    pub stdin: &'f mut dyn Read,
+}
 
 /// What is done with each document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,18 +38,19 @@ pub enum Deed {
 pub async fn each(
     session: &mut Session<'_>,
     kind: Kind,
-    (path, stdin): (&Path, &mut dyn Read),
+    file: ManifestFile<'_>,
     namespace: &str,
-    (deed, form): (Deed, Option<Form>),
+    deed: Deed,
+    form: Option<Form>,
 ) -> Result<(), Error> {
-    let objects = manifest::read(path, stdin)?;
+    let objects = manifest::read(file.path, file.stdin)?;
     let all = objects.len();
     let whole = form.filter(|form| all > 1 && matches!(form, Form::Json | Form::Yaml));
     let mut list = whole.map(|form| ListWriter::new(kind, form));
     let (mut failed, mut code) = (0, 0);
     for object in objects {
         let origin = object.origin.clone();
-        match one(session, kind, object, namespace, (deed, form)).await {
+        match one(session, kind, object, namespace, deed, form).await {
             Ok((object, text)) => match &mut list {
                 Some(list) => list.item(object, session.out)?,
                 None => session.done(kind, object, form, &text)?,
@@ -66,7 +75,8 @@ async fn one(
     kind: Kind,
     mut object: Object,
     namespace: &str,
-    (deed, form): (Deed, Option<Form>),
+    deed: Deed,
+    form: Option<Form>,
 ) -> Result<(Value, String), Error> {
     let [title, version] = ["/kind", "/apiVersion"].map(|pointer| text_at(&object.body, pointer));
     if title != kind.title || version != kind.api_version() {
@@ -99,9 +109,10 @@ async fn one(
 pub async fn delete(
     session: &mut Session<'_>,
     kind: Kind,
-    (namespace, name): (&str, &str),
+    object: NamespacedName<'_>,
     form: Option<Form>,
 ) -> Result<(), Error> {
+    let NamespacedName { namespace, name } = object;
     let deleted = session.delete(kind, namespace, name, form).await?;
     session.done(kind, deleted, form, &deleted_text(kind, namespace, name))
 }

@@ -5,9 +5,6 @@
 pub mod new;
 pub mod view;
 
-use std::io::Read;
-use std::path::Path;
-
 use pumice_api::CustomResource;
 use pumice_api::batch::Job;
 use pumice_api::bus::Action;
@@ -17,11 +14,12 @@ use pumice_jobs::lifecycle::command::{self, Reason, Subject};
 use pumice_jobs::{manifest, names, submit};
 use serde_json::Value;
 
+use crate::documents::ManifestFile;
 use crate::error::Error;
 use crate::kinds::{COMMAND, JOB};
 use crate::list::Form;
 use crate::objects::{self, Listing};
-use crate::session::{Scope, Session};
+use crate::session::{NamespacedName, Scope, Session};
 use crate::table::{Column, Width, age, number, text};
 
 /// Columns of Jobs.
@@ -83,10 +81,11 @@ pub async fn list(session: &mut Session<'_>, scope: &Scope, filter: &Filter, for
 /// counts, else `default`.
 pub async fn run_file(
     session: &mut Session<'_>,
-    (path, stdin): (&Path, &mut dyn Read),
+    file: ManifestFile<'_>,
     namespace: Option<&str>,
     form: Option<Form>,
 ) -> Result<(), Error> {
+    let ManifestFile { path, stdin } = file;
     let mut objects = manifest::read(path, stdin)?;
     let object = match (objects.pop(), objects.len()) {
         (Some(object), 0) => object,
@@ -128,8 +127,8 @@ async fn make(session: &mut Session<'_>, mut job: Value, namespace: &str, form: 
 }
 
 /// Shows a Job: Volcano's long text, or the form that was asked for.
-pub async fn view(session: &mut Session<'_>, (namespace, name): (&str, &str), form: Option<Form>) -> Result<(), Error> {
-    let job = session.get(JOB, namespace, name).await?;
+pub async fn view(session: &mut Session<'_>, job: NamespacedName<'_>, form: Option<Form>) -> Result<(), Error> {
+    let job = session.get(JOB, job.namespace, job.name).await?;
     if let Some(form) = form {
         return objects::show(session, JOB, COLUMNS, job, form);
     }
@@ -142,10 +141,11 @@ pub async fn view(session: &mut Session<'_>, (namespace, name): (&str, &str), fo
 /// Deletes a Job; `verb` is the one of the text.
 pub async fn delete(
     session: &mut Session<'_>,
-    (namespace, name): (&str, &str),
+    job: NamespacedName<'_>,
     verb: &str,
     form: Option<Form>,
 ) -> Result<(), Error> {
+    let NamespacedName { namespace, name } = job;
     let deleted = session.delete(JOB, namespace, name, form).await?;
     session.done(JOB, deleted, form, &format!("{verb} job {name} successfully"))
 }
@@ -153,10 +153,11 @@ pub async fn delete(
 /// Asks for an action on a Job by a Command. Without a form nothing is printed, as with Volcano.
 pub async fn ask(
     session: &mut Session<'_>,
-    (namespace, name): (&str, &str),
+    job: NamespacedName<'_>,
     action: Action,
     form: Option<Form>,
 ) -> Result<(), Error> {
+    let NamespacedName { namespace, name } = job;
     let job = session.get(JOB, namespace, name).await?;
     let made = ask_for::<Job>(session, &job, action, namespace).await?;
     match form {

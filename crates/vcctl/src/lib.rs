@@ -28,4 +28,4 @@ mod words;
 pub use error::Error;
 pub use kinds::Kind;
 pub use list::Form;
-pub use session::{Scope, Session};
+pub use session::{NamespacedName, Scope, Session};

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::kinds::Kind;
 use crate::list::Form;
 use crate::list::{ListWriter, print_one};
-use crate::session::{Scope, Session};
+use crate::session::{NamespacedName, Scope, Session};
 use crate::table::{Column, Table, Visibility};
 
 /// What Volcano prints in place of an empty table.
@@ -55,10 +55,10 @@ pub async fn get(
     session: &mut Session<'_>,
     kind: Kind,
     columns: &[Column],
-    (namespace, name): (&str, &str),
+    object: NamespacedName<'_>,
     form: Form,
 ) -> Result<(), Error> {
-    let object = session.get(kind, namespace, name).await?;
+    let object = session.get(kind, object.namespace, object.name).await?;
     show(session, kind, columns, object, form)
 }
 
@@ -75,16 +75,17 @@ pub fn show(session: &mut Session<'_>, kind: Kind, columns: &[Column], object: V
     }
 }
 
-/// Dumps one object, or all of a namespace.
+/// Dumps the object of a name, or without one all of the namespace.
 pub async fn describe(
     session: &mut Session<'_>,
     kind: Kind,
     columns: &[Column],
-    (namespace, name): (&str, Option<&str>),
+    namespace: &str,
+    name: Option<&str>,
     form: Form,
 ) -> Result<(), Error> {
     match name {
-        Some(name) => get(session, kind, columns, (namespace, name), form).await,
+        Some(name) => get(session, kind, columns, NamespacedName { namespace, name }, form).await,
         None => {
             let scope = Scope::Namespace(namespace.to_owned());
             list(session, Listing { kind, columns, scope: &scope, keep: &|_| true }, form).await

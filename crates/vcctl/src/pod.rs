@@ -13,7 +13,7 @@ use crate::kinds::{JOB, POD};
 use crate::list::Form;
 use crate::list::{ListWriter, print_one};
 use crate::objects;
-use crate::session::{Scope, Session};
+use crate::session::{NamespacedName, Scope, Session};
 use crate::table::{Table, Width};
 
 /// Volcano's headings and the server's, and whether they are of the wide form only.
@@ -61,7 +61,8 @@ pub async fn list(session: &mut Session<'_>, scope: &Scope, filter: &Filter, for
 }
 
 /// Shows one pod.
-pub async fn get(session: &mut Session<'_>, (namespace, name): (&str, &str), form: Form) -> Result<(), Error> {
+pub async fn get(session: &mut Session<'_>, pod: NamespacedName<'_>, form: Form) -> Result<(), Error> {
+    let NamespacedName { namespace, name } = pod;
     if matches!(form, Form::Json | Form::Yaml | Form::Name) {
         let pod = session.get(POD, namespace, name).await?;
         return print_one(POD, pod, form, session.out);
@@ -74,11 +75,8 @@ pub async fn get(session: &mut Session<'_>, (namespace, name): (&str, &str), for
 }
 
 /// Deletes a pod; of a Job that goes on it is made again.
-pub async fn delete(
-    session: &mut Session<'_>,
-    (namespace, name): (&str, &str),
-    form: Option<Form>,
-) -> Result<(), Error> {
+pub async fn delete(session: &mut Session<'_>, pod: NamespacedName<'_>, form: Option<Form>) -> Result<(), Error> {
+    let NamespacedName { namespace, name } = pod;
     let deleted = session.delete(POD, namespace, name, form).await?;
     session.done(POD, deleted, form, &format!("delete pod {name} successfully"))
 }
