@@ -97,7 +97,7 @@ impl BundleSlice {
     #[pyo3(signature = (bundle, shard, chunk, attempt, key=None))]
     fn open(py: Python<'_>, bundle: &str, shard: u32, chunk: u64, attempt: u32, key: Option<&str>) -> PyResult<Self> {
         let key = read_key(py, key)?;
-        let (folder, location, run) = found(py, bundle)?;
+        let RunPlace { folder, location, run } = found(py, bundle)?;
         let store = Arc::new(folder.clone());
         let bundle = done(py, Bundle::open(store.clone(), location.root))?;
         let slice = Slice { run, shard, records: records_of(shard, chunk, bundle.records()) };
@@ -188,7 +188,7 @@ impl BundleResults {
     #[pyo3(signature = (bundle, total, chunk, key=None))]
     fn open(py: Python<'_>, bundle: &str, total: u64, chunk: u64, key: Option<&str>) -> PyResult<Self> {
         let key = read_key(py, key)?;
-        let (folder, _, run) = found(py, bundle)?;
+        let RunPlace { folder, run, .. } = found(py, bundle)?;
         Ok(BundleResults { folder, run, total, chunk, key })
     }
 
@@ -262,15 +262,23 @@ fn read_key(py: Python<'_>, text: Option<&str>) -> PyResult<Option<RunKey>> {
     text.map(str::parse).transpose().map_err(|error: RunKeyError| misuse(py, &error.to_string()))
 }
 
-/// The folder, the location and the run that a text names.
-fn found(py: Python<'_>, bundle: &str) -> PyResult<(Folder, Location, RunId)> {
+/// Where a run has its records and records its results.
+struct RunPlace {
+    /// The open folder of the location.
+    folder: Folder,
+    location: Location,
+    run: RunId,
+}
+
+/// Opens the folder that a text names, which has to say a run.
+fn found(py: Python<'_>, bundle: &str) -> PyResult<RunPlace> {
     let location: Location = bundle.parse().map_err(|error: LocationError| failed(py, error))?;
     let StoreAddress::Folder(path) = &location.address else {
         return Err(misuse(py, &format!("{} is no folder, and only those can be opened here", location.address)));
     };
     let run = location.run.clone().ok_or_else(|| misuse(py, &format!("{bundle} says no run: write #ROOT/RUN")))?;
     let folder = py.detach(|| Folder::open(path)).map_err(|error| failed(py, error))?;
-    Ok((folder.on_caller(), location, run))
+    Ok(RunPlace { folder: folder.on_caller(), location, run })
 }
 
 /// The numbers of a shard's records.

@@ -5,8 +5,14 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Standard output, standard error and the exit code, with this machine's paths and made-up digits replaced.
-fn jobctl(home: &Path, args: &[&str]) -> (String, String, i32) {
+/// What a call of `jobctl` came to, with this machine's paths and made-up digits replaced.
+struct Outcome {
+    stdout: String,
+    stderr: String,
+    code: i32,
+}
+
+fn jobctl(home: &Path, args: &[&str]) -> Outcome {
     let output = Command::new(env!("CARGO_BIN_EXE_jobctl"))
         .args(args)
         .current_dir(home)
@@ -25,7 +31,7 @@ fn jobctl(home: &Path, args: &[&str]) -> (String, String, i32) {
         text.replace(&format!("{host}{}\n", said_by("hostname", &[])), &format!("{host}login1\n"))
             .replace(&format!("{user}{}\n", said_by("id", &["-un"])), &format!("{user}ann\n"))
     };
-    (text(output.stdout), text(output.stderr), output.status.code().unwrap())
+    Outcome { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code().unwrap() }
 }
 
 fn said_by(program: &str, args: &[&str]) -> String {
@@ -70,7 +76,7 @@ fn flags_and_the_jobs_they_make() {
         "shell --dry-run --name desk --timeout 2h --image python:3.13",
         "notebook --dry-run --gpu 1 --image quay.io/jupyter/base-notebook",
     ] {
-        let (stdout, stderr, code) = jobctl(home.path(), &words(line));
+        let Outcome { stdout, stderr, code } = jobctl(home.path(), &words(line));
         assert_eq!((code, stderr.as_str()), (0, ""), "{line}");
         text.push_str(&format!("$ jobctl {line}\n{stdout}\n"));
     }
@@ -104,7 +110,7 @@ fn scripts_and_the_jobs_they_make() {
         "submit --dry-run --idempotency-key k --cpu 8 --replicas 2 --env GREETING=bye train.sh",
         "run --dry-run --idempotency-key k slurm.sh",
     ] {
-        let (stdout, stderr, code) = jobctl(home.path(), &words(line));
+        let Outcome { stdout, stderr, code } = jobctl(home.path(), &words(line));
         assert_eq!(code, 0, "{line}: {stderr}");
         text.push_str(&format!("$ jobctl {line}\n{stderr}{stdout}\n"));
     }
@@ -116,7 +122,7 @@ fn a_dry_run_speaks_json_and_names_what_it_makes_up() {
     let home = tempfile::tempdir().unwrap();
     std::fs::write(home.path().join("a.sh"), "#!/bin/sh\necho\n").unwrap();
     let names = [(); 2].map(|()| {
-        let (stdout, _, code) = jobctl(home.path(), &["submit", "--dry-run", "-o", "json", "a.sh"]);
+        let Outcome { stdout, code, .. } = jobctl(home.path(), &["submit", "--dry-run", "-o", "json", "a.sh"]);
         assert_eq!(code, 0);
         let list: serde_json::Value = serde_json::from_str(&stdout).unwrap();
         let [job, map] = list["items"].as_array().unwrap().as_slice() else { panic!("{list}") };
@@ -197,7 +203,7 @@ fn wrong_flags_are_named_with_a_next_command() {
         "notebook --name last",
         "shard list",
     ] {
-        let (stdout, stderr, code) = jobctl(home.path(), &words(line));
+        let Outcome { stdout, stderr, code } = jobctl(home.path(), &words(line));
         assert_eq!((code, stdout.as_str()), (2, ""), "{line}: {stderr}");
         let next = stderr.lines().filter(|line| line.starts_with("next:  ")).count();
         assert_eq!(next, 1, "{line}: one next command: {stderr}");

@@ -27,10 +27,17 @@ fn command(rule: &str, index: &str, args: &[&str]) -> Command {
     command
 }
 
-fn run(rule: &str, index: &str, args: &[&str]) -> (String, String, i32) {
+/// What a call of `jobctl shard` came to; the code is -1 where a signal ended it.
+struct Outcome {
+    stdout: String,
+    stderr: String,
+    code: i32,
+}
+
+fn run(rule: &str, index: &str, args: &[&str]) -> Outcome {
     let output = command(rule, index, args).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    (text(output.stdout), text(output.stderr), output.status.code().unwrap_or(-1))
+    Outcome { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code().unwrap_or(-1) }
 }
 
 /// The code of a shell for how a program ended.
@@ -52,14 +59,14 @@ fn each_record_runs_once_in_order_with_its_variables() {
         "echo $0 $PUMICE_SHARD_KEY $PUMICE_SHARD_INDEX/$PUMICE_SHARD_COUNT $SLURM_ARRAY_TASK_ID",
         "{key}",
     ];
-    let all: String = (0..4).map(|pod| run(&array("1,4,7-9,20-22", 2), &pod.to_string(), &echo).0).collect();
+    let all: String = (0..4).map(|pod| run(&array("1,4,7-9,20-22", 2), &pod.to_string(), &echo).stdout).collect();
     assert_eq!(
         all,
         "1 1 0/8 1\n4 4 1/8 4\n7 7 2/8 7\n8 8 3/8 8\n9 9 4/8 9\n20 20 5/8 20\n21 21 6/8 21\n22 22 7/8 22\n"
     );
     let day = ["exec", "--", "sh", "-c", "echo $0 $PUMICE_DAY", "{day}"];
     assert_eq!(
-        run(&days("2024-01-04:2024-01-09", 3), "0", &day).0,
+        run(&days("2024-01-04:2024-01-09", 3), "0", &day).stdout,
         "2024-01-04 2024-01-04\n2024-01-05 2024-01-05\n2024-01-08 2024-01-08\n"
     );
 }
@@ -75,7 +82,7 @@ fn a_run_of_an_array_of_slurm_has_a_number_of_its_own() {
 
 #[test]
 fn a_record_that_fails_stops_no_other_and_the_first_code_counts() {
-    let (stdout, stderr, code) =
+    let Outcome { stdout, stderr, code } =
         run(&array("0-4", 5), "0", &sh("echo $0; test $0 -ne 1 || exit 7; test $0 -ne 3 || kill -KILL $$", &["{key}"]));
     assert_eq!((stdout.as_str(), code), ("0\n1\n2\n3\n4\n", 7));
     assert_eq!(stderr, "2 of 5 records failed: 1 (exit code 7), 3 (exit code 137)\n");
@@ -84,12 +91,11 @@ fn a_record_that_fails_stops_no_other_and_the_first_code_counts() {
 #[test]
 fn a_program_that_is_not_there_is_said_for_one_record_and_for_many() {
     for chunk in [1, 2] {
-        let (_, stderr, code) = run(&array("0-1", chunk), "0", &["exec", "--", "/no/such/program"]);
+        let Outcome { stderr, code, .. } = run(&array("0-1", chunk), "0", &["exec", "--", "/no/such/program"]);
         assert_eq!(code, 127, "{stderr}");
         assert!(stderr.contains("cannot start /no/such/program"), "{stderr}");
     }
-    let (_, _, code) = run(&array("0-1", 2), "0", &["exec", "--", "/etc"]);
-    assert_eq!(code, 126);
+    assert_eq!(run(&array("0-1", 2), "0", &["exec", "--", "/etc"]).code, 126);
 }
 
 #[test]
@@ -151,7 +157,7 @@ fn a_signal_to_the_whole_group_reaches_each_process_once_and_gives_it_its_time()
 
 #[test]
 fn a_command_is_in_a_group_of_its_own() {
-    let (stdout, _, _) =
+    let Outcome { stdout, .. } =
         run(&array("0-1", 2), "0", &sh("read -r _ _ _ _ group _ </proc/$$/stat; echo $group; echo $$", &[]));
     let lines: Vec<_> = stdout.lines().collect();
     assert_eq!((lines[0], lines[2]), (lines[1], lines[3]), "{stdout}");
@@ -160,10 +166,10 @@ fn a_command_is_in_a_group_of_its_own() {
 #[test]
 fn scripts_ask_for_their_records() {
     let rule = days("2024-01-04:2024-01-09", 3);
-    assert_eq!(run(&rule, "0", &["list"]).0, "2024-01-04\n2024-01-05\n2024-01-08\n");
-    assert_eq!(run(&rule, "1", &["key"]).0, "2024-01-09\n");
-    assert_eq!(run(&rule, "0", &["key", "2"]).0, "2024-01-08\n");
-    let (stdout, _, _) = run(&rule, "0", &["env", "1"]);
+    assert_eq!(run(&rule, "0", &["list"]).stdout, "2024-01-04\n2024-01-05\n2024-01-08\n");
+    assert_eq!(run(&rule, "1", &["key"]).stdout, "2024-01-09\n");
+    assert_eq!(run(&rule, "0", &["key", "2"]).stdout, "2024-01-08\n");
+    let stdout = run(&rule, "0", &["env", "1"]).stdout;
     assert!(stdout.contains("export PUMICE_DAY='2024-01-05'\n"), "{stdout}");
     assert!(stdout.contains("export PUMICE_SHARD_INDEX='1'\n"), "{stdout}");
 }
@@ -181,7 +187,7 @@ fn what_is_no_pod_of_a_job_with_shards_is_told_so() {
         (&rule, "0", &["key", "2"]),
         (&rule, "0", &["exec", "--", "echo", "{day}"]),
     ] {
-        let (stdout, stderr, code) = run(rule, index, args);
+        let Outcome { stdout, stderr, code } = run(rule, index, args);
         assert_eq!((stdout.as_str(), code), ("", 2), "{stderr}");
         table.push_str(&format!("{rule:?} {index:?} {args:?}\n{stderr}\n"));
     }

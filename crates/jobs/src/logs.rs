@@ -274,20 +274,29 @@ impl JobLogs {
     }
 }
 
-/// Where a pod stands among those of its job: task, index, name.
-type Order = (String, Option<u32>, String);
+/// Where a pod stands among those of its job: by its task, then by its index there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Order {
+    task: String,
+    index: Option<u32>,
+    name: String,
+}
 
 fn order(pod: &Pod) -> Order {
     let label = |key: &str| pod.metadata.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
-    let index = label(names::TASK_INDEX).and_then(|index| index.parse().ok());
-    (label(names::TASK_SPEC).unwrap_or_default(), index, pod.metadata.name.clone().unwrap_or_default())
+    Order {
+        task: label(names::TASK_SPEC).unwrap_or_default(),
+        index: label(names::TASK_INDEX).and_then(|index| index.parse().ok()),
+        name: pod.metadata.name.clone().unwrap_or_default(),
+    }
 }
 
 /// The same of one that is gone, by its name.
 fn order_in(job: &str, pod: &str) -> Order {
+    let name = pod.to_owned();
     match place_in(job, pod) {
-        Some((task, index)) => (task.to_owned(), Some(index), pod.to_owned()),
-        None => (String::new(), None, pod.to_owned()),
+        Some((task, index)) => Order { task: task.to_owned(), index: Some(index), name },
+        None => Order { task: String::new(), index: None, name },
     }
 }
 

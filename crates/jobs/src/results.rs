@@ -179,14 +179,22 @@ impl fmt::Display for ResultCounts {
     }
 }
 
-/// The rule and the place that a job's pods are told, of the first task that records results.
-fn recorded_run(job: &Job) -> Option<(&str, Location, RunId)> {
+/// What a job's pods are told of the run that they record.
+struct RecordedRun<'j> {
+    /// The rule that says which records a pod has.
+    rule: &'j str,
+    location: Location,
+    run: RunId,
+}
+
+/// The run of the first task that records results.
+fn recorded_run(job: &Job) -> Option<RecordedRun<'_>> {
     let containers =
         job.spec.tasks.iter().filter_map(|task| task.template.spec.as_ref()).flat_map(|pod| &pod.containers);
     containers.into_iter().find_map(|container| {
         let location: Location = variable(container, location::VARIABLE)?.parse().ok()?;
         let run = location.run.clone()?;
-        Some((variable(container, RULE_VARIABLE)?, location, run))
+        Some(RecordedRun { rule: variable(container, RULE_VARIABLE)?, location, run })
     })
 }
 
@@ -203,7 +211,8 @@ impl Results {
     /// Opens the results of a job.
     pub async fn open(connection: &Connection, job: &Job) -> Result<Self, Error> {
         let name = || job.metadata.name.clone().unwrap_or_default();
-        let (rule, location, run) = recorded_run(job).ok_or_else(|| ResultsError::NoRun { job: name() })?;
+        let RecordedRun { rule, location, run } =
+            recorded_run(job).ok_or_else(|| ResultsError::NoRun { job: name() })?;
         let plan = Plan::parse(rule).map_err(|error| ResultsError::Rule { job: name(), problem: error.to_string() })?;
         let store = location.address.open(Some(connection), plan.pods()).await?;
         Self::at(store, plan, location.root, run).await

@@ -16,7 +16,7 @@ fn jobs(names: &[(&str, &str, i32)]) -> Vec<JobRow> {
     serde_json::from_value(names.iter().map(job).collect()).unwrap()
 }
 
-fn screen(view: &View, (width, height): (u16, u16)) -> String {
+fn screen(view: &View, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let now = "2026-01-01T00:10:00Z".parse().unwrap();
     terminal.draw(|frame| draw(view, frame, now, false)).unwrap();
@@ -30,27 +30,27 @@ fn reference(name: &str) -> JobRef {
 #[test]
 fn screens() {
     let mut view = View::new(Some("team"));
-    let mut screens = vec![screen(&view, (60, 8))];
+    let mut screens = vec![screen(&view, 60, 8)];
     view.take(jobs(&[("sweep", "Running", 71), ("other", "Failed", 2), ("third", "Pending", 0)]));
     assert_eq!(view.press(Key::Down), Some(Request::Detail(reference("other"))));
     let failures = vec!["pod other-t-1 ended with exit code 7".to_owned()];
     let events = vec!["2m  MemoryRaised  task t\u{1b}[2J, pod 0".to_owned()];
     view.learn(reference("other"), Detail { why: "no room".into(), failures, events });
-    screens.push(screen(&view, (80, 16)));
+    screens.push(screen(&view, 80, 16));
     assert_eq!(view.press(Key::Logs), Some(Request::Log(reference("other"))));
     view.read(reference("other"), (0..50).map(|line| format!("line {line}")).collect());
-    screens.push(screen(&view, (80, 12)));
+    screens.push(screen(&view, 80, 12));
     view.lost = true;
-    screens.push(screen(&view, (40, 8)));
+    screens.push(screen(&view, 40, 8));
     let mut many = View::new(None);
     let names: Vec<String> = (0..1000).map(|index| format!("job-{index}")).collect();
     many.take(jobs(&names.iter().map(|name| (name.as_str(), "Running", 0)).collect::<Vec<_>>()));
     many.press(Key::Bottom);
-    screens.push(screen(&many, (80, 12)));
+    screens.push(screen(&many, 80, 12));
     insta::assert_snapshot!(screens.join("\n"));
     // Nothing is too small.
-    for size in [(1, 1), (3, 2), (200, 3)] {
-        screen(&view, size);
+    for (width, height) in [(1, 1), (3, 2), (200, 3)] {
+        screen(&view, width, height);
     }
 }
 

@@ -135,6 +135,13 @@ impl Query {
     }
 }
 
+/// What was told of the job whose pod somebody named.
+struct PodView {
+    job_set: String,
+    id: String,
+    view: JobView,
+}
+
 impl KubernetesApi {
     async fn answer(self: Arc<Self>, request: Request<kube::client::Body>) -> Response<Body> {
         match self.route(request).await {
@@ -316,16 +323,17 @@ impl KubernetesApi {
 
     /// A pod of which there was word before: its name alone does not say of which job it is.
     fn pod(&self, namespace: &str, name: &str) -> Result<Value, Refusal> {
-        let (job_set, id, view) = self.view_of_pod(namespace, name).ok_or_else(|| Refusal::missing("pod", name))?;
+        let PodView { job_set, id, view } =
+            self.view_of_pod(namespace, name).ok_or_else(|| Refusal::missing("pod", name))?;
         Ok(objects::pod(&job_set, &id, &view))
     }
 
-    /// The job set, the id and what was told of the job whose pod has this name.
-    fn view_of_pod(&self, namespace: &str, name: &str) -> Option<(String, String, JobView)> {
+    /// The job whose pod has this name.
+    fn view_of_pod(&self, namespace: &str, name: &str) -> Option<PodView> {
         let views = locked(&self.views);
         views.iter().find_map(|((_, job_set), view)| {
             let (id, view) = objects::pod_named(job_set, view, name).filter(|(_, view)| view.namespace == namespace)?;
-            Some((job_set.clone(), id.clone(), view.clone()))
+            Some(PodView { job_set: job_set.clone(), id: id.clone(), view: view.clone() })
         })
     }
 

@@ -64,45 +64,54 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
     }
 }
 
-/// A column: its name, its type, and its cell of a record.
-type Column<R> = (&'static str, Kind, fn(&R) -> Cell);
+/// A column of a sheet of records.
+struct Column<R> {
+    name: &'static str,
+    kind: Kind,
+    /// A record's cell.
+    cell: fn(&R) -> Cell,
+}
+
+const fn column<R>(name: &'static str, kind: Kind, cell: fn(&R) -> Cell) -> Column<R> {
+    Column { name, kind, cell }
+}
 
 const JOB: &[Column<JobRecord>] = &[
-    ("namespace", Kind::Text, |job| job.metadata.namespace.as_str().into()),
-    ("name", Kind::Text, |job| job.metadata.name.as_str().into()),
-    ("uid", Kind::Text, |job| job.metadata.uid.as_str().into()),
-    ("api", Kind::Text, |job| job.api.as_str().into()),
-    ("user", Kind::Text, |job| job.user.as_str().into()),
-    ("queue", Kind::Text, |job| job.queue.as_str().into()),
-    ("priority_class", Kind::Text, |job| job.priority_class.as_str().into()),
-    ("profile", Kind::Text, |job| job.profile.as_str().into()),
-    ("phase", Kind::Text, |job| job.phase.as_str().into()),
-    ("reason", Kind::Text, |job| job.reason.as_str().into()),
-    ("message", Kind::Text, |job| job.message.as_str().into()),
-    ("submitted", Kind::Time, |job| job.submitted.into()),
-    ("started", Kind::Time, |job| job.started.into()),
-    ("ended", Kind::Time, |job| job.ended.into()),
-    ("gone", Kind::Time, |job| job.gone.into()),
-    ("unseen_from", Kind::Time, |job| job.unseen_from.into()),
-    ("waited_ms", Kind::Int, |job| job.waited_ms.into()),
-    ("ran_ms", Kind::Int, |job| job.ran_ms.into()),
-    ("replicas", Kind::Int, |job| job.replicas.into()),
-    ("succeeded", Kind::Int, |job| job.succeeded.into()),
-    ("failed", Kind::Int, |job| job.failed.into()),
-    ("retries", Kind::Int, |job| job.retries.into()),
-    ("cpu_milli", Kind::Int, |job| job.cpu_milli.into()),
-    ("memory_bytes", Kind::Int, |job| job.memory_bytes.into()),
+    column("namespace", Kind::Text, |job| job.metadata.namespace.as_str().into()),
+    column("name", Kind::Text, |job| job.metadata.name.as_str().into()),
+    column("uid", Kind::Text, |job| job.metadata.uid.as_str().into()),
+    column("api", Kind::Text, |job| job.api.as_str().into()),
+    column("user", Kind::Text, |job| job.user.as_str().into()),
+    column("queue", Kind::Text, |job| job.queue.as_str().into()),
+    column("priority_class", Kind::Text, |job| job.priority_class.as_str().into()),
+    column("profile", Kind::Text, |job| job.profile.as_str().into()),
+    column("phase", Kind::Text, |job| job.phase.as_str().into()),
+    column("reason", Kind::Text, |job| job.reason.as_str().into()),
+    column("message", Kind::Text, |job| job.message.as_str().into()),
+    column("submitted", Kind::Time, |job| job.submitted.into()),
+    column("started", Kind::Time, |job| job.started.into()),
+    column("ended", Kind::Time, |job| job.ended.into()),
+    column("gone", Kind::Time, |job| job.gone.into()),
+    column("unseen_from", Kind::Time, |job| job.unseen_from.into()),
+    column("waited_ms", Kind::Int, |job| job.waited_ms.into()),
+    column("ran_ms", Kind::Int, |job| job.ran_ms.into()),
+    column("replicas", Kind::Int, |job| job.replicas.into()),
+    column("succeeded", Kind::Int, |job| job.succeeded.into()),
+    column("failed", Kind::Int, |job| job.failed.into()),
+    column("retries", Kind::Int, |job| job.retries.into()),
+    column("cpu_milli", Kind::Int, |job| job.cpu_milli.into()),
+    column("memory_bytes", Kind::Int, |job| job.memory_bytes.into()),
 ];
 
 const GROUP: &[Column<GroupRecord>] = &[
-    ("key", Kind::Text, |group| group.key.as_str().into()),
-    ("jobs", Kind::Int, |group| group.jobs.into()),
-    ("failed", Kind::Int, |group| group.failed.into()),
-    ("pods", Kind::Int, |group| group.pods.into()),
-    ("core_hours", Kind::Real, |group| group.core_hours.into()),
-    ("memory_gib_hours", Kind::Real, |group| group.memory_gib_hours.into()),
-    ("waited_p50_ms", Kind::Int, |group| group.waited_p50_ms.into()),
-    ("waited_p90_ms", Kind::Int, |group| group.waited_p90_ms.into()),
+    column("key", Kind::Text, |group| group.key.as_str().into()),
+    column("jobs", Kind::Int, |group| group.jobs.into()),
+    column("failed", Kind::Int, |group| group.failed.into()),
+    column("pods", Kind::Int, |group| group.pods.into()),
+    column("core_hours", Kind::Real, |group| group.core_hours.into()),
+    column("memory_gib_hours", Kind::Real, |group| group.memory_gib_hours.into()),
+    column("waited_p50_ms", Kind::Int, |group| group.waited_p50_ms.into()),
+    column("waited_p90_ms", Kind::Int, |group| group.waited_p90_ms.into()),
 ];
 
 /// Named and typed columns, and rows as wide as they are many.
@@ -126,9 +135,9 @@ impl Sheet {
     }
 
     fn of<R>(columns: &[Column<R>], records: &[R]) -> Sheet {
-        let row = |record: &R| columns.iter().map(|(_, _, cell)| cell(record)).collect();
+        let row = |record: &R| columns.iter().map(|column| (column.cell)(record)).collect();
         Sheet {
-            columns: columns.iter().map(|(name, kind, _)| (*name, *kind)).collect(),
+            columns: columns.iter().map(|column| (column.name, column.kind)).collect(),
             rows: records.iter().map(row).collect(),
         }
     }

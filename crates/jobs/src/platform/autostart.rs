@@ -175,12 +175,19 @@ mod tests {
         assert!(written.success(), "{written}");
     }
 
-    fn home(script: &str) -> (tempfile::TempDir, Target, Environment) {
+    /// A machine with a `pumice` that is a script.
+    struct Machine {
+        home: tempfile::TempDir,
+        target: Target,
+        environment: Environment,
+    }
+
+    fn machine(script: &str) -> Machine {
         let home = tempfile::tempdir().unwrap();
         write_program(&home.path().join(PROGRAM), &format!("#!/bin/sh\n{script}\n"));
         let environment = Environment { home: Some(home.path().to_owned()), ..Environment::default() };
         let target = choose(&Flags::default(), &environment).unwrap();
-        (home, target, environment)
+        Machine { home, target, environment }
     }
 
     #[test]
@@ -190,7 +197,7 @@ mod tests {
             ("echo it was up already >&2", Ok(None)),
             ("echo pumice: no right >&2; exit 1", Err("none could be started: no right")),
         ] {
-            let (home, target, environment) = home(script);
+            let Machine { home, target, environment } = machine(script);
             let output = ensure(&target, &environment, Some(home.path()));
             match (output, wanted) {
                 (Ok(output), Ok(wanted)) => assert_eq!(output.as_deref(), wanted, "{script}"),
@@ -202,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_note_counts_while_somebody_listens_where_it_says() {
-        let (home, target, environment) = home("echo started");
+        let Machine { home, target, environment } = machine("echo started");
         let data_dir = startable(&target, &environment).unwrap();
         std::fs::create_dir_all(data_dir).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -30,17 +30,26 @@ async fn record(recorder: &mut Recorder, records: impl IntoIterator<Item = u64>,
     recorder.flush().await.unwrap()
 }
 
-/// Each record's value, the number of its entry, and what the mark of that is worth.
-async fn collected(store: &Arc<Memory>, slice: Slice, key: Option<&RunKey>) -> Vec<Option<(String, u32, Mark)>> {
+/// A record's value, the number of its entry, and what the mark of that is worth.
+#[derive(Debug, PartialEq, Eq)]
+struct Found {
+    value: String,
+    number: u32,
+    mark: Mark,
+}
+
+async fn collected(store: &Arc<Memory>, slice: Slice, key: Option<&RunKey>) -> Vec<Option<Found>> {
     let rows: Vec<_> = collect_shard(store.clone(), slice, key.cloned()).try_collect().await.unwrap();
-    let found = |(outcome, origin): (Outcome, Origin)| {
-        (String::from_utf8_lossy(&outcome.value).into_owned(), origin.number, origin.mark)
+    let found = |(outcome, origin): (Outcome, Origin)| Found {
+        value: String::from_utf8_lossy(&outcome.value).into_owned(),
+        number: origin.number,
+        mark: origin.mark,
     };
     rows.into_iter().map(|row| row.outcome.zip(row.origin).map(found)).collect()
 }
 
-fn found(value: &str, number: u32, mark: Mark) -> Option<(String, u32, Mark)> {
-    Some((value.to_owned(), number, mark))
+fn found(value: &str, number: u32, mark: Mark) -> Option<Found> {
+    Some(Found { value: value.to_owned(), number, mark })
 }
 
 // INV-47
@@ -67,7 +76,7 @@ fn what_somebody_forged_keeps_no_record_from_being_done() {
         let mut pod = open(&store, slice(3), 2, Some(&ours)).await;
         assert_eq!(pod.left().collect::<Vec<_>>(), [2]);
         record(&mut pod, [2], "own").await;
-        assert_eq!(collected(&store, slice(3), Some(&ours)).await[2].as_ref().unwrap().2, Mark::Right);
+        assert_eq!(collected(&store, slice(3), Some(&ours)).await[2].as_ref().unwrap().mark, Mark::Right);
     });
 }
 

@@ -22,13 +22,19 @@ use crate::support::{pack, race, run, told};
 /// Longest wait for a state that must come.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server over memory, which lives as long as it is held.
-async fn server() -> (ApiServer, Client, Connection) {
+/// A server over memory, which lives as long as it is held, and two ways to it.
+struct Server {
+    _api: ApiServer,
+    client: Client,
+    connection: Connection,
+}
+
+async fn server() -> Server {
     let store = Store::in_memory(Options::default()).unwrap();
     let api = ApiServer::builder(store, Policy::new(built_in())).build().await.unwrap();
     let client = Client::new(api.client_service(Identity::new("admin", [MASTERS])), "default");
     let connection = Connection::with_client(client.clone(), "default");
-    (api, client, connection)
+    Server { _api: api, client, connection }
 }
 
 /// Waits until the garbage collector has taken all of them.
@@ -42,7 +48,7 @@ async fn all_gone(maps: &Api<ConfigMap>, those: &[ConfigMap]) {
 
 #[tokio::test]
 async fn a_bundle_is_small_objects_that_go_with_their_owner() {
-    let (_server, client, connection) = server().await;
+    let Server { _api, client, connection } = server().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     let store = Arc::new(ConfigMaps::make(&connection, "train-x7").await.unwrap());
     let values: Vec<Bytes> = (0..3000).map(|number: u32| Bytes::from(vec![number as u8; 1000])).collect();
@@ -84,7 +90,7 @@ async fn a_bundle_is_small_objects_that_go_with_their_owner() {
 // INV-46
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_racing_attempts_one_records() {
-    let (_server, client, connection) = server().await;
+    let Server { _api, client, connection } = server().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     let store = Arc::new(ConfigMaps::make(&connection, "race").await.unwrap());
     race(store.clone(), 4, 50).await;
@@ -95,7 +101,7 @@ async fn of_racing_attempts_one_records() {
 
 #[tokio::test]
 async fn what_is_too_much_for_the_api_names_the_folder() {
-    let (_server, _client, connection) = server().await;
+    let Server { _api, connection, .. } = server().await;
     ConfigMaps::make(&connection, "small").await.unwrap();
     let store = Arc::new(ConfigMaps::open(&connection, "default", "small", 2000).await.unwrap());
     let text = told(pack(store, [Bytes::from(vec![0; 3000])], &[]).await.unwrap_err());
@@ -110,7 +116,7 @@ async fn what_is_too_much_for_the_api_names_the_folder() {
 
 #[tokio::test]
 async fn names_of_others_are_refused() {
-    let (_server, client, connection) = server().await;
+    let Server { _api, client, connection } = server().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     let map = ConfigMap {
         metadata: ObjectMeta { name: Some("other".to_owned()), ..ObjectMeta::default() },
@@ -129,7 +135,7 @@ async fn names_of_others_are_refused() {
 
 #[tokio::test]
 async fn a_pod_gets_no_more_rights_than_it_needs() {
-    let (_server, _client, connection) = server().await;
+    let Server { _api, connection, .. } = server().await;
     let store = ConfigMaps::make(&connection, "train-x7").await.unwrap();
     let mut rights = store.rights();
     for object in &mut rights {

@@ -29,7 +29,8 @@ const BUSY: u16 = 429;
 
 impl KubernetesApi {
     pub(super) async fn log(self: Arc<Self>, namespace: &str, name: &str, query: Query) -> Result<Lines, Refusal> {
-        let (_, id, view) = self.view_of_pod(namespace, name).ok_or_else(|| Refusal::missing("pod", name))?;
+        let PodView { id, view, .. } =
+            self.view_of_pod(namespace, name).ok_or_else(|| Refusal::missing("pod", name))?;
         // None of what there is, but from when on: that says the last line.
         let from_now = query.tail == Some(0);
         let mut reading = Reading {
