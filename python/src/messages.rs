@@ -11,7 +11,7 @@ use pumice_jobs::platform::call::CallError;
 use pumice_jobs::platform::watch::Update;
 use serde_json::{Value, json};
 
-/// Messages to come.
+/// A stream of JSON objects for Python, each with its `kind`; it ends after an error.
 pub type Messages = BoxStream<'static, Result<Value, Error>>;
 
 /// How a job ended: its last summary, in which end and exit code are never empty, and what failed.
@@ -69,7 +69,7 @@ pub fn of_logs(logs: JobLogs, job: String) -> Messages {
     .boxed()
 }
 
-/// News of pods.
+/// What a watch of pods says, as messages for Python.
 pub fn of_pods(update: BoxStream<'static, Result<Update<PodDocument>, CallError>>) -> Messages {
     update
         .map(|update| {

@@ -18,7 +18,6 @@ pub struct Surroundings {
     pub cache: Option<PathBuf>,
 }
 
-/// Reads it.
 pub fn read() -> Surroundings {
     let path = |name| variable(name).map(PathBuf::from);
     Surroundings {

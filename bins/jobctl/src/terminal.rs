@@ -15,7 +15,7 @@ use crate::environment::Surroundings;
 use crate::failure::Failure;
 use crate::output;
 
-/// Redraws a second.
+/// How often a second the progress line is drawn again.
 const REDRAWS_HZ: u8 = 4;
 /// Characters of the progress line where no terminal says.
 const WIDTH: usize = 120;

@@ -61,7 +61,7 @@ pub struct Detail {
     pub events: Vec<String>,
 }
 
-/// The whole view.
+/// What the live view knows and shows; `draw` paints it, and keys change it.
 #[derive(Debug, Default)]
 pub struct View {
     /// The namespace of the jobs; `None` is all.
@@ -107,7 +107,7 @@ impl View {
         self.log = Some((job, lines));
     }
 
-    /// The chosen job.
+    /// The job that keys act on; `None` while there is no job.
     pub fn chosen(&self) -> Option<&JobRow> {
         self.jobs.get(self.index()?)
     }

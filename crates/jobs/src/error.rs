@@ -40,7 +40,7 @@ pub trait Failure: std::error::Error + Send + Sync + 'static {
     /// What a command ends with.
     fn exit(&self) -> Exit;
 
-    /// What helps.
+    /// What somebody can do about it. It names no flags of the platform: the command that failed adds those.
     fn remedy(&self) -> Remedy;
 }
 
@@ -77,7 +77,7 @@ impl Error {
         self.0.exit()
     }
 
-    /// What helps.
+    /// What somebody can do about it, as the failure itself says.
     pub fn remedy(&self) -> Remedy {
         self.0.remedy()
     }

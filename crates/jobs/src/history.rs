@@ -72,7 +72,7 @@ impl GroupBy {
         ("node", GroupBy::Node),
     ];
 
-    /// Its word.
+    /// The word that `--group-by` and the history server know it by.
     pub fn word(self) -> &'static str {
         Self::WORDS.iter().find(|(_, by)| *by == self).map_or("", |(word, _)| word)
     }

@@ -44,7 +44,7 @@ const LOOKS_AGAIN: u32 = 3;
 /// Between two such questions.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
-/// What to read.
+/// Which logs of a job are read, and how much of each.
 #[derive(Debug, Clone, Default)]
 pub struct LogOptions {
     /// Keep reading until the job ends.

@@ -32,7 +32,7 @@ const WHY_AGAIN: Duration = Duration::from_secs(5);
 /// How long to wait for a next line after the job's end: pods that are being killed may still talk.
 const DRAIN_IDLE: Duration = Duration::from_secs(2);
 
-/// What happened.
+/// What became known of an attended job since the event before.
 #[derive(Debug)]
 pub enum RunEvent {
     /// The job's state now.
@@ -50,7 +50,7 @@ pub enum RunEvent {
     Ended(Box<RunEnd>),
 }
 
-/// A job's end.
+/// How a job ended, and which of its pods failed.
 #[derive(Debug)]
 pub struct RunEnd {
     /// Its last state.
@@ -63,7 +63,7 @@ pub struct RunEnd {
 type WhyRequest = BoxFuture<'static, Result<Why, Error>>;
 type FailuresRequest = BoxFuture<'static, Result<Vec<PodFailure>, CallError>>;
 
-/// Attends one job.
+/// Follows one job to its end: its state, its logs, and why it waits.
 pub struct RunMonitor {
     connection: Connection,
     job: JobRef,
@@ -80,7 +80,7 @@ pub struct RunMonitor {
     too_many: bool,
 }
 
-/// What `select!` found.
+/// What [`RunMonitor::next`] was waiting for and got first.
 enum Wakeup {
     Update(Result<JobUpdate, Error>),
     Log(Option<Result<LogPiece, Error>>),

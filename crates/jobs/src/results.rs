@@ -157,7 +157,7 @@ impl ResultCounts {
         self.missing.count == self.records
     }
 
-    /// Whether all succeeded.
+    /// Whether every record succeeded; then none failed and none is missing.
     pub fn is_whole(&self) -> bool {
         self.succeeded == self.records
     }

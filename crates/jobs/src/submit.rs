@@ -57,7 +57,7 @@ pub struct Submitted {
 }
 
 impl Submitted {
-    /// Its name.
+    /// The name that the server gave it, or that its manifest says.
     pub fn name(&self) -> &str {
         text_at(&self.object, "/metadata/name")
     }

@@ -10,7 +10,7 @@ use crate::table::{Column, Width, age, text};
 
 const WIDTH: Width = Width::Longest(3);
 
-/// Columns of CronJobs.
+/// The columns in which CronJobs are listed and shown.
 pub const COLUMNS: &[Column] = &[
     Column::namespace(WIDTH),
     Column::name(WIDTH),

@@ -4,7 +4,7 @@ use crate::table::{Column, Width, age, number, text};
 
 const WIDTH: Width = Width::Longest(4);
 
-/// Columns of JobFlows.
+/// The columns in which JobFlows are listed and shown.
 pub const FLOWS: &[Column] = &[
     Column::name(WIDTH),
     Column::new("Namespace", WIDTH, |flow, _| text(flow, "/metadata/namespace")),
@@ -18,7 +18,7 @@ pub const FLOWS: &[Column] = &[
     Column::wide("Terminated", |flow, _| count(flow, "/status/terminatedJobs")),
 ];
 
-/// Columns of JobTemplates.
+/// The columns in which JobTemplates are listed and shown.
 pub const TEMPLATES: &[Column] = &[
     Column::name(WIDTH),
     Column::new("Namespace", WIDTH, |template, _| text(template, "/metadata/namespace")),

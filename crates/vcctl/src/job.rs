@@ -22,7 +22,7 @@ use crate::objects::{self, Listing};
 use crate::session::{NamespacedName, Scope, Session};
 use crate::table::{Column, Width, age, number, text};
 
-/// Columns of Jobs.
+/// The columns in which Jobs are listed, which are Volcano's.
 pub const COLUMNS: &[Column] = &[
     Column::namespace(Width::Longest(3)),
     Column::name(Width::Longest(3)),
@@ -71,7 +71,7 @@ impl Filter {
     }
 }
 
-/// Lists Jobs.
+/// Lists the Jobs of a scope that a filter keeps.
 pub async fn list(session: &mut Session<'_>, scope: &Scope, filter: &Filter, form: Form) -> Result<(), Error> {
     let listing = Listing { kind: JOB, columns: COLUMNS, scope, keep: &|job| filter.keeps(job) };
     objects::list(session, listing, form).await

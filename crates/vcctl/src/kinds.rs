@@ -24,27 +24,27 @@ pub struct Kind {
     namespaced: bool,
 }
 
-/// Volcano's Job.
+/// Job of `batch.volcano.sh`, which is not that of Kubernetes.
 pub const JOB: Kind = Kind::of::<Job>();
-/// Volcano's CronJob.
+/// CronJob of `batch.volcano.sh`, which makes Jobs of Volcano.
 pub const CRON_JOB: Kind = Kind::of::<CronJob>();
-/// JobFlow.
+/// JobFlow of `flow.volcano.sh`: Jobs that wait for each other.
 pub const JOB_FLOW: Kind = Kind::of::<JobFlow>();
-/// JobTemplate.
+/// JobTemplate of `flow.volcano.sh`, which JobFlows make Jobs from.
 pub const JOB_TEMPLATE: Kind = Kind::of::<JobTemplate>();
 /// Queue; without a namespace.
 pub const QUEUE: Kind = Kind::of::<Queue>();
-/// PodGroup.
+/// PodGroup of `scheduling.volcano.sh`: pods that start together.
 pub const POD_GROUP: Kind = Kind::of::<PodGroup>();
-/// Command.
+/// Command of `bus.volcano.sh`, by which an action on a Job is asked for.
 pub const COMMAND: Kind = Kind::of::<Command>();
-/// Pod.
+/// Pod of the core group.
 pub const POD: Kind = Kind::core("Pod", "pod", "pods");
 /// Reservation; without a namespace.
 pub const RESERVATION: Kind = Kind::of::<Reservation>();
 /// Node; without a namespace.
 pub const NODE: Kind = Kind { namespaced: false, ..Kind::core("Node", "node", "nodes") };
-/// Event.
+/// Event of the core group, in which Kubernetes says what happened to an object.
 pub const EVENT: Kind = Kind::core("Event", "event", "events");
 
 /// How a queue stands, as the scheduler tells it; without a namespace.
@@ -77,7 +77,7 @@ impl Kind {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// `jobs.batch.volcano.sh`, or `pods`.
+    /// The name by which Kubernetes knows the resource: `jobs.batch.volcano.sh`, or `pods` in the core group.
     pub fn resource(&self) -> String {
         with_group(self.plural, self.group)
     }

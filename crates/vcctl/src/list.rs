@@ -59,7 +59,7 @@ impl ListWriter {
         out.write_all(text.as_bytes()).map_err(Error::Output)
     }
 
-    /// Writes the end.
+    /// Closes the list. Nothing that was written before is complete without it, an empty list neither.
     pub fn end(self, out: &mut dyn Write) -> Result<(), Error> {
         let text = match (self.form, self.written) {
             (Form::Json, 0) => "{\n    \"apiVersion\": \"v1\",\n    \"items\": [],\n    \"kind\": \"List\"\n}\n",

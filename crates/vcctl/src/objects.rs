@@ -26,7 +26,7 @@ pub struct Listing<'l> {
     pub keep: &'l dyn Fn(&Value) -> bool,
 }
 
-/// Lists objects.
+/// Lists objects page by page, as a table or each as a whole.
 pub async fn list(session: &mut Session<'_>, listing: Listing<'_>, form: Form) -> Result<(), Error> {
     let path = listing.kind.collection(listing.scope.namespace())?;
     let connection = session.connection.clone();

@@ -60,7 +60,7 @@ pub async fn list(session: &mut Session<'_>, scope: &Scope, filter: &Filter, for
     writer.end(session)
 }
 
-/// Shows one pod.
+/// Shows one pod: as the row that the server makes of it, or as a whole.
 pub async fn get(session: &mut Session<'_>, pod: NamespacedName<'_>, form: Form) -> Result<(), Error> {
     let NamespacedName { namespace, name } = pod;
     if matches!(form, Form::Json | Form::Yaml | Form::Name) {

@@ -45,7 +45,7 @@ pub const COLUMNS: &[Column] = &[
     Column::wide("Allocated", |queue, _| amounts(&queue["status"]["allocated"])),
 ];
 
-/// Columns of `vqueues`.
+/// Columns of `vqueues`, fewer than those of `vcctl queue list`.
 pub const SHORT: &[Column] = &[Column::name(Width::Fixed(25)), WEIGHT, STATE, INQUEUE, PENDING, RUNNING, UNKNOWN];
 
 const WEIGHT: Column = Column::new("Weight", Width::Fixed(8), |queue, _| number(queue, "/spec/weight"));
@@ -64,7 +64,7 @@ const COUNTS: [(&str, &str); 5] = [
     ("completed", "Completed"),
 ];
 
-/// `cpu=2,memory=4Gi`, or `<none>`.
+/// Amounts by name as one cell, such as `cpu=2,memory=4Gi`; `<none>` without any.
 fn amounts(amounts: &Value) -> String {
     let amounts = amounts.as_object().into_iter().flatten();
     let texts: Vec<String> = amounts

@@ -65,13 +65,13 @@ impl Session<'_> {
         let _ = writeln!(self.notes, "{line}");
     }
 
-    /// Reads an object.
+    /// Reads one object. Of kinds without namespaces the namespace does not matter.
     pub async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Value, Error> {
         let path = kind.object(namespace, name)?;
         Ok(call::get(&self.connection, &path, &format!("get {} {name}", kind.word)).await?)
     }
 
-    /// Makes an object.
+    /// Makes an object in a namespace, and gives it as the server has it then.
     pub async fn create(&self, kind: Kind, namespace: &str, object: &Value) -> Result<Value, Error> {
         let path = kind.collection(Some(namespace))?;
         let name = ["/metadata/name", "/metadata/generateName"].map(|pointer| text_at(object, pointer));

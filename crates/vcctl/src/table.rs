@@ -60,7 +60,7 @@ impl Column {
         }
     }
 
-    /// The name.
+    /// The column of names.
     pub const fn name(width: Width) -> Self {
         Column::new("Name", width, |object, _| text(object, "/metadata/name"))
     }

@@ -69,22 +69,18 @@ pub fn jobs() -> ArgValueCompleter {
     })
 }
 
-/// Queues.
 pub fn queues() -> ArgValueCompleter {
     of(Kind::Queues)
 }
 
-/// Zones.
 pub fn zones() -> ArgValueCompleter {
     of(Kind::Zones)
 }
 
-/// Namespaces.
 pub fn namespaces() -> ArgValueCompleter {
     of(Kind::Namespaces)
 }
 
-/// Priority classes.
 pub fn priorities() -> ArgValueCompleter {
     of(Kind::Priorities)
 }

@@ -55,7 +55,7 @@ pub struct ListArgs {
 }
 
 impl ListArgs {
-    /// Which jobs.
+    /// The jobs that the flags leave; how long ago is counted in seconds.
     pub fn filter(&self) -> JobFilter {
         JobFilter {
             selectors: self.jobs.clone(),

@@ -15,7 +15,7 @@ use crate::terminal;
 
 /// Jobs that are changed without a question.
 const UNASKED_MAX: usize = 10;
-/// Names shown.
+/// How many jobs a question names before it only counts.
 const NAMES_SHOWN: usize = 10;
 
 /// What to do about the jobs.

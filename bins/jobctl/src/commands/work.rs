@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::terminal;
 
-/// What is submitted.
+/// What a command submits: objects as they were written, or one job that flags make.
 pub enum Submission {
     /// The objects of manifests.
     Manifest(Vec<Object>),
@@ -68,7 +68,7 @@ impl Submission {
         }
     }
 
-    /// Prints it.
+    /// Prints the objects in place of submitting them, for `--dry-run`.
     pub fn print(self, form: Form) -> Result<Exit, Failure> {
         let mut bodies: Vec<Value> = match self {
             Submission::Manifest(objects) => objects.into_iter().map(|object| object.body).collect(),

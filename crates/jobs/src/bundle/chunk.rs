@@ -88,12 +88,12 @@ impl Chunk {
         Chunk { id: ChunkId::of(&bytes), bytes: bytes.into() }
     }
 
-    /// Its name.
+    /// The hash of the bytes, under which they are stored.
     pub fn id(&self) -> ChunkId {
         self.id
     }
 
-    /// What is stored.
+    /// The bytes as they are stored, with their header.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }

@@ -90,7 +90,7 @@ impl StoreAddress {
         Err(LocationError::Path { path: path.to_owned() })
     }
 
-    /// ConfigMaps.
+    /// The ConfigMaps of a bundle, whose names begin with `name`. Refuses names that are no DNS labels.
     pub fn objects(namespace: &str, name: &str) -> Result<Self, LocationError> {
         names::check_label("namespace", namespace)?;
         names::check_label("bundle", name)?;

@@ -16,7 +16,7 @@ use super::error::{BundleError, FormatError};
 use super::store::{Name, Store};
 use super::tree::{Blob, Child, Root, Value, read_index, read_leaf, read_piece, read_pieces};
 
-/// A record.
+/// A record as it was packed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// Its number, from 0.
@@ -34,18 +34,17 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Reads the root.
+    /// Opens the bundle whose root has this id. Only the root is read; records are read when they are asked for.
     pub async fn open(store: Arc<dyn Store>, id: ChunkId) -> Result<Self, BundleError> {
         let root = fetch(&*store, id, Root::read).await?;
         Ok(Bundle { store, id, root: Arc::new(root) })
     }
 
-    /// Its id.
+    /// The id of the root, which names the bundle and all that is in it.
     pub fn id(&self) -> ChunkId {
         self.id
     }
 
-    /// Where it is.
     pub(super) fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
@@ -60,7 +59,7 @@ impl Bundle {
         self.root.attachments.iter().map(|(name, blob)| (name.as_str(), blob.length))
     }
 
-    /// One record.
+    /// Reads one record by its number. [`Bundle::reader`] reads neighbours with fewer requests.
     pub async fn record(&self, number: u64) -> Result<Record, BundleError> {
         self.reader().record(number).await
     }
@@ -133,7 +132,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// One record.
+    /// Reads one record by its number, from the leaf that was read last where it is in that.
     pub async fn record(&mut self, number: u64) -> Result<Record, BundleError> {
         let (key, value) = self.bundle.raw(&mut self.walk, number).await?;
         let value = read_value(&*self.bundle.store, &value).await?;

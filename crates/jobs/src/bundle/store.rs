@@ -26,7 +26,7 @@ pub const FOLDER_FLAG: &str = "--bundle-dir FOLDER";
 pub struct RunId(Arc<str>);
 
 impl RunId {
-    /// Checks a name.
+    /// The run of this name, which has to be a DNS label.
     pub fn new(name: &str) -> Result<Self, LabelError> {
         names::check_label("run", name)?;
         Ok(RunId(name.into()))
@@ -37,7 +37,7 @@ impl RunId {
         Ok(RunId(random_name()?.into()))
     }
 
-    /// Its text.
+    /// The name, as it stands in the names of stored entries.
     pub fn as_str(&self) -> &str {
         &self.0
     }

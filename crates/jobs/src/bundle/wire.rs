@@ -86,7 +86,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Checks the header.
+    /// Checks the header, and stands at what follows it.
     pub(super) fn open(bytes: &Bytes, wanted: Kind) -> Result<Self, FormatError> {
         Self::versioned(bytes, wanted).map(|(_, cursor)| cursor)
     }

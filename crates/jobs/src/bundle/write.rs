@@ -34,7 +34,7 @@ pub struct Packed {
     pub reused_bytes: u64,
 }
 
-/// Writes one bundle.
+/// Packs records and attachments into one bundle and stores its chunks on the way; `finish` stores the root.
 #[derive(Debug)]
 pub struct BundleWriter {
     packer: Packer,

@@ -59,7 +59,7 @@ struct Condition {
 }
 
 impl NodeSummary {
-    /// Its name.
+    /// The name that pods have in `spec.nodeName`.
     pub fn name(&self) -> &str {
         &self.metadata.name
     }

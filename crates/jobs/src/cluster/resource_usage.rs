@@ -14,7 +14,7 @@ use crate::output::table::Table;
 use crate::platform::call::{self, CallError, FailureClass, Pages};
 use crate::platform::connection::Connection;
 
-/// CPU and memory.
+/// CPU and memory that something asks for, uses or has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Amounts {

@@ -77,7 +77,7 @@ pub struct JobCounts {
 }
 
 impl JobCounts {
-    /// All of them.
+    /// How many jobs there are in any state.
     pub fn all(&self) -> u64 {
         self.waiting + self.running + self.succeeded + self.failed + self.cancelled
     }

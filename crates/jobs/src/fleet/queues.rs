@@ -37,7 +37,7 @@ pub fn table(queues: &[Value]) -> Table {
     table
 }
 
-/// `armada-default: cpu=50%`.
+/// The limits of a queue by priority class, such as `armada-default: cpu=50%`.
 fn limits(spec: &Value) -> String {
     let classes = spec["resourceLimitsByPriorityClassName"].as_object().into_iter().flatten();
     let view = classes.map(|(class, limit)| {

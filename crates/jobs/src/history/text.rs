@@ -193,7 +193,7 @@ fn span(millis: Option<i64>) -> String {
     millis.map(|millis| age::short(millis / MILLIS)).unwrap_or_default()
 }
 
-/// `1.5` cores.
+/// Whole cores as `2`, others in thousandths as `1500m`.
 fn cores(milli: i64) -> String {
     if milli % 1_000 == 0 { (milli / 1_000).to_string() } else { format!("{milli}m") }
 }

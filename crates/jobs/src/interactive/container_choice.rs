@@ -37,7 +37,7 @@ impl ContainerChoice {
     }
 }
 
-/// A running container.
+/// The container that a command or a forwarded port goes to. It ran when it was looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningContainer {
     /// The job it belongs to.
@@ -48,7 +48,7 @@ pub struct RunningContainer {
     pub others: usize,
 }
 
-/// Finds it.
+/// Finds a running container of a job that is as `wanted` says; the error says what there is instead.
 pub async fn find(connection: &Connection, job: &JobRef, wanted: &ContainerChoice) -> Result<RunningContainer, Error> {
     let selection = Selection { task: wanted.task.clone(), index: wanted.index, ..Selection::default() };
     let documents = pods::fetch(connection, job, &selection).await?;

@@ -14,7 +14,7 @@ use crate::names;
 pub const KEY: &str = "pumice.sh/idempotency-key";
 /// Hash of what was submitted with it; annotation.
 pub const SPEC: &str = "pumice.sh/idempotency-spec";
-/// Longest key.
+/// Longest key in bytes; the message that refuses a longer one says this number, too.
 const KEY_MAX: usize = 128;
 /// Characters of the key that are readable in the name.
 const STEM_MAX: usize = 24;

@@ -76,12 +76,12 @@ impl std::str::FromStr for Column {
 }
 
 impl Column {
-    /// What people see.
+    /// The columns of the table where `--columns` names none.
     pub const SHOWN: &'static [Column] =
         &[Column::Name, Column::State, Column::Queue, Column::Progress, Column::Age, Column::Runtime];
     /// What is added for wide screens.
     pub const WIDE: &'static [Column] = &[Column::Min, Column::Retries, Column::Priority, Column::Uid];
-    /// What programs get.
+    /// The columns of CSV where `--columns` names none.
     pub const CSV: &'static [Column] = &[
         Column::Namespace,
         Column::Name,

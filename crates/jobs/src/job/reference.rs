@@ -6,7 +6,7 @@
 use crate::names::glob::Glob;
 use crate::names::{self, NameError};
 
-/// A job's place.
+/// The namespace and the name of one job, by which everything asks for it. Another job may have them later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRef {
     pub namespace: String,

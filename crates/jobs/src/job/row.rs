@@ -68,7 +68,7 @@ fn user_in<'de, D: Deserializer<'de>>(annotations: D) -> Result<String, D::Error
 }
 
 impl JobRow {
-    /// Its place.
+    /// The namespace and the name of the job, to ask for more of it.
     pub fn reference(&self) -> JobRef {
         JobRef { namespace: self.metadata.namespace.clone(), name: self.metadata.name.clone() }
     }
@@ -83,12 +83,12 @@ impl JobRow {
         state::word(self.phase())
     }
 
-    /// Its queue.
+    /// The queue of the job; `default` where its spec names none.
     pub fn queue(&self) -> &str {
         if self.spec.queue.is_empty() { DEFAULT_QUEUE } else { &self.spec.queue }
     }
 
-    /// Its pods.
+    /// How many pods the job asks for, and how many are in which state.
     pub fn counts(&self) -> Counts {
         Counts::new(self.spec.tasks.iter().map(|task| task.replicas), &self.status)
     }

@@ -18,7 +18,7 @@ use crate::platform::watch::{JobUpdate, JobWatch};
 /// Jobs removed at the same time.
 const AT_ONCE: usize = 32;
 
-/// How to remove.
+/// What a removal may end, and how long it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Removal {
     /// Also a job that has not ended: its pods are ended first.

@@ -18,7 +18,7 @@ use crate::platform::connection::Connection;
 /// More names help nobody to choose.
 pub const NAMES_MAX: usize = 200;
 
-/// What is named.
+/// The kind of things whose names complete what was typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// Jobs of the namespace, in any of these states if some are given.

@@ -11,7 +11,7 @@ use crate::job::JobRef;
 use crate::platform::call::{self, CallError};
 use crate::platform::connection::Connection;
 
-/// Something that happened.
+/// An Event of Kubernetes about a job or one of its pods, with repetitions counted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JobEvent {
     /// When it happened last.

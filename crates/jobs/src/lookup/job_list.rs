@@ -13,7 +13,7 @@ use crate::platform::call::CallError;
 use crate::platform::connection::Connection;
 use crate::platform::watch::{Collection, Update, follow};
 
-/// What has changed.
+/// What a list has learned; the jobs themselves are in [`JobList::jobs`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     Jobs,

@@ -3,7 +3,7 @@
 //! Invariant: a line that starts with `---` ends a document even inside a block scalar (YAML 1.2,
 //! 9.1.2), so cutting by lines is exact; each piece knows its line in the file. Called by `manifest`.
 
-/// One document's text.
+/// One document of a YAML stream, and where it stands in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Document<'a> {
     /// The text, with its own `---` line, so that line numbers count from it.

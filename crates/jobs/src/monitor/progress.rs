@@ -106,7 +106,7 @@ impl Progress {
     }
 }
 
-/// Progress for programs.
+/// What the progress line says, as a JSON object for programs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
@@ -141,7 +141,7 @@ fn bar_of(done: u64, total: u64) -> String {
     (0..BAR_CELLS).map(cell).chain([' ']).collect()
 }
 
-/// `1234567` as `1,234,567`.
+/// A number for people, with its digits in groups, such as `1,234,567`.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

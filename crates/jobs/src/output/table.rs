@@ -33,7 +33,7 @@ impl Tint {
     }
 }
 
-/// Spaces between columns.
+/// What stands between two columns.
 const GAP: &str = "   ";
 
 /// A head and rows as wide as it.

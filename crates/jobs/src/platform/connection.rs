@@ -201,7 +201,7 @@ impl Connection {
         matches!(self.target, Some(Target::Fleet(_)))
     }
 
-    /// The client.
+    /// The client that all requests go through. A fleet's answers as Kubernetes' API does.
     pub fn client(&self) -> &kube::Client {
         &self.client
     }

@@ -18,7 +18,7 @@ use crate::platform::target::{self, Environment, Flags, Target};
 /// A longer file is not ours.
 const FILE_BYTES_MAX: u64 = 256 << 10;
 
-/// The file's content.
+/// The platforms that a user has given names, and the one that commands use; empty where there is no file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contexts {

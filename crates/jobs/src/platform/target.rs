@@ -94,7 +94,7 @@ pub enum Target {
     Fleet(Fleet),
 }
 
-/// A target's whereabouts.
+/// Where a target is once it was looked for: [`Target::locate`] finds the kubeconfig of a `pumice up`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Located<'t> {
     /// A kubeconfig, and a context in it; its current one if `None`.

@@ -29,7 +29,7 @@ const WATCH_GRACE: Duration = Duration::from_secs(20);
 const WATCH_MIN: Duration = Duration::from_secs(1);
 /// The first pause after a failure; doubled each time.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
-/// The longest pause.
+/// The longest pause between two tries to reach a server that does not answer.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// After this long without an answer a follower gives up.
 pub const OUTAGE_MAX: Duration = Duration::from_secs(30 * 60);
@@ -86,7 +86,6 @@ impl<T> Update<T> {
 
 type Events = BoxStream<'static, Result<WatchEvent<Value>, kube::Error>>;
 
-/// An open watch.
 struct Reading {
     revision: String,
     events: Events,

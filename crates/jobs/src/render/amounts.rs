@@ -10,7 +10,7 @@ use super::RenderError;
 /// The least memory that can be meant.
 const MEMORY_BYTES_MIN: i64 = 1 << 20;
 
-/// Processors, above zero.
+/// The text as it is, if it is a number of processors above zero.
 pub(super) fn cpu(flag: &'static str, text: &str) -> Result<Quantity, RenderError> {
     positive(text)
         .map(|_| Quantity(text.to_owned()))
@@ -48,7 +48,7 @@ fn positive(text: &str) -> Option<pumice_units::Quantity> {
     text.parse::<pumice_units::Quantity>().ok().filter(|amount| !amount.is_negative() && !amount.is_zero())
 }
 
-/// `4,000 bytes`.
+/// A count of bytes for people, such as `4,000 bytes`.
 fn bytes(count: i64) -> String {
     let digits = count.to_string();
     let mut grouped = String::new();

@@ -11,7 +11,7 @@ use super::{JobFlags, NAME_MAX, RenderError, checked, rules, script};
 use crate::job::{ON_OOM_OFF, SCRIPT, idempotency};
 use crate::names;
 
-/// The Job's own.
+/// The metadata of the Job itself. Without a name it gets a stem, made of `program`, which the server completes.
 pub(super) fn of_job(flags: &JobFlags, program: &str) -> Result<ObjectMeta, RenderError> {
     let mut metadata = ObjectMeta {
         name: flags.name.clone(),

@@ -19,7 +19,7 @@ const GPUS_MAX: u32 = 1024;
 /// What a program of Python wrote before it was killed is wanted most.
 const UNBUFFERED: [&str; 2] = ["PYTHONUNBUFFERED", "1"];
 
-/// The pod's spec.
+/// The spec of every pod of the job: one container with the command, its resources, variables and volumes.
 pub(super) fn spec(flags: &JobFlags) -> Result<PodSpec, RenderError> {
     if let Some(path) = flags.workdir.as_deref().filter(|path| !path.starts_with('/')) {
         return Err(RenderError::Workdir { path: path.to_owned() });

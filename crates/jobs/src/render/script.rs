@@ -53,7 +53,7 @@ pub(super) fn command(script: &Script, arguments: &[String]) -> Vec<String> {
     script.interpreter.iter().cloned().chain([path]).chain(arguments.iter().cloned()).collect()
 }
 
-/// Adds its volume.
+/// Shows the pod the script as a file of `DIRECTORY`.
 pub(super) fn mount(script: &Script, volumes: &mut Volumes) {
     let mut volume = Volume { name: VOLUME.to_owned(), ..Volume::default() };
     match script.carrier {

@@ -6,7 +6,7 @@ use super::RenderError;
 use crate::names;
 use crate::render::links::Link;
 
-/// The most `--volume`s.
+/// Most `--volume` flags of a job.
 const VOLUMES_MAX: usize = 50;
 
 /// Volumes of a pod and where its container sees them, in the same order.

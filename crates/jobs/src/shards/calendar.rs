@@ -9,7 +9,7 @@ use super::xnys;
 /// The longest calendar file, in bytes.
 pub const FILE_BYTES_MAX: usize = 2 << 20;
 
-/// Which days count.
+/// Which days of a range become records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Calendar {
     All,

@@ -35,7 +35,7 @@ impl Group {
         }
     }
 
-    /// By its name.
+    /// The group of that name, as in `--group month`; `None` if there is no such group.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Month, Self::Week, Self::Year].into_iter().find(|group| group.name() == name)
     }
@@ -165,7 +165,7 @@ impl Days {
         Self { selected, ..self }
     }
 
-    /// Reads `2024-01-01:2024-12-31`.
+    /// The first and the last day of `2024-01-01:2024-12-31`, in this order as they are written.
     pub fn parse_range(text: &str) -> Result<(Date, Date), DaysError> {
         let days = text.split_once(':').and_then(|(from, to)| Some((parse_day(from.trim())?, parse_day(to.trim())?)));
         days.ok_or_else(|| DaysError::Range { text: text.chars().take(40).collect() })
@@ -186,7 +186,7 @@ impl Days {
         (self.from, self.to)
     }
 
-    /// Which days count.
+    /// The calendar that says which days of the range are records.
     pub fn calendar(&self) -> &Calendar {
         &self.calendar
     }

@@ -15,7 +15,7 @@ pub use table::{Params, Row};
 
 /// The longest row, in bytes.
 pub const ROW_BYTES_MAX: usize = 64 << 10;
-/// The most columns.
+/// Most columns of a table of parameters.
 pub const COLUMNS_MAX: usize = 256;
 /// The longest name of a column, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;

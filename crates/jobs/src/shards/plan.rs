@@ -61,7 +61,7 @@ impl Plan {
         Ok(Self { shards, chunk })
     }
 
-    /// The records.
+    /// The records that the pods share, in order.
     pub fn shards(&self) -> &Shards {
         &self.shards
     }

@@ -67,7 +67,7 @@ impl Plan {
         if rule.len() > RULE_BYTES_MAX { Err(NoRule { bytes: rule.len() }) } else { Ok(rule) }
     }
 
-    /// Reads a rule.
+    /// Reads the rule that a pod was told. A rule that this version would not write just so is refused.
     pub fn parse(rule: &str) -> Result<Self, RuleError> {
         if rule.len() > RULE_BYTES_MAX {
             return Err(RuleError::TooLong { bytes: rule.len() });

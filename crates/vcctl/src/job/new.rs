@@ -34,7 +34,7 @@ pub struct NewJob {
     pub command: String,
 }
 
-/// Renders the Job.
+/// Makes the Job of the flags, with one task of one container.
 pub fn render(new: &NewJob) -> Result<Job, Error> {
     if new.name.is_empty() {
         return Err(Error::usage("job name cannot be left blank"));

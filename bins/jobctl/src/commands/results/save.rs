@@ -15,7 +15,7 @@ use crate::failure::Failure;
 /// The longest name that is written out; file systems take 255 bytes.
 const NAME_BYTES_MAX: usize = 200;
 
-/// Where results go.
+/// A folder that gets the result of each record, and counts them.
 pub struct Folder {
     path: PathBuf,
     saved: u64,

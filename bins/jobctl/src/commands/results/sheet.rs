@@ -19,7 +19,7 @@ const CELL_CHARACTERS: usize = 60;
 /// The first line of CSV.
 const CSV_HEAD: &str = "key,status,attempts,exit_code,signal,node,problem,result_bytes,result\n";
 
-/// What is printed.
+/// Rows of results as they are printed, a page of text at a time.
 pub struct Sheet {
     form: ResultsForm,
     colours: bool,
@@ -51,13 +51,12 @@ struct Line<'r> {
 }
 
 impl Sheet {
-    /// An empty one.
     pub fn new(form: ResultsForm, colours: bool) -> Sheet {
         let text = if form == ResultsForm::Csv { CSV_HEAD.to_owned() } else { String::new() };
         Sheet { form, colours, text, page: page(), rows: 0 }
     }
 
-    /// Adds a row.
+    /// Takes the next row; a full page of a table is turned to text.
     pub fn push(&mut self, row: &Row) -> Result<(), Failure> {
         match self.form {
             ResultsForm::Table => {

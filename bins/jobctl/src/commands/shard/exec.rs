@@ -20,7 +20,7 @@ use crate::commands::Session;
 use crate::failure::Failure;
 use crate::terminal;
 
-/// Failed records named.
+/// How many failed records the last line names.
 const KEYS_SHOWN: usize = 20;
 
 /// Runs the words for each record that is left.

@@ -27,7 +27,7 @@ pub struct Records {
     pub bundle: Option<Prepared>,
 }
 
-/// Reads them.
+/// Reads the records that flags or a file say; packs those that pods can't compute. No flag of records gives none.
 pub fn read(session: &Session, args: &JobArgs, site: Site) -> Result<Records, Failure> {
     only_with(
         args.days.is_some(),
