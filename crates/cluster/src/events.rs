@@ -17,6 +17,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::timers::until;
 use correlator::{Correlator, Due};
 
 /// How many events may wait to be written.
@@ -80,13 +81,7 @@ impl EventRecorder {
 async fn write_all(client: Client, component: String, mut waiting: mpsc::Receiver<Occurrence>) {
     let (mut batch, mut correlator) = (Vec::new(), Correlator::default());
     loop {
-        let next = correlator.next();
-        let pause = async {
-            match next {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
+        let pause = until(correlator.next());
         tokio::select! {
             received = waiting.recv_many(&mut batch, QUEUE_MAX) => {
                 if received == 0 {

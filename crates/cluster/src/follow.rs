@@ -398,7 +398,7 @@ impl Backoff {
             self.failures = 0;
         }
         self.last = Some(now);
-        let pause = self.first.saturating_mul(1 << self.failures.min(10)).min(PAUSE_MAX);
+        let pause = pumice_units::Backoff { first: self.first, longest: PAUSE_MAX }.pause(self.failures);
         self.failures += 1;
         let chance = (RandomState::new().hash_one(self.failures) % 1024) as u32;
         pause + pause * chance / 1024

@@ -8,6 +8,7 @@
 // These panic where a disk is full or a pipe is closed.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod burst;
 pub mod connect;
 pub mod events;
 mod follow;
@@ -22,6 +23,7 @@ pub mod watch;
 pub mod window;
 pub mod write;
 
+pub use burst::Burst;
 pub use connect::client_over;
 pub use events::EventRecorder;
 pub use follow::WatchScope;
@@ -33,7 +35,7 @@ pub use pace::{Pace, paced};
 pub use pumice_metrics as metrics;
 pub use resume::{WatchEvent, watch_from};
 pub use serve::{Pages, Vitals, serve};
-pub use timers::Timers;
+pub use timers::{Timers, until};
 pub use watch::{Change, watch, watch_all, watch_optional, watch_where_served};
 pub use window::Window;
 pub use write::{Failure, PodRef, failure, words};

@@ -50,9 +50,18 @@ impl<K: Clone + Ord + Hash> Timers<K> {
     }
 }
 
+/// Sleeps until `at`, for ever where nothing is due: what a loop waits for beside its channels.
+pub async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures::FutureExt as _;
     use std::time::Duration;
 
     #[test]
@@ -69,5 +78,14 @@ mod tests {
         assert_eq!(timers.pop(after(4)), None);
         assert_eq!(timers.pop(after(9)), Some("a"));
         assert_eq!(timers.next(), None);
+    }
+
+    #[tokio::test]
+    async fn a_loop_sleeps_until_something_is_due_and_for_ever_otherwise() {
+        let start = Instant::now();
+        until(Some(start + Duration::from_millis(5))).await;
+        assert!(start.elapsed() >= Duration::from_millis(5));
+        until(Some(start)).now_or_never().expect("what is past is due now");
+        assert_eq!(until(None).now_or_never(), None, "nothing is due");
     }
 }

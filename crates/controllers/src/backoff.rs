@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use pumice_cluster::Failure;
+use pumice_units::Backoff;
 
 /// The wait after `failures` failures in a row (from 1), the last of this kind.
 pub(crate) fn wait(kind: Failure, failures: u32) -> Duration {
@@ -17,8 +18,7 @@ pub(crate) fn wait(kind: Failure, failures: u32) -> Duration {
         Failure::Forbidden => (Duration::from_millis(500), Duration::from_secs(60)),
         Failure::Invalid => (Duration::from_secs(1), Duration::from_secs(300)),
     };
-    let doubled = first.saturating_mul(1_u32.checked_shl(failures.saturating_sub(1).min(20)).unwrap_or(u32::MAX));
-    doubled.min(longest)
+    Backoff { first, longest }.pause(failures.saturating_sub(1))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures::{FutureExt as _, StreamExt as _};
 use kube::Client;
 use pumice_clock as clock;
-use pumice_cluster::{Change, EventRecorder, Timers};
+use pumice_cluster::{Change, EventRecorder, Timers, until};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
@@ -97,13 +97,7 @@ impl Loop {
             Answer::Nothing
         });
         loop {
-            let due = self.timers.next();
-            let wake = async {
-                match due {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let wake = until(self.timers.next());
             tokio::select! {
                 input = feed.next() => {
                     let mut next = Some(input.ok_or(Error::WatchEnded)?);

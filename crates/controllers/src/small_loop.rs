@@ -9,11 +9,11 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, SelectAll};
-use futures::{FutureExt as _, StreamExt as _};
 use kube::Client;
-use pumice_cluster::{Failure, Timers};
+use pumice_cluster::{Burst, Failure, Timers, until};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
@@ -84,22 +84,11 @@ pub(crate) async fn run<C: Controller>(client: Client, controller: C, metrics: M
         counted: metrics.of(C::NAME),
     };
     loop {
-        let due = state.timers.next();
-        let wake = async {
-            match due {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
+        let wake = until(state.timers.next());
         tokio::select! {
             input = feed.next() => {
-                let mut next = Some(input.ok_or(Error::WatchEnded)?);
-                for _ in 0..BURST_MAX {
-                    let Some(input) = next.take() else { break };
-                    state.controller.take(input, &mut state.dirty);
-                    next = feed.next().now_or_never().flatten();
-                }
-                if let Some(input) = next {
+                let mut burst = Burst::new(input.ok_or(Error::WatchEnded)?, BURST_MAX);
+                while let Some(input) = burst.next(&mut feed) {
                     state.controller.take(input, &mut state.dirty);
                 }
             }

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
+use pumice_units::Backoff;
 use pumice_wire::client::endpoint;
 use tonic::transport::Endpoint;
 
-const PAUSE_FIRST: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+const PAUSES: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(30) };
 
 /// Where an executor goes next.
 #[derive(Debug)]
@@ -22,7 +22,8 @@ pub struct Servers {
     tried: usize,
     /// Where one of them said that the leader is.
     leader: Option<Endpoint>,
-    pause: Duration,
+    /// Since one of them answered.
+    pauses: u32,
 }
 
 impl Servers {
@@ -36,7 +37,7 @@ impl Servers {
         if all.is_empty() {
             return Err(String::new());
         }
-        Ok(Self { all, turn: 0, tried: 0, leader: None, pause: PAUSE_FIRST })
+        Ok(Self { all, turn: 0, tried: 0, leader: None, pauses: 0 })
     }
 
     /// The next one.
@@ -51,7 +52,7 @@ impl Servers {
 
     /// The one that was next has answered.
     pub fn answered(&mut self) {
-        (self.tried, self.pause) = (0, PAUSE_FIRST);
+        (self.tried, self.pauses) = (0, 0);
     }
 
     /// The connection ended, or there was none. Gives how long to wait before the next.
@@ -68,8 +69,8 @@ impl Servers {
             }
         }
         self.tried = 0;
-        let pause = self.pause;
-        self.pause = (pause * 2).min(PAUSE_MAX);
+        let pause = PAUSES.pause(self.pauses);
+        self.pauses = self.pauses.saturating_add(1);
         pause
     }
 }

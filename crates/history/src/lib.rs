@@ -35,7 +35,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::Client;
-use pumice_units::with_causes;
+use pumice_units::{Backoff, with_causes};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -50,8 +50,7 @@ pub use retention::DAYS;
 /// Entries between the watches and the writer.
 const ENTRIES_MAX: usize = 4_096;
 /// Pauses before the database is opened again; each is twice the last.
-const PAUSE_FIRST: Duration = Duration::from_secs(1);
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+const PAUSES: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
 
 /// What the history needs.
 #[derive(Clone)]
@@ -98,7 +97,7 @@ impl History {
     /// log and by the handle, and all begins again after a pause: cursors say from where.
     pub fn run(self, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let mut pause = PAUSE_FIRST;
+            let mut failures = 0;
             let mut said = String::new();
             loop {
                 let began = Instant::now();
@@ -111,9 +110,10 @@ impl History {
                     Ok(Err(error)) => with_causes(&error),
                     Err(_) => "it panicked; see the message before this one".to_owned(),
                 };
-                if Instant::now() - began > PAUSE_MAX {
-                    pause = PAUSE_FIRST;
+                if Instant::now() - began > PAUSES.longest {
+                    failures = 0;
                 }
+                let pause = PAUSES.pause(failures);
                 if why == said {
                     tracing::debug!(why, ?pause, "there still is no history");
                 } else {
@@ -123,7 +123,7 @@ impl History {
                 self.handle.failed(why);
                 tokio::select! {
                     () = shutdown.cancelled() => return,
-                    () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
+                    () = tokio::time::sleep(pause) => failures += 1,
                 }
             }
         })

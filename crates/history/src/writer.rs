@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pumice_clock as clock;
-use pumice_units::with_causes;
+use pumice_units::{Backoff, with_causes};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -25,8 +25,7 @@ const BATCH_ROWS: usize = 1_000;
 /// Longest time that a row waits for others: what a crash may take with it, of jobs that came, ended and went meanwhile.
 const BATCH_TIME: Duration = Duration::from_millis(20);
 /// Pauses after a failure.
-const PAUSE_FIRST: Duration = Duration::from_millis(200);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+const PAUSES: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(30) };
 /// Writes what comes.
 pub(crate) struct Writer {
     pub database: Database,
@@ -81,8 +80,9 @@ impl Writer {
 
     /// Writes; false if that failed and there is no time to try again.
     async fn commit(&self, statements: &[Statement], rows: usize, shutdown: &CancellationToken) -> bool {
-        let mut pause = PAUSE_FIRST;
+        let mut failures = 0;
         loop {
+            let pause = PAUSES.pause(failures);
             match self.database.commit(statements).await {
                 Ok(_) => {
                     self.numbers.written(rows);
@@ -99,7 +99,7 @@ impl Writer {
             }
             tokio::select! {
                 () = shutdown.cancelled() => return false,
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
+                () = tokio::time::sleep(pause) => failures += 1,
             }
         }
     }

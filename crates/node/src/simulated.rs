@@ -21,11 +21,11 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use futures::{FutureExt, Stream, StreamExt};
+use futures::{Stream, StreamExt};
 use http::{Method, Request, header};
 use kube::client::Body;
 use kube::{Api, Client};
-use pumice_cluster::{Change, WatchScope};
+use pumice_cluster::{Burst, Change, WatchScope, until};
 use serde_json::json;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -192,18 +192,12 @@ impl Shell {
         loop {
             self.make_calls();
             let wake = self.fleet.next_wake().map(|ms| self.start + Duration::from_millis(ms));
-            let sleep = async {
-                match wake {
-                    Some(at) => tokio::time::sleep_until(at.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let sleep = until(wake.map(Into::into));
             tokio::select! {
                 change = changes.next() => {
                     let Some(change) = change else { return SimulatedError::WatchEnded };
-                    self.take(change);
-                    for _ in 0..BURST_MAX {
-                        let Some(Some(change)) = changes.next().now_or_never() else { break };
+                    let mut burst = Burst::new(change, BURST_MAX);
+                    while let Some(change) = burst.next(&mut changes) {
                         self.take(change);
                     }
                 }

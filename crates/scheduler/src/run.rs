@@ -7,11 +7,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use futures::stream::{BoxStream, SelectAll};
-use futures::{FutureExt as _, StreamExt as _};
 use kube::Client;
 use pumice_clock::SteadyClock;
-use pumice_cluster::EventRecorder;
+use pumice_cluster::{Burst, EventRecorder, until};
 use pumice_engine::plugin::Registry;
 use pumice_engine::{Config, Delta, Plan, TimeMs, World};
 use pumice_recording::{Beginning, Feedback};
@@ -136,13 +136,7 @@ impl Loop {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.begin();
         loop {
-            let due = self.due();
-            let wake = async {
-                match due {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let wake = until(self.due());
             tokio::select! {
                 input = self.feed.next() => self.take(input.ok_or(Error::WatchEnded)?),
                 Some(answer) = self.writer.answer() => self.answered(answer),
@@ -177,13 +171,8 @@ impl Loop {
 
     /// Takes a change, and all that wait behind it.
     fn take(&mut self, first: WatchedChange) {
-        let mut next = Some(first);
-        for _ in 0..BURST_MAX {
-            let Some(input) = next else { break };
-            self.watched.take(input, &mut self.deltas);
-            next = self.feed.next().now_or_never().flatten();
-        }
-        if let Some(input) = next {
+        let mut burst = Burst::new(first, BURST_MAX);
+        while let Some(input) = burst.next(&mut self.feed) {
             self.watched.take(input, &mut self.deltas);
         }
         self.metrics.changes(self.deltas.len());

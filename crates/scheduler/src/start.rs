@@ -7,9 +7,9 @@ use kube::{Api, Client};
 use pumice_api::names;
 use pumice_api::scheduling::{Queue, QueueSpec};
 use pumice_cluster::{Failure, failure};
+use pumice_units::Backoff;
 
-const RETRY_FIRST: Duration = Duration::from_millis(50);
-const RETRY_MAX: Duration = Duration::from_secs(5);
+const RETRY: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(5) };
 
 /// Makes the queues that are missing, however long the API server takes to be there. As in Volcano, `root` gives
 /// nothing back and both weigh 1.
@@ -26,7 +26,7 @@ pub(crate) async fn queues(client: Client) {
 
 async fn create(client: &Client, queue: &Queue, name: &str) {
     let queues: Api<Queue> = Api::all(client.clone());
-    let mut delay = RETRY_FIRST;
+    let mut failures = 0;
     loop {
         match queues.create(&PostParams::default(), queue).await {
             Ok(_) => return tracing::info!(queue = name, "queue created"),
@@ -36,7 +36,7 @@ async fn create(client: &Client, queue: &Queue, name: &str) {
                 _ => tracing::debug!(queue = name, %error, "queue not created yet"),
             },
         }
-        tokio::time::sleep(delay).await;
-        delay = (delay * 2).min(RETRY_MAX);
+        tokio::time::sleep(RETRY.pause(failures)).await;
+        failures += 1;
     }
 }

@@ -22,7 +22,7 @@ use crate::Connection;
 use crate::json::text_at;
 use crate::names;
 use crate::platform::call::{self, CallError, FailureClass};
-use crate::platform::watch::backoff;
+use crate::platform::watch::BACKOFF;
 
 /// Most bytes of a bundle that is kept by the API.
 pub const BUNDLE_BYTES_MAX: u64 = 64 << 20;
@@ -272,7 +272,7 @@ where
     loop {
         match request().await {
             Err(error) if error.class() == FailureClass::Unreachable && failures + 1 < TRIES_MAX => {
-                tokio::time::sleep(backoff(failures)).await;
+                tokio::time::sleep(BACKOFF.pause(failures)).await;
                 failures += 1;
             }
             answer => return answer,

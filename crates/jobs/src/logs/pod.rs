@@ -10,6 +10,7 @@ use futures::stream::{self, BoxStream};
 use futures::{AsyncBufRead, AsyncBufReadExt, StreamExt};
 use http::Request;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use pumice_units::Backoff;
 
 use crate::platform::call::{self, CallError, FailureClass};
 use crate::platform::connection::Connection;
@@ -20,8 +21,8 @@ pub const LINE_BYTES_MAX: usize = 16 << 20;
 const ATTEMPTS_FOLLOWING_MAX: u32 = 60;
 /// The same where somebody waits for what there is.
 const ATTEMPTS_MAX: u32 = 3;
-/// The pause between attempts grows to this.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The pauses between attempts.
+const PAUSES: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(5) };
 
 /// One run of one container; a restarted container is another run with its own log.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -284,7 +285,7 @@ impl LogReader {
                 Ok(())
             }
             FailureClass::Unreachable | FailureClass::Invalid if self.attempts < attempts_max => {
-                let pause = Duration::from_millis(50).saturating_mul(1 << self.attempts.min(7)).min(PAUSE_MAX);
+                let pause = PAUSES.pause(self.attempts);
                 self.attempts += 1;
                 tokio::time::sleep(pause).await;
                 if error.class() == FailureClass::Unreachable

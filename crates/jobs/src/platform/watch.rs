@@ -12,6 +12,7 @@ use futures::stream::{self, BoxStream};
 use http::Request;
 use kube::core::WatchEvent;
 use pumice_api::batch::Job;
+use pumice_units::Backoff;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -27,10 +28,8 @@ const WATCH_SECONDS: u64 = 290;
 const WATCH_GRACE: Duration = Duration::from_secs(20);
 /// A watch that the server closes sooner than this counts as a failure.
 const WATCH_MIN: Duration = Duration::from_secs(1);
-/// The first pause after a failure; doubled each time.
-const BACKOFF_MIN: Duration = Duration::from_millis(50);
-/// The longest pause between two tries to reach a server that does not answer.
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// The pauses between two tries to reach a server that does not answer.
+pub(crate) const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(5) };
 /// After this long without an answer a follower gives up.
 pub const OUTAGE_MAX: Duration = Duration::from_secs(30 * 60);
 
@@ -238,7 +237,7 @@ impl<T: DeserializeOwned> Follower<T> {
                 if now - *self.lost_since.get_or_insert(now) > OUTAGE_MAX {
                     return Err(error);
                 }
-                let wait = backoff(self.failures);
+                let wait = BACKOFF.pause(self.failures);
                 self.failures = self.failures.saturating_add(1);
                 // One short gap is how a watch ends; only a second failure is news.
                 if self.failures == 2 && !std::mem::replace(&mut self.outage_reported, true) {
@@ -255,11 +254,6 @@ impl<T: DeserializeOwned> Follower<T> {
             _ => Err(error),
         }
     }
-}
-
-/// The pause after so many failures.
-pub(crate) fn backoff(failures: u32) -> Duration {
-    BACKOFF_MIN.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX)
 }
 
 /// News of one job.
@@ -328,9 +322,9 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_a_limit() {
-        let pauses: Vec<u128> = (0..9).map(|n| backoff(n).as_millis()).collect();
+        let pauses: Vec<u128> = (0..9).map(|n| BACKOFF.pause(n).as_millis()).collect();
         assert_eq!(pauses, [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]);
-        assert_eq!(backoff(u32::MAX), BACKOFF_MAX);
+        assert_eq!(BACKOFF.pause(u32::MAX), BACKOFF.longest);
     }
 
     #[test]

@@ -26,7 +26,8 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use nix::sys::inotify::WatchDescriptor;
-use pumice_cluster::{Timers, WatchScope, watch};
+use pumice_cluster::{Timers, WatchScope, until, watch};
+use pumice_units::Backoff;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -51,15 +52,13 @@ use pumice_clock as clock;
 /// Names of peers are gathered this long before files are rewritten.
 const NAMES_AFTER: Duration = Duration::from_millis(10);
 /// Waits between attempts to start a pod that lacks something.
-const RETRY_FIRST: Duration = Duration::from_millis(500);
-const RETRY_LONGEST: Duration = Duration::from_secs(30);
+const START_AGAIN: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(30) };
 /// A start is told of once it has taken this long: most pods run by then, and a write for each would say nothing.
 const START_TOLD_AFTER: Duration = Duration::from_secs(1);
 /// The same for a pod whose turn to start has not come.
 const TURN_TOLD_AFTER: Duration = Duration::from_secs(10);
 /// Waits between attempts to call the API server.
-const CALL_AGAIN_FIRST: Duration = Duration::from_millis(100);
-const CALL_AGAIN_LONGEST: Duration = Duration::from_secs(5);
+const CALL_AGAIN: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(5) };
 /// Findings about containers that wait to be heard.
 const FINDINGS_MAX: usize = 256;
 /// How long starts and calls under way are waited for at the end.
@@ -159,13 +158,7 @@ impl Pods {
         let mut changes = std::pin::pin!(watch(Api::<Pod>::all(self.context.client.clone()), scope));
         loop {
             self.settle();
-            let wake = self.next_wake();
-            let sleep = async {
-                match wake {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let sleep = until(self.next_wake());
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 Some(change) = changes.next() => self.on_change(change),
@@ -383,8 +376,4 @@ impl Pods {
 /// Whole seconds; begun ones count.
 pub(super) fn seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
-}
-
-fn backoff(first: Duration, longest: Duration, failures: u32) -> Duration {
-    first.saturating_mul(1 << failures.min(16)).min(longest)
 }

@@ -15,7 +15,7 @@ use pumice_clock as clock;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::agent::pods::probing::Probed;
-use crate::agent::pods::{RETRY_FIRST, RETRY_LONGEST, TURN_TOLD_AFTER, backoff};
+use crate::agent::pods::{START_AGAIN, TURN_TOLD_AFTER};
 use crate::pod_spec::resolve::{Requests, hostname, requests};
 use crate::shim::status::ShimStatus;
 
@@ -170,7 +170,7 @@ impl Entry {
 
     /// Waits for another attempt to start, longer each time.
     pub(super) fn retry_later(&mut self, reason: &str, message: String, now: Instant) {
-        let retry_at = Some(now + backoff(RETRY_FIRST, RETRY_LONGEST, self.start_failures));
+        let retry_at = Some(now + START_AGAIN.pause(self.start_failures));
         self.start_failures = self.start_failures.saturating_add(1);
         self.stage = Stage::Waiting { reason: reason.to_owned(), message: Some(message), retry_at };
     }
@@ -303,7 +303,7 @@ mod tests {
         let after = |seconds| now + Duration::from_secs(seconds);
         assert_eq!(entry.due(now), None);
         entry.retry_later("Failed", String::new(), now);
-        assert_eq!(entry.due(now), Some(now + RETRY_FIRST));
+        assert_eq!(entry.due(now), Some(now + START_AGAIN.first));
         assert_eq!(entry.due(after(1)), None);
         entry.call_again_at = Some(after(3));
         assert_eq!((entry.due(after(1)), entry.due(after(3))), (Some(after(3)), None));

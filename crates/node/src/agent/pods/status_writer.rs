@@ -13,7 +13,7 @@ use tokio::task::JoinError;
 use crate::agent::pod_status::{self, Facts, View};
 use crate::agent::pods::calls::{Call, CallDone, Subject};
 use crate::agent::pods::entry::{End, Entry, Stage};
-use crate::agent::pods::{CALL_AGAIN_FIRST, CALL_AGAIN_LONGEST, Pods, backoff, seconds};
+use crate::agent::pods::{CALL_AGAIN, Pods, seconds};
 use crate::agent::teardown::KILL_WITHIN;
 use crate::grace;
 use crate::shim::control::{self, Stop, Termination};
@@ -113,7 +113,7 @@ impl Pods {
                 }
             }
             Err(_) => {
-                let wait = backoff(CALL_AGAIN_FIRST, CALL_AGAIN_LONGEST, entry.call_failures);
+                let wait = CALL_AGAIN.pause(entry.call_failures);
                 entry.call_failures += 1;
                 entry.call_again_at = Some(clock::monotonic() + wait);
             }
