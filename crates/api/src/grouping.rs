@@ -76,26 +76,32 @@ mod tests {
         let annotated = |name: &str| json!({"annotations": {names::GROUP_NAME: name}});
         let native = json!({"schedulingGroup": {"podGroupName": "gang"}, "containers": []});
         let plain = json!({"containers": []});
-        // Metadata, spec, the group it needs, the group that is made for it.
-        let cases: Vec<(Value, &Value, Option<&str>, Option<&str>)> = vec![
-            (json!({}), &plain, None, Some("podgroup-1")),
-            (annotated(""), &plain, None, Some("podgroup-1")),
-            (annotated("g"), &plain, Some("g"), Some("podgroup-1")),
-            (annotated("g"), &native, Some("g"), Some("gang")),
-            (json!({}), &native, Some("gang"), Some("gang")),
-            (json!({"ownerReferences": owner("ReplicaSet", true)}), &native, Some("gang"), Some("gang")),
-            (json!({"ownerReferences": owner("ReplicaSet", true)}), &plain, Some("podgroup-7"), Some("podgroup-7")),
-            (json!({"ownerReferences": owner("ReplicaSet", false)}), &plain, None, Some("podgroup-1")),
-            (json!({"ownerReferences": owner("Node", true)}), &plain, None, None),
-            (json!({"labels": {names::GROUP_NAME: "g"}}), &plain, None, None),
-            (
+        struct Case<'a> {
+            metadata: Value,
+            spec: &'a Value,
+            needs: Option<&'a str>,
+            makes: Option<&'a str>,
+        }
+        let case = |metadata, spec, needs, makes| Case { metadata, spec, needs, makes };
+        let cases = [
+            case(json!({}), &plain, None, Some("podgroup-1")),
+            case(annotated(""), &plain, None, Some("podgroup-1")),
+            case(annotated("g"), &plain, Some("g"), Some("podgroup-1")),
+            case(annotated("g"), &native, Some("g"), Some("gang")),
+            case(json!({}), &native, Some("gang"), Some("gang")),
+            case(json!({"ownerReferences": owner("ReplicaSet", true)}), &native, Some("gang"), Some("gang")),
+            case(json!({"ownerReferences": owner("ReplicaSet", true)}), &plain, Some("podgroup-7"), Some("podgroup-7")),
+            case(json!({"ownerReferences": owner("ReplicaSet", false)}), &plain, None, Some("podgroup-1")),
+            case(json!({"ownerReferences": owner("Node", true)}), &plain, None, None),
+            case(json!({"labels": {names::GROUP_NAME: "g"}}), &plain, None, None),
+            case(
                 json!({"labels": {names::GROUP_NAME: "g"}, "ownerReferences": owner("ReplicaSet", true)}),
                 &plain,
                 None,
                 None,
             ),
         ];
-        for (mut metadata, spec, needs, makes) in cases {
+        for Case { mut metadata, spec, needs, makes } in cases {
             metadata["uid"] = "1".into();
             let pod: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
             let spec = pod.spec.unwrap();

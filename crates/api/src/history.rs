@@ -6,9 +6,9 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The API group.
+/// The API group under which the history answers, beside the API server's own groups.
 pub const GROUP: &str = "history.pumice.sh";
-/// Its version.
+/// The only version of [`GROUP`]; fields may be added to it.
 pub const VERSION: &str = "v1alpha1";
 /// Phase of what was gone before its end was seen.
 pub const END_UNKNOWN: &str = "EndUnknown";
@@ -24,7 +24,7 @@ pub struct Identity {
     pub uid: String,
 }
 
-/// A job.
+/// A job as the history kept it; its object may be long gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobRecord {

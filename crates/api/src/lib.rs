@@ -30,7 +30,6 @@ pub mod nodeinfo;
 pub mod profile;
 pub mod reservation;
 pub mod retention;
-pub mod runs;
 pub mod scheduling;
 pub mod shard;
 pub mod topology;

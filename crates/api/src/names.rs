@@ -158,7 +158,7 @@ pub const ROOT_QUEUE: &str = "root";
 
 /// Volcano's scheduler name, which we answer to.
 pub const SCHEDULER_VOLCANO: &str = "volcano";
-/// Our scheduler name.
+/// The scheduler name that only Pumice answers to, for pods on a cluster that has a Volcano, too.
 pub const SCHEDULER_PUMICE: &str = "pumice";
 /// Kubernetes' scheduler name; we answer to it only where no other scheduler is, in `pumice up`.
 pub const SCHEDULER_DEFAULT: &str = "default-scheduler";
@@ -173,7 +173,7 @@ pub const USER_APISERVER: &str = "system:pumice:apiserver";
 pub const USER_SCHEDULER: &str = "system:pumice:scheduler";
 /// User of the controllers.
 pub const USER_CONTROLLERS: &str = "system:pumice:controllers";
-/// User of admission.
+/// User as whom admission, in a process of its own, reads what it judges by and tells the API server where it is.
 pub const USER_ADMISSION: &str = "system:pumice:admission";
 /// User of the history.
 pub const USER_HISTORY: &str = "system:pumice:history";

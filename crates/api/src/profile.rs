@@ -1,4 +1,5 @@
-//! `pumice.sh/v1alpha1`: the ResourceProfile, what was learned of a kind of run. Not in Volcano.
+//! `pumice.sh/v1alpha1`: the ResourceProfile, what was learned of a kind of run, and which runs are of one kind by their names. Not
+//! in Volcano.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -78,4 +79,24 @@ pub struct LearnedMemory {
     /// The most with which it was killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub killed: Option<Quantity>,
+}
+
+/// A job's name without the numbers and dates at its end, which runs of one kind have in common: `train-2024-01-02` and `train7`
+/// are `train`. What is all number stays.
+pub fn base_name(name: &str) -> &str {
+    let base = name.trim_end_matches(|letter: char| letter.is_ascii_digit() || letter == '-' || letter == '.');
+    if base.is_empty() { name } else { base }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_that_differ_in_numbers_are_of_one_kind() {
+        let cases = [("train-2024-01-02", "train"), ("train7", "train"), ("2024-01-02", "2024-01-02"), ("", "")];
+        for (name, base) in cases {
+            assert_eq!(base_name(name), base, "{name}");
+        }
+    }
 }

@@ -5,7 +5,7 @@
 
 /// A kind that is served through a CustomResourceDefinition of ours.
 pub trait CustomResource: k8s_openapi::Resource {
-    /// Lower-case singular name.
+    /// The kind in lower case, as `kubectl get` takes it for one object: `job`.
     const SINGULAR: &'static str;
     /// Short names, in upstream's order.
     const SHORT_NAMES: &'static [&'static str];

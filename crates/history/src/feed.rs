@@ -51,33 +51,40 @@ impl Teller {
         match told {
             WatchEvent::ListBegins => {
                 self.seen += 1;
-                Entry::ListBegins(self.watched, self.seen)
+                Entry::ListBegins { watched: self.watched, seen: self.seen }
             }
             WatchEvent::Listed(objects) => {
                 objects.iter().for_each(|object| object.rows(Fate::There, seen, &mut rows));
                 Entry::Listed(rows)
             }
-            WatchEvent::ListEnds { version } => Entry::ListEnds(self.watched, self.seen, version),
+            WatchEvent::ListEnds { version } => Entry::ListEnds { watched: self.watched, seen: self.seen, version },
             WatchEvent::Applied(object) => {
                 object.rows(Fate::There, seen, &mut rows);
-                Entry::Changed(self.watched, object.resource_version().unwrap_or_default(), rows)
+                let version = object.resource_version().unwrap_or_default();
+                Entry::Changed { watched: self.watched, version, rows }
             }
             WatchEvent::Deleted(object) => {
                 object.rows(Fate::Gone(clock::now()), seen, &mut rows);
-                Entry::Changed(self.watched, object.resource_version().unwrap_or_default(), rows)
+                let version = object.resource_version().unwrap_or_default();
+                Entry::Changed { watched: self.watched, version, rows }
             }
-            WatchEvent::Quiet { version } => Entry::Changed(self.watched, version, rows),
+            WatchEvent::Quiet { version } => Entry::Changed { watched: self.watched, version, rows },
         }
     }
 }
 
-/// Namespace and name of a pod, and its uid if it runs.
-type Runs = ((String, String), Option<String>);
+/// Whether a pod runs, as a change says.
+struct RunState {
+    namespace: String,
+    name: String,
+    /// None: it does not run.
+    uid: Option<String>,
+}
 
 /// What came of a watch: an entry, and which pods began or ceased to run.
 struct WatchUpdate {
     entry: Entry,
-    running: Vec<Runs>,
+    running: Vec<RunState>,
 }
 
 /// Watches until it is dropped, or until nobody listens.
@@ -94,10 +101,10 @@ pub(crate) async fn watch(client: Client, cursors: BTreeMap<Watched, Cursor>, mu
         let entry = tokio::select! {
             told = updates.next() => {
                 let Some(told) = told else { return };
-                for (name, uid) in told.running {
+                for RunState { namespace, name, uid } in told.running {
                     match uid {
-                        Some(uid) => drop(running.insert(name, uid)),
-                        None => drop(running.remove(&name)),
+                        Some(uid) => drop(running.insert((namespace, name), uid)),
+                        None => drop(running.remove(&(namespace, name))),
                     }
                 }
                 told.entry
@@ -124,7 +131,7 @@ fn stream<K>(
     client: &Client,
     watched: Watched,
     cursor: Cursor,
-    running: fn(&WatchEvent<K>) -> Vec<Runs>,
+    running: fn(&WatchEvent<K>) -> Vec<RunState>,
 ) -> BoxStream<'static, WatchUpdate>
 where
     K: Facts + Resource<DynamicType = ()> + serde::de::DeserializeOwned + Send + 'static,
@@ -136,13 +143,16 @@ where
         .boxed()
 }
 
-fn running_pods(told: &WatchEvent<SeenPod>) -> Vec<Runs> {
-    let name = |pod: &SeenPod| (pod.namespace().unwrap_or_default(), pod.name_any());
-    let look = |pod: &SeenPod| (name(pod), pod.runs().then(|| pod.uid().unwrap_or_default()));
+fn running_pods(told: &WatchEvent<SeenPod>) -> Vec<RunState> {
+    let state = |pod: &SeenPod, runs: bool| RunState {
+        namespace: pod.namespace().unwrap_or_default(),
+        name: pod.name_any(),
+        uid: if runs { Some(pod.uid().unwrap_or_default()) } else { None },
+    };
     match told {
-        WatchEvent::Listed(pods) => pods.iter().map(look).collect(),
-        WatchEvent::Applied(pod) => vec![look(pod)],
-        WatchEvent::Deleted(pod) => vec![(name(pod), None)],
+        WatchEvent::Listed(pods) => pods.iter().map(|pod| state(pod, pod.runs())).collect(),
+        WatchEvent::Applied(pod) => vec![state(pod, pod.runs())],
+        WatchEvent::Deleted(pod) => vec![state(pod, false)],
         _ => Vec::new(),
     }
 }

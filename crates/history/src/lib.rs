@@ -20,7 +20,6 @@ mod feed;
 mod handle;
 mod metrics;
 pub mod pending;
-mod progress;
 pub mod query;
 mod retention;
 pub mod rows;

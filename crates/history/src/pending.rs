@@ -20,7 +20,7 @@ pub enum Watched {
 }
 
 impl Watched {
-    /// All of them.
+    /// Every kind, in the order of its variants: the history is complete only once each was listed.
     pub const ALL: [Watched; 4] = [Watched::Jobs, Watched::KubernetesJobs, Watched::Groups, Watched::Pods];
 
     /// How its cursor is called.
@@ -57,14 +57,33 @@ pub struct Cursor {
 /// What the feed tells the writer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
-    /// A list begins: rows up to its end have this number.
-    ListBegins(Watched, i64),
+    /// A list begins.
+    ListBegins {
+        /// The kind that is listed.
+        watched: Watched,
+        /// The number of the rows up to its end.
+        seen: i64,
+    },
     /// Rows of a list.
     Listed(Vec<Row>),
-    /// The list with this number is complete, and is of this version.
-    ListEnds(Watched, i64, String),
-    /// What a change says; the watch has come to this version. Also of no rows.
-    Changed(Watched, String, Vec<Row>),
+    /// A list is complete.
+    ListEnds {
+        /// The kind that was listed.
+        watched: Watched,
+        /// The number that it began with.
+        seen: i64,
+        /// The version that the list is of.
+        version: String,
+    },
+    /// What a change says; also that the watch goes on, with no rows.
+    Changed {
+        /// The kind that is watched.
+        watched: Watched,
+        /// The version that the watch has come to.
+        version: String,
+        /// What became of the object.
+        rows: Vec<Row>,
+    },
     Used(Vec<Row>),
     /// The watches are well: nothing that happened before now is missing.
     Well,
@@ -74,7 +93,7 @@ impl Entry {
     /// How many rows it brings, and never 0, so that any number of entries ends a batch.
     pub fn weight(&self) -> usize {
         match self {
-            Entry::Listed(rows) | Entry::Changed(_, _, rows) | Entry::Used(rows) => rows.len().max(1),
+            Entry::Listed(rows) | Entry::Changed { rows, .. } | Entry::Used(rows) => rows.len().max(1),
             _ => 1,
         }
     }
@@ -103,14 +122,14 @@ impl Pending {
     /// Adds an entry that came at `now`.
     pub fn add(&mut self, dialect: Dialect, entry: Entry, now: i64) {
         match entry {
-            Entry::ListBegins(watched, seen) => {
+            Entry::ListBegins { watched, seen } => {
                 // Rows with a number that no cursor has would be deaf to what a resumed watch tells.
                 let cursor = self.cursors.entry(watched).or_default();
                 (cursor.version, cursor.seen) = (String::new(), seen);
                 self.changed = true;
             }
             Entry::Listed(rows) | Entry::Used(rows) => self.put(rows),
-            Entry::ListEnds(watched, seen, version) => {
+            Entry::ListEnds { watched, seen, version } => {
                 let cursor = self.cursors.entry(watched).or_default();
                 let from = if cursor.at == 0 { now } else { cursor.at };
                 *cursor = Cursor { version, seen, at: now };
@@ -120,7 +139,7 @@ impl Pending {
                     self.statements.push(sweep);
                 }
             }
-            Entry::Changed(watched, version, rows) => {
+            Entry::Changed { watched, version, rows } => {
                 let cursor = self.cursors.entry(watched).or_default();
                 (cursor.version, cursor.at) = (version, now);
                 self.changed = true;

@@ -44,7 +44,7 @@ pub enum QueryError {
     Database(#[from] DatabaseError),
 }
 
-/// Which jobs.
+/// Which jobs are asked for, and how many at a time. A job must meet all that is given; by default nothing is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Question {
     pub namespace: Option<String>,

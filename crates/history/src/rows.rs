@@ -57,7 +57,7 @@ pub enum Keep {
     Sum,
 }
 
-/// A column.
+/// A column of a table, and what becomes of its value when a row is written again.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
     /// Its name, in SQL.
@@ -66,7 +66,7 @@ pub struct Column {
     pub keep: Keep,
 }
 
-/// A table.
+/// The tables that rows of facts go to. Cursors and the format have tables of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Table {
     /// Jobs by uid.
@@ -190,7 +190,7 @@ const USED: &[Column] = &[
 ];
 
 impl Table {
-    /// All tables.
+    /// Every table, in the order in which a transaction writes them.
     pub const ALL: [Table; 5] = [Table::Job, Table::Task, Table::Attempt, Table::Waits, Table::Used];
 
     /// Its name, in SQL.
@@ -266,13 +266,13 @@ impl Row {
         self
     }
 
-    /// With this number.
+    /// The row with a number in this column; `None` is SQL's NULL. Panics as [`Row::with`] does.
     #[must_use]
     pub fn int(self, name: &str, value: impl Into<Option<i64>>) -> Row {
         self.with(name, Cell::Int(value.into()))
     }
 
-    /// With this text.
+    /// The row with a text in this column, an empty one too. Panics as [`Row::with`] does.
     #[must_use]
     pub fn text(self, name: &str, value: &str) -> Row {
         self.with(name, Cell::text(value))

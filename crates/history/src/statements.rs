@@ -20,7 +20,7 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// A statement.
+    /// Pairs a text with what its `$1`, `$2` and so on stand for, in order. Nothing checks that they are as many.
     pub fn new(sql: impl Into<String>, arguments: Vec<Cell>) -> Statement {
         Statement { sql: sql.into(), arguments }
     }

@@ -9,9 +9,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::database::{Database, Location};
+use crate::handle::Progress;
 use crate::metrics::Numbers;
 use crate::pending::{Cursor, Entry, Pending, Watched};
-use crate::progress::Progress;
 use crate::query::{self, GroupBy, QueryError, Question};
 use crate::rows::{Cell, Kind, Row, Table};
 use crate::statements::Statement;
@@ -71,7 +71,7 @@ fn rows(version: Version, number: i64, seen: i64) -> Vec<Row> {
 }
 
 fn entry(version: Version, number: i64) -> Entry {
-    Entry::Changed(Watched::Jobs, number.to_string(), rows(version, number, 1))
+    Entry::Changed { watched: Watched::Jobs, version: number.to_string(), rows: rows(version, number, 1) }
 }
 
 /// Everything that a database holds.
@@ -92,7 +92,7 @@ async fn dump(database: &Database) -> Vec<Vec<Cell>> {
 fn folded(entries: impl IntoIterator<Item = Entry>) -> Vec<Vec<Cell>> {
     let mut book: BTreeMap<(Table, Vec<Cell>), Row> = BTreeMap::new();
     for entry in entries {
-        let Entry::Changed(_, _, rows) = entry else { continue };
+        let Entry::Changed { rows, .. } = entry else { continue };
         for row in rows {
             let key = (row.table, row.key().to_vec());
             match book.get_mut(&key) {
@@ -347,15 +347,15 @@ fn what_a_list_lacks_is_gone_and_its_end_unknown() {
             let dialect = database.dialect();
             let version = |object, phase| Version { object, phase, deleted: false };
             let mut pending = Pending::new(BTreeMap::new());
-            pending.add(dialect, Entry::ListBegins(Watched::Jobs, 1), 10);
+            pending.add(dialect, Entry::ListBegins { watched: Watched::Jobs, seen: 1 }, 10);
             let both = [rows(version(0, 1), 1, 1), rows(version(1, 2), 2, 1), rows(version(2, 1), 3, 1)].concat();
             pending.add(dialect, Entry::Listed(both), 11);
-            pending.add(dialect, Entry::ListEnds(Watched::Jobs, 1, "3".into()), 12);
+            pending.add(dialect, Entry::ListEnds { watched: Watched::Jobs, seen: 1, version: "3".into() }, 12);
             database.commit(&pending.take(dialect)).await.unwrap();
 
             // It dies, and comes back to a server that knows only the last of them, at an older version.
             let mut pending = Pending::new(writer::cursors(database).await.unwrap());
-            pending.add(dialect, Entry::ListBegins(Watched::Jobs, 2), 1_000);
+            pending.add(dialect, Entry::ListBegins { watched: Watched::Jobs, seen: 2 }, 1_000);
             let begun = pending.take(dialect);
             database.commit(&begun).await.unwrap();
             assert_eq!(
@@ -363,7 +363,7 @@ fn what_a_list_lacks_is_gone_and_its_end_unknown() {
                 Cursor { version: String::new(), seen: 2, at: 12 }
             );
             pending.add(dialect, Entry::Listed(rows(version(2, 0), 2, 2)), 1_001);
-            pending.add(dialect, Entry::ListEnds(Watched::Jobs, 2, "9".into()), 1_002);
+            pending.add(dialect, Entry::ListEnds { watched: Watched::Jobs, seen: 2, version: "9".into() }, 1_002);
             database.commit(&pending.take(dialect)).await.unwrap();
 
             let (jobs, _) = query::jobs(database, &Question::default()).await.unwrap();

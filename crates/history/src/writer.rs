@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::database::{Database, DatabaseError};
+use crate::handle::Progress;
 use crate::metrics::Numbers;
 use crate::pending::{Cursor, Entry, Pending, Watched};
-use crate::progress::Progress;
 use crate::retention::{DAY_MS, RETIRE_EVERY, RETIRE_PAUSE, RETIRED_JOBS};
 use crate::rows::{Cell, Kind};
 use crate::statements::Statement;
@@ -26,7 +26,8 @@ const BATCH_ROWS: usize = 1_000;
 const BATCH_TIME: Duration = Duration::from_millis(20);
 /// Pauses after a failure.
 const PAUSES: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(30) };
-/// Writes what comes.
+
+/// Gathers what the feed sends into batches, writes them and deletes what is old.
 pub(crate) struct Writer {
     pub database: Database,
     pub entries: mpsc::Receiver<Entry>,

@@ -4,7 +4,7 @@ use pumice_api::scheduling::{
     NetworkTopologyMode, NetworkTopologySpec, PodGroup, PodGroupCondition, PodGroupPhase, ResourceList,
     SubGroupPolicySpec,
 };
-use pumice_api::{names, runs::base_name};
+use pumice_api::{names, profile::base_name};
 use pumice_engine::{
     GroupCondition, GroupFacts, GroupPhase, GroupStatus, OwnerFacts, Resources, SubGroupPolicy, TimeMs, TopologySpec,
 };

@@ -7,7 +7,8 @@ use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pumice_api::batch::{Job, JobPhase};
 use pumice_api::history::DELETED;
-use pumice_api::{names, runs};
+use pumice_api::names;
+use pumice_api::profile::base_name;
 
 use super::pod::{Amounts, amounts};
 use super::{Facts, Fate, Seen, annotation, millis, text, versioned};
@@ -69,7 +70,7 @@ impl Facts for Job {
             queue: if spec.queue.is_empty() { names::DEFAULT_QUEUE.to_owned() } else { spec.queue.clone() },
             priority_class: spec.priority_class_name.clone(),
             started: entered(|phase| *phase == JobPhase::Running),
-            ended: phase.is_finished().then(|| entered(JobPhase::is_finished).or_else(changed)).flatten(),
+            ended: if phase.is_finished() { entered(JobPhase::is_finished).or_else(changed) } else { None },
             phase: phase.to_string(),
             reason: status.state.reason.clone(),
             message: status.state.message.clone(),
@@ -121,7 +122,7 @@ impl Facts for kubernetes::Job {
             reason: why.and_then(|condition| condition.reason.clone()).unwrap_or_default(),
             message: why.and_then(|condition| condition.message.clone()).unwrap_or_default(),
             started: millis(status.start_time.as_ref()),
-            ended: millis(ended.or(status.completion_time.as_ref())).filter(|_| why.is_some()),
+            ended: if why.is_some() { millis(ended.or(status.completion_time.as_ref())) } else { None },
             replicas,
             succeeded,
             failed: lost,
@@ -139,7 +140,7 @@ fn row(metadata: &ObjectMeta, facts: JobFacts, fate: Fate, seen: Seen) -> Row {
         .text("api", facts.api)
         .text("namespace", text(metadata.namespace.as_ref()))
         .text("name", name)
-        .text("profile", runs::base_name(name))
+        .text("profile", base_name(name))
         .text_if("submitter", annotation(metadata, names::USER))
         .text_if("queue", &facts.queue)
         .text("priority_class", &facts.priority_class)

@@ -38,7 +38,7 @@ struct SeenContainer {
 
 partly_read!(SeenPod, Pod, metadata);
 
-/// CPU and memory.
+/// What containers ask for. Sums and products stop at the largest number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Amounts {
     pub cpu_milli: i64,

@@ -16,7 +16,7 @@ const ALL_MAX: i64 = 200_000;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LastRuns {
     pub namespace: String,
-    /// The name of their jobs without what differs from run to run, as `pumice_api::runs::base_name` has it.
+    /// The name of their jobs without what differs from run to run, as `pumice_api::profile::base_name` has it.
     pub profile: String,
     /// How long each job ran, in milliseconds, the oldest first. At most 16.
     pub runs_ms: Vec<i64>,

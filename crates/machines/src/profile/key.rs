@@ -6,8 +6,8 @@
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use pumice_api::batch::{Job, TaskSpec};
 use pumice_api::names::USER;
+use pumice_api::profile;
 use pumice_api::profile::ResourceProfileSpec;
-use pumice_api::runs;
 use pumice_units::stable_hash;
 
 use crate::job_object;
@@ -64,9 +64,9 @@ fn base_name(job: &Job) -> String {
     if let Some(base) = job.metadata.generate_name.as_deref().map(|base| base.trim_end_matches(end))
         && !base.is_empty()
     {
-        return runs::base_name(base).to_owned();
+        return profile::base_name(base).to_owned();
     }
-    runs::base_name(job_object::name(job)).to_owned()
+    profile::base_name(job_object::name(job)).to_owned()
 }
 
 /// An image without tag and digest: a program needs about as much in its next version.
