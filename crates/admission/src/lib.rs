@@ -27,5 +27,5 @@ mod view;
 
 pub use adapter::VolcanoAdmission;
 pub use findings::Findings;
-pub use rules::{LiveRules, Rules};
+pub use rules::{LiveRules, QUEUE_DEPTH_MAX, Rules};
 pub use view::View;

@@ -9,6 +9,9 @@ use pumice_api::names::{SCHEDULERS_CLUSTER, SCHEDULERS_UP, USER_CONTROLLERS};
 
 use crate::resource_groups::ResourceGroups;
 
+/// Most queues on a path below `root`, unless said otherwise.
+pub const QUEUE_DEPTH_MAX: usize = 5;
+
 /// What an administrator may set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
@@ -32,7 +35,7 @@ impl Default for Rules {
             scheduler_names: owned(SCHEDULERS_CLUSTER),
             controller_users: owned(&[USER_CONTROLLERS]),
             resource_groups: ResourceGroups::default(),
-            queue_depth_max: 5,
+            queue_depth_max: QUEUE_DEPTH_MAX,
             root_queue_protected: true,
             queue_with_pods_protected: false,
         }

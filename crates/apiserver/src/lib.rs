@@ -62,4 +62,4 @@ pub use nodes::{NoNodes, NodeProxy, NodeProxyError};
 pub use server::{ApiServer, BuildError, Builder, ClientService, WARN_ROOM_BYTES};
 pub use stored::ObjectReader;
 pub use strategies::pod::validate_pod_template;
-pub use workers::event_expiry::EventLimits;
+pub use workers::event_expiry::{EventLimits, LIFE_HOURS as EVENT_LIFE_HOURS};

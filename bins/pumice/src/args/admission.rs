@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args};
-use pumice_admission::Rules;
 use pumice_admission::policies::Policies;
 use pumice_admission::server::{CertificateFiles, Endpoint, Rotation, Route, Source, enabled};
+use pumice_admission::{QUEUE_DEPTH_MAX, Rules};
 use pumice_api::names::{
     ADMISSION_SECRET, NAMESPACE_SYSTEM, SCHEDULERS_CLUSTER, SERVICE_ACCOUNT_CONTROLLERS, USER_CONTROLLERS,
     service_account_user,
@@ -143,7 +143,7 @@ pub struct RulesArgs {
     #[arg(long, value_name = "USER")]
     pub controller_user: Vec<String>,
     /// Most queues on a path below root
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(long, value_name = "N", default_value_t = QUEUE_DEPTH_MAX)]
     pub max_queue_depth: usize,
     /// Refuse to delete a queue whose pods hold resources
     #[arg(long, value_name = "true|false", default_value_t = false, action = ArgAction::Set, num_args = 0..=1,

@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{ArgAction, Args};
 use pumice_api::retention::TimeBound;
-use pumice_apiserver::{AuditOptions, AuditPolicy, EventLimits};
+use pumice_apiserver::{AuditOptions, AuditPolicy, EVENT_LIFE_HOURS, EventLimits};
 use pumice_units::Quantity;
 
 use super::DataDir;
@@ -40,11 +41,14 @@ fn bytes(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| format!("{text:?} is no amount of bytes; try 1Gi"))
 }
 
+/// [`EVENT_LIFE_HOURS`] as people write it.
+static EVENT_TTL: LazyLock<String> = LazyLock::new(|| format!("{EVENT_LIFE_HOURS}h"));
+
 /// How long Events stay.
 #[derive(Debug, Args)]
 pub struct EventArgs {
     /// How long Events stay after they were last seen
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = life)]
+    #[arg(long, value_name = "TIME", default_value = EVENT_TTL.as_str(), value_parser = life)]
     pub event_ttl: Duration,
     /// Most Events that stay; the namespaces that have the most lose their oldest
     #[arg(long, value_name = "N", default_value_t = EventLimits::default().count_max)]

@@ -18,6 +18,10 @@ use tokio_util::sync::CancellationToken;
 use crate::storage::Storage;
 use crate::stored::{draft, parse};
 
+/// Hours for which Events stay after they were last seen, unless said otherwise; as upstream.
+pub const LIFE_HOURS: u64 = 1;
+/// Most Events of all namespaces together, unless said otherwise.
+const COUNT_MAX: usize = 50_000;
 /// How often old events are looked for; more often where they live shorter.
 const SWEEP_EVERY_MAX: Duration = Duration::from_secs(60);
 const SWEEP_EVERY_MIN: Duration = Duration::from_secs(1);
@@ -35,13 +39,12 @@ pub struct EventLimits {
 }
 
 impl Default for EventLimits {
-    /// An hour, as upstream, and 50,000.
     fn default() -> Self {
-        Self { life: Duration::from_secs(3_600), count_max: 50_000 }
+        Self { life: Duration::from_secs(LIFE_HOURS * 3_600), count_max: COUNT_MAX }
     }
 }
 
-/// Runs until `stop`.
+/// Looks for Events to delete every minute, or more often where they live shorter, until `stop`.
 pub(crate) async fn run(storage: Arc<Storage>, limits: EventLimits, stop: CancellationToken) {
     let mut ticks = tokio::time::interval(limits.life.clamp(SWEEP_EVERY_MIN, SWEEP_EVERY_MAX));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
