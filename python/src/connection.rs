@@ -7,6 +7,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use jiff::Timestamp;
 use pumice_jobs::explain::why::{self, About};
 use pumice_jobs::history::sheet::Sheet;
 use pumice_jobs::history::{self, Ask, GroupBy};
@@ -17,8 +18,8 @@ use pumice_jobs::lookup::pods::{self, Selection};
 use pumice_jobs::lookup::{self, Scope, events};
 use pumice_jobs::manifest::{self, Object};
 use pumice_jobs::monitor::RunMonitor;
-use pumice_jobs::platform::contexts;
 use pumice_jobs::platform::target::{Environment, Flags, Target};
+use pumice_jobs::platform::{autostart, contexts};
 use pumice_jobs::submit::{self, marked};
 use pumice_jobs::{Error, Exit};
 use pyo3::prelude::*;
@@ -28,7 +29,6 @@ use serde_json::{Value, json};
 use crate::errors::{exception, misuse, raised};
 use crate::json;
 use crate::messages;
-use crate::past;
 use crate::runtime::{Owned, wait};
 use crate::stream::Stream;
 
@@ -252,7 +252,7 @@ impl Connection {
         all_namespaces: bool,
         limit: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (since, until) = (past::moment(py, since)?, past::moment(py, until)?);
+        let (since, until) = (moment(py, since)?, moment(py, until)?);
         let namespace = (!all_namespaces).then(|| self.namespace.clone());
         let ask = Ask { namespace, name, user, queue, node, states, since, until };
         let (jobs, _) = self.ask(py, |connection| async move { history::jobs(&connection, &ask, limit).await })?;
@@ -273,8 +273,8 @@ impl Connection {
         until: Option<&str>,
         all_namespaces: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let by: GroupBy = by.parse().map_err(|error| past::refused(py, &error))?;
-        let (since, until) = (past::moment(py, since)?, past::moment(py, until)?);
+        let by: GroupBy = by.parse().map_err(|error| refused(py, &error))?;
+        let (since, until) = (moment(py, since)?, moment(py, until)?);
         let namespace = (!all_namespaces).then(|| self.namespace.clone());
         let ask = Ask { namespace, name, user, queue, node, states, since, until };
         let groups = self.ask(py, |connection| async move { history::groups(&connection, &ask, by).await })?;
@@ -373,4 +373,29 @@ impl Connection {
         })?;
         Ok(Stream::new(lines, self.target.clone()))
     }
+}
+
+/// Reads a moment of the history, such as `7d`, if one is given.
+fn moment(py: Python<'_>, text: Option<&str>) -> PyResult<Option<Timestamp>> {
+    text.map(|text| history::moment(text, now())).transpose().map_err(|error| refused(py, &error))
+}
+
+/// What is wrong with an argument.
+fn refused(py: Python<'_>, error: &dyn std::fmt::Display) -> PyErr {
+    misuse(py, &error.to_string())
+}
+
+#[allow(clippy::disallowed_methods, reason = "what is so long ago is so from now")]
+fn now() -> Timestamp {
+    Timestamp::now()
+}
+
+/// Brings up the platform of this machine where nothing names another and none runs; gives the line that says so.
+#[pyfunction]
+#[pyo3(signature = (beside=None))]
+pub fn bring_up(py: Python<'_>, beside: Option<PathBuf>) -> PyResult<Option<String>> {
+    let environment = Environment::read(|name| std::env::var_os(name));
+    let (target, _) = contexts::resolve(Flags::default(), &environment).map_err(|error| exception(py, error, None))?;
+    py.detach(|| autostart::ensure(&target, &environment, beside.as_deref()))
+        .map_err(|error| exception(py, error, Some(&target)))
 }

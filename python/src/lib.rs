@@ -3,14 +3,12 @@
 // These panic where a disk is full or a pipe is closed.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod autostart;
 mod bundle;
 mod connection;
 mod days;
 mod errors;
 mod json;
 mod messages;
-mod past;
 mod render;
 mod runtime;
 mod stream;
@@ -25,7 +23,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<connection::Connection>()?;
     module.add_class::<stream::Stream>()?;
-    module.add_function(wrap_pyfunction!(autostart::bring_up, module)?)?;
+    module.add_function(wrap_pyfunction!(connection::bring_up, module)?)?;
     module.add_class::<bundle::BundleSlice>()?;
     module.add_class::<bundle::BundleResults>()?;
     module.add_class::<bundle::BundleRows>()?;

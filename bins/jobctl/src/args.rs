@@ -13,15 +13,12 @@ mod job;
 mod jobs;
 mod list;
 mod logs;
-mod notebook;
 mod platform;
-mod progress;
 mod results;
 mod session;
 mod shard;
 mod shell;
 mod wait;
-mod watch;
 
 pub use crate::output::Form;
 pub use change::{ActArgs, Careful, DeleteArgs, RetryArgs};
@@ -31,18 +28,15 @@ pub use job::{Gang, JobArgs, Work};
 pub use jobs::{JobsArgs, OneJob, SeveralJobs};
 pub use list::{ListArgs, ListForm};
 pub use logs::LogsArgs;
-pub use notebook::NotebookArgs;
 pub use platform::{
     CheckArgs, ContextAddArgs, ContextCommand, ListOutput, NodeCommand, QueueCommand, TopArgs, UsageArgs, UsageBy,
     VersionArgs,
 };
-pub use progress::{ProgressArgs, ProgressForm};
 pub use results::{ResultsArgs, ResultsForm};
 pub use session::{Global, Session, runtime};
 pub use shard::{ShardArgs, ShardCommand};
-pub use shell::{ShellArgs, WhichPod};
-pub use wait::WaitArgs;
-pub use watch::WatchArgs;
+pub use shell::{NotebookArgs, ShellArgs, WhichPod};
+pub use wait::{ProgressArgs, ProgressForm, WaitArgs, WatchArgs};
 
 /// Submit jobs, watch them, and get their results.
 #[derive(Debug, Parser)]

@@ -21,7 +21,6 @@ mod run;
 mod session;
 mod shard;
 mod shell;
-mod stdin;
 mod submit;
 mod top;
 mod version;

@@ -7,11 +7,12 @@ mod error;
 pub mod parquet;
 pub mod sheet;
 pub mod text;
-pub mod when;
 
 pub use error::HistoryError;
 
+use jiff::{SignedDuration, Timestamp};
 use pumice_api::history::{GROUP, GroupRecord, JobRecord, Page, VERSION};
+use pumice_units::GoDuration;
 use serde::Deserialize;
 
 use crate::error::Error;
@@ -38,9 +39,9 @@ pub struct Ask {
     /// In any of these phases, in any case.
     pub states: Vec<String>,
     /// Not over before this moment.
-    pub since: Option<jiff::Timestamp>,
+    pub since: Option<Timestamp>,
     /// Submitted before this moment.
-    pub until: Option<jiff::Timestamp>,
+    pub until: Option<Timestamp>,
 }
 
 /// What jobs can be put together by.
@@ -169,6 +170,28 @@ fn failed(connection: &Connection, error: CallError) -> Error {
     }
 }
 
+/// A text that is no moment.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no time; try 2h, 7d, 2026-01-31 or 2026-01-31T08:00:00Z")]
+pub struct NoMoment(String);
+
+/// Reads a moment: so long ago, the beginning of a day (UTC), or a time.
+///
+/// # Errors
+/// When it is none of these, or too long ago to be one.
+pub fn moment(text: &str, now: Timestamp) -> Result<Timestamp, NoMoment> {
+    let wrong = || NoMoment(text.chars().take(64).collect());
+    let ago = match text.strip_suffix('d').map(str::parse::<i64>) {
+        Some(Ok(days)) => days.checked_mul(24 * 3_600_000),
+        _ => text.parse::<GoDuration>().ok().map(|duration| duration.as_millis()),
+    };
+    match ago {
+        Some(ago) if ago < 0 => Err(wrong()),
+        Some(ago) => now.checked_sub(SignedDuration::from_millis(ago)).map_err(|_| wrong()),
+        None => text.parse().or_else(|_| format!("{text}T00:00:00Z").parse()).map_err(|_| wrong()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,5 +223,23 @@ mod tests {
             assert_eq!((word.parse(), by.word()), (Ok(by), word));
         }
         assert!("colour".parse::<GroupBy>().unwrap_err().to_string().contains("user, queue"));
+    }
+
+    #[test]
+    fn moments() {
+        let now: Timestamp = "2026-02-03T12:00:00Z".parse().unwrap();
+        for (text, expected) in [
+            ("2h", "2026-02-03T10:00:00Z"),
+            ("1h30m", "2026-02-03T10:30:00Z"),
+            ("7d", "2026-01-27T12:00:00Z"),
+            ("0d", "2026-02-03T12:00:00Z"),
+            ("2026-01-31", "2026-01-31T00:00:00Z"),
+            ("2026-01-31T08:00:00+02:00", "2026-01-31T06:00:00Z"),
+        ] {
+            assert_eq!(moment(text, now).map(|time| time.to_string()), Ok(expected.to_owned()), "{text}");
+        }
+        for wrong in ["", "yesterday", "-1d", "-2h", "99999999999999d", "2026-02-30", "d"] {
+            assert!(moment(wrong, now).unwrap_err().to_string().contains("try 2h"), "{wrong}");
+        }
     }
 }

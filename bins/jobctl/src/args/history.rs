@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use pumice_jobs::history::when::{NoMoment, moment};
 use pumice_jobs::history::{GroupBy, LIMIT};
+use pumice_jobs::history::{NoMoment, moment};
 use pumice_jobs::job::Selector;
 
 use super::completion;

@@ -1,4 +1,4 @@
-//! Flags of `shell`.
+//! Flags of the commands that go into a pod of a job, or of a new one: `shell` and `notebook`.
 
 use clap::{Args, ValueHint};
 use pumice_jobs::job::Selector;
@@ -23,6 +23,24 @@ pub struct ShellArgs {
     /// Program and arguments [default: bash, else sh]
     #[arg(last = true, value_name = "COMMAND", value_hint = ValueHint::AnyPath)]
     pub argv: Vec<String>,
+    #[command(flatten)]
+    pub flags: JobArgs,
+}
+
+/// Flags of `notebook`.
+#[derive(Debug, Args)]
+pub struct NotebookArgs {
+    /// Job of a notebook to come back to: name, job/NAME, or `last` for the newest [default: a new one]
+    #[arg(conflicts_with_all = ["JobArgs", "dry_run"], add = completion::jobs())]
+    pub job: Option<Selector>,
+    #[command(flatten)]
+    pub pod: WhichPod,
+    /// Port of this machine; 0 is any [default: 8888, or the next free one]
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Print what would be submitted, and submit nothing
+    #[arg(long)]
+    pub dry_run: bool,
     #[command(flatten)]
     pub flags: JobArgs,
 }

@@ -1,5 +1,11 @@
 //! `jobctl run`: submit, attend, end with the job's own code.
 
+use std::io::Seek;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use pumice_api::batch::Job;
 use pumice_jobs::explain::job_end::{self, EndReport};
 use pumice_jobs::job::{Counts, JobEnd, JobRef, exit_of_run};
@@ -11,8 +17,8 @@ use pumice_jobs::{Connection, Exit};
 
 use super::attended::Attended;
 use super::work::Submission;
-use super::{Session, results, stdin};
-use crate::args::RunArgs;
+use super::{Session, results};
+use crate::args::{RunArgs, Work};
 use crate::failure::Failure;
 use crate::log_printer::LogPrinter;
 use crate::terminal;
@@ -38,7 +44,7 @@ pub fn run(session: &Session, args: &RunArgs) -> Result<Exit, Failure> {
             }
         };
         let submitted = submission.send(&connection, say).await?;
-        stdin::say_if_unread(&args.work, connection.is_fleet());
+        say_if_input_is_unread(&args.work, connection.is_fleet());
         let mut exit = Exit::Success;
         for job in submitted.iter().filter_map(Submitted::job) {
             let own = attend(session, args, &connection, &job).await?;
@@ -139,4 +145,28 @@ pub async fn conclude(connection: &Connection, job: &JobRef, ending: &RunEnd, sh
 fn counts(job: &Job) -> String {
     let Counts { total, succeeded, failed, .. } = Counts::of(job);
     format!("{succeeded} of {total} pods succeeded, {failed} failed")
+}
+
+/// Says that nobody reads this program's standard input, if there is something to read: it does not reach the pods of a job.
+/// Nothing is read here. Many programs start others with an open pipe that nobody writes to, which is nothing to read.
+fn say_if_input_is_unread(work: &Work, fleet: bool) {
+    let is_manifest = work.files.iter().any(|file| file == Path::new("-"));
+    if is_manifest || !input_has_data() {
+        return;
+    }
+    let instead = if fleet { "" } else { "`jobctl shell -- COMMAND` passes it on, or " };
+    terminal::say(&format!("standard input does not reach the pods: {instead}let the command read a file"));
+}
+
+fn input_has_data() -> bool {
+    let stdin = std::io::stdin();
+    let Ok(owned) = stdin.as_fd().try_clone_to_owned() else { return false };
+    let mut file = std::fs::File::from(owned);
+    let Ok(metadata) = file.metadata() else { return false };
+    if metadata.file_type().is_fifo() {
+        let mut ready = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+        let count = poll(&mut ready, PollTimeout::ZERO).unwrap_or(0);
+        return count > 0 && ready[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN));
+    }
+    metadata.is_file() && file.stream_position().is_ok_and(|at| at < metadata.len())
 }

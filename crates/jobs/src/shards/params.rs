@@ -6,7 +6,6 @@
 
 mod csv;
 mod error;
-mod lines;
 mod table;
 
 pub use error::{Fault, ParamsError};

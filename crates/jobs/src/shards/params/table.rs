@@ -3,13 +3,12 @@
 //! Invariant: after an error nothing more comes. Called by what packs bundles.
 
 use std::collections::HashMap;
-use std::io::BufRead;
+use std::io::{self, BufRead, Read as _};
 
 use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value};
 
 use super::error::{Fault, ParamsError};
-use super::lines::{Lines, Read, without_end};
 use super::{COLUMNS_MAX, Format, KeyBy, NAME_BYTES_MAX, NAMES_BYTES_MAX, ROW_BYTES_MAX, csv};
 use crate::manifest::strict_json::StrictValue;
 use crate::shards::record::{text_of, variable};
@@ -271,4 +270,54 @@ fn content_key(json: &[u8]) -> String {
 fn fingerprint(key: &str) -> u64 {
     let hash = digest(&SHA256, key.as_bytes());
     hash.as_ref().iter().take(8).fold(0, |bits, byte| bits << 8 | u64::from(*byte))
+}
+
+/// A source of lines. No more of one is kept than the caller's bound, however long it is.
+struct Lines<R> {
+    input: R,
+    /// How many lines were read.
+    count: u64,
+}
+
+/// How reading a line went.
+#[derive(Debug, PartialEq, Eq)]
+enum Read {
+    /// A line was added.
+    Line,
+    /// There is none.
+    End,
+    /// It goes beyond the bound.
+    TooLong,
+}
+
+impl<R: BufRead> Lines<R> {
+    fn new(input: R) -> Self {
+        Self { input, count: 0 }
+    }
+
+    /// How many lines were read.
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Adds the next line with its end to `text`, which may get `bytes_max` bytes.
+    fn read(&mut self, text: &mut Vec<u8>, bytes_max: usize) -> io::Result<Read> {
+        let before = text.len();
+        // One byte more than allowed tells a line that is just as long from one that goes on.
+        let room = (bytes_max + 1).saturating_sub(before) as u64;
+        self.input.by_ref().take(room).read_until(b'\n', text)?;
+        if text.len() == before {
+            return Ok(if room == 0 { Read::TooLong } else { Read::End });
+        }
+        self.count += 1;
+        if self.count == 1 && text.starts_with("\u{feff}".as_bytes()) {
+            text.drain(..'\u{feff}'.len_utf8());
+        }
+        Ok(if text.len() > bytes_max { Read::TooLong } else { Read::Line })
+    }
+}
+
+/// A line without its end, which is `\n` or `\r\n`.
+fn without_end(line: &str) -> &str {
+    line.strip_suffix('\n').map_or(line, |line| line.strip_suffix('\r').unwrap_or(line))
 }
