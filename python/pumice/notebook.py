@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .backend import State
+from .redraw_interval import REDRAW_SECONDS
 
 __all__ = ["NotebookPainter", "html", "in_notebook"]
 
-_EVERY = 0.25
 _SHOWN_FAILURES = 5
 _COLOURS = {
     State.SUCCEEDED: "#2e7d32",
@@ -66,9 +66,9 @@ class NotebookPainter:
         self._last = 0.0
 
     def paint(self, counts: Mapping[State, int]) -> None:
-        """Show the table, at most every quarter of a second."""
+        """Show the table, if it was not shown just before."""
         now = time.monotonic()
-        if now - self._last >= _EVERY:
+        if now - self._last >= REDRAW_SECONDS:
             self._last = now
             self._show(counts)
 

@@ -1,4 +1,4 @@
-"""How a map goes, at most four times a second: one line in a terminal, a table in a notebook, nothing elsewhere."""
+"""How a map goes, drawn again and again: one line in a terminal, a table in a notebook, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from .backend import State
 from .notebook import NotebookPainter, in_notebook
+from .redraw_interval import REDRAW_SECONDS
 
 if TYPE_CHECKING:
     from .map_result import MapResult
 
 __all__ = ["LinePainter", "Painter", "line", "painter"]
 
-_EVERY = 0.25
 _BAR = 20
 _SHADES = "░▒▓"
 
@@ -83,9 +83,9 @@ class LinePainter:
         self._last = 0.0
 
     def paint(self, counts: Mapping[State, int]) -> None:
-        """Write the line again, at most every quarter of a second."""
+        """Write the line again, if it was not written just before."""
         now = time.monotonic()
-        if now - self._last >= _EVERY:
+        if now - self._last >= REDRAW_SECONDS:
             self._last = now
             self._write(counts, "")
 
