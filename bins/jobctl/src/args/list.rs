@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use pumice_jobs::job::Selector;
-use pumice_jobs::job::list_columns::{Column, Order};
+use pumice_jobs::job::list_columns::{self, Column, Order};
 use pumice_jobs::job::state::State;
 use pumice_jobs::lookup::JobFilter;
 
@@ -45,9 +45,7 @@ pub struct ListArgs {
     /// At most so many, the last ones of the order by age, else the first ones
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
-    /// Columns: name, namespace, state, queue, progress, total, ok, fail, run, wait, age, runtime, created, min, retries,
-    /// priority, uid, user
-    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',', help = format!("Columns: {}", list_columns::known()))]
     pub columns: Vec<Column>,
     /// Form of what is printed
     #[arg(short, long, value_enum, default_value_t = ListForm::Table)]

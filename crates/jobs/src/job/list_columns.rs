@@ -62,9 +62,14 @@ const WORDS: &[(&str, Column)] = &[
 /// What the cells of [`Column::Progress`] are.
 const PROGRESS_HEAD: &str = "OK/FAIL/RUN/WAIT";
 
+/// The words of all columns, as the help of `--columns` and the error name them: `name, namespace, ...`.
+pub fn known() -> String {
+    WORDS.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ")
+}
+
 /// A word that names no column.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no such column; known are {}", WORDS.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", "))]
+#[error("no such column; known are {}", known())]
 pub struct UnknownColumn;
 
 impl std::str::FromStr for Column {
