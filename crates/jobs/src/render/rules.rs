@@ -96,7 +96,7 @@ pub(super) fn after(texts: &[String]) -> Result<Option<String>, RenderError> {
             return Err(bad("is one too many: a job waits for at most 100"));
         }
     }
-    Ok((!rules.is_empty()).then(|| rules.join(",")))
+    Ok(if rules.is_empty() { None } else { Some(rules.join(",")) })
 }
 
 #[cfg(test)]
