@@ -35,7 +35,7 @@ use crate::stream::Stream;
 /// What errors call the job that was given.
 const ORIGIN: &str = "job";
 
-/// One platform.
+/// One platform. May be used by any number of threads.
 #[pyclass(frozen, module = "pumice._core")]
 pub struct Connection {
     target: Target,

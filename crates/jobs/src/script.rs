@@ -147,7 +147,6 @@ pub struct SlurmHeader {
 pub struct AtLine<T> {
     /// The number of the line. What several lines say together stands at the last of them.
     pub line: usize,
-    /// What it says.
     pub value: T,
 }
 

@@ -35,9 +35,7 @@ impl Scope {
 /// The namespace and the name of one object. Of kinds without namespaces the namespace does not matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NamespacedName<'n> {
-    /// Its namespace.
     pub namespace: &'n str,
-    /// Its name.
     pub name: &'n str,
 }
 

@@ -68,7 +68,6 @@ impl<T: Into<Cell>> From<Option<T>> for Cell {
 struct Column<R> {
     name: &'static str,
     kind: Kind,
-    /// A record's cell.
     cell: fn(&R) -> Cell,
 }
 
