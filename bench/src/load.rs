@@ -12,7 +12,7 @@ use pumice_cluster::Client;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-/// One call.
+/// A request that is sent again and again.
 #[derive(Debug, Clone)]
 pub struct Call {
     method: Method,
@@ -32,13 +32,13 @@ impl Call {
         }
     }
 
-    /// A merge patch.
+    /// A `PATCH` with a merge patch.
     pub fn patch(path: impl Into<String>, patch: &Value) -> Call {
         let kind = "application/merge-patch+json";
         Call { method: Method::PATCH, path: path.into(), kind, body: patch.to_string().into_bytes() }
     }
 
-    /// A GET.
+    /// A `GET` without a body.
     pub fn get(path: impl Into<String>) -> Call {
         Call { method: Method::GET, path: path.into(), kind: "application/json", body: Vec::new() }
     }
@@ -72,7 +72,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Calls a second.
+    /// Calls per second, over the whole run.
     #[allow(clippy::cast_precision_loss)]
     pub fn rate(&self) -> f64 {
         self.times.len() as f64 / self.wall.as_secs_f64()

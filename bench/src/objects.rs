@@ -4,21 +4,15 @@
 
 use serde_json::{Value, json};
 
-/// Where pods are.
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
-/// Where jobs are.
 pub const JOBS: &str = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs";
-/// Where pod groups are.
 pub const GROUPS: &str = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups";
-/// Where nodes are.
 pub const NODES: &str = "/api/v1/nodes";
-/// Where queues are.
 pub const QUEUES: &str = "/apis/scheduling.volcano.sh/v1beta1/queues";
-/// Where events are.
 pub const EVENTS: &str = "/api/v1/namespaces/default/events";
 /// A scheduler that does not exist: its pods wait for the load generator.
 pub const NOBODY: &str = "bench";
-/// The scheduler.
+/// The scheduler name of pods that ours is to place.
 pub const SCHEDULER: &str = "volcano";
 
 /// The spec of a pod that asks for `cpu` and `memory`.

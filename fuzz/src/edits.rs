@@ -41,7 +41,7 @@ impl Vocabulary<'_> {
         }
     }
 
-    /// Changes one place.
+    /// Changes the value at one path, chosen by the bytes.
     fn edit(&self, object: &mut Value, bytes: &mut Bytes<'_>) {
         let mut place = object;
         for _ in 0..bytes.below(DEPTH_MAX).saturating_add(1) {

@@ -80,7 +80,6 @@ const KEYS: &[&str] = &[
     "nvidia.com/nouse-gputype",
 ];
 
-/// Resource names.
 const RESOURCES: &[&str] = &[
     "cpu",
     "memory",
@@ -109,7 +108,7 @@ impl<'b> Bytes<'b> {
         Self(bytes)
     }
 
-    /// What is left.
+    /// The bytes that no call has taken yet.
     pub fn rest(&self) -> &'b [u8] {
         self.0
     }
@@ -131,7 +130,7 @@ impl<'b> Bytes<'b> {
         self.byte() % times == times - 1
     }
 
-    /// One of these.
+    /// One of `from`, chosen by the next byte.
     pub fn pick<'t>(&mut self, from: &[&'t str]) -> &'t str {
         from[usize::from(self.byte()) % from.len()]
     }

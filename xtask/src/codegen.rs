@@ -15,7 +15,7 @@ mod golang;
 pub mod protobuf;
 mod structural;
 
-/// A generated file.
+/// A file that is generated and committed.
 pub struct Output {
     /// Path from the workspace's root.
     pub path: String,

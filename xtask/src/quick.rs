@@ -160,6 +160,12 @@ mod tests {
     }
 
     #[test]
+    fn clippy_looks_at_what_make_lint_looks_at() {
+        let makefile = include_str!("../../Makefile");
+        assert!(makefile.contains(&format!("\t$(CARGO) {}\n", CLIPPY.join(" "))));
+    }
+
+    #[test]
     fn programs_are_those_of_changed_packages() {
         let folders = BTreeSet::from(["crates/a".to_owned()]);
         let message = |folder: &str, executable: Value| {

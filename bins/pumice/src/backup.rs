@@ -52,7 +52,7 @@ pub fn backup(args: &BackupArgs) -> Result<()> {
     output::line(format_args!("{file} holds {objects} objects at revision {revision}, {bytes} bytes"))
 }
 
-/// What is saved.
+/// The parts of a data directory that a backup has.
 struct Platform<'p> {
     data: &'p DataDir,
     history: Option<&'p history::Copy>,

@@ -20,7 +20,7 @@ const STICKY: u32 = 0o1000;
 const MARKS: [&str; 5] = ["store.redb", "lock", "node", "pki", "fleet.db"];
 const CHOOSE: &str = "choose another with --data-dir";
 
-/// A platform's directory.
+/// The directory that a `pumice up` keeps everything in, by the paths inside it.
 #[derive(Debug, Clone)]
 pub struct DataDir {
     path: PathBuf,
@@ -71,7 +71,6 @@ impl DataDir {
         Ok(names.next().is_none() || MARKS.iter().any(|mark| self.path.join(mark).exists()))
     }
 
-    /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -81,12 +80,12 @@ impl DataDir {
         self.path.join("pki")
     }
 
-    /// The store's file.
+    /// The API server's objects.
     pub fn store(&self) -> PathBuf {
         self.path.join("store.redb")
     }
 
-    /// The history's file.
+    /// Jobs and pods that have ended.
     pub fn history(&self) -> PathBuf {
         self.path.join(crate::args::history::FILE)
     }
@@ -96,7 +95,7 @@ impl DataDir {
         self.path.join(KUBECONFIGS)
     }
 
-    /// The administrator's kubeconfig.
+    /// The kubeconfig with all rights, mode 0600.
     pub fn kubeconfig(&self) -> PathBuf {
         self.path.join("kubeconfig")
     }

@@ -15,7 +15,6 @@ pub fn print(text: &str) -> Result<()> {
     written(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 
-/// Prints a line.
 pub fn line(text: impl Display) -> Result<()> {
     print(&format!("{text}\n"))
 }

@@ -17,7 +17,7 @@ pub const NAME: &str = "reserved-nodes";
 /// The label that it reads, unless the configuration names another.
 const LABEL: &str = "example.org/reserved-for";
 
-/// Adds the plugin.
+/// Makes the plugin known to the scheduler under [`NAME`].
 pub fn register(plugins: &mut Registry) {
     plugins.add(NAME, &["label"], |config| Ok(Box::new(ReservedNodes { label: label(config)? })));
 }

@@ -250,7 +250,7 @@ pub fn suspend_and_resume(clients: &Clients) {
     wait_for_running(clients, 2);
 }
 
-/// RestartJob, and maxRetry.
+/// The policy `RestartJob`, up to `maxRetry`.
 pub fn a_failed_pod_starts_the_job_again_until_its_tries_are_used_up(clients: &Clients) {
     let spec = "minAvailable: 1\n  maxRetry: 2\n  policies: [{event: PodFailed, action: RestartJob}]";
     let pod = r#"pumice.sh/simulated-duration: 1s, pumice.sh/simulated-exit-code: "3""#;
@@ -332,7 +332,7 @@ pub fn an_evicted_pod_starts_the_job_again_if_the_policy_says_so(clients: &Clien
     assert_eq!(status(&job, "version"), 1, "{}", job["status"]);
 }
 
-/// The hosts follow.
+/// The hosts file of the plugin `svc` follows the number of pods.
 pub fn a_running_job_grows_and_shrinks(clients: &Clients) {
     let spec = "minAvailable: 1\n  plugins: {svc: []}";
     create(clients, &job("elastic", spec, "replicas: 2\n    minAvailable: 1", ""));

@@ -140,7 +140,7 @@ impl Clients {
         &self.kubectl
     }
 
-    /// Runs any program.
+    /// Runs a program with the platform's kubeconfig, and waits for its end.
     pub fn run<S: AsRef<OsStr>>(
         &self,
         program: &Path,

@@ -76,7 +76,7 @@ impl Platform {
         Platform::start_in(directory, setup)
     }
 
-    /// The data directory.
+    /// The directory given by `--data-dir`.
     pub fn data_dir(&self) -> PathBuf {
         self.directory.path().join("data")
     }

@@ -12,12 +12,11 @@ use tempfile::TempDir;
 
 use crate::eventually;
 
-/// Debian's package.
 const PACKAGE: &str = "postgresql";
 /// Who it runs as where the tests run as root.
 const USER: &str = "nobody";
 
-/// A running server.
+/// A PostgreSQL server of a test's own, stopped when dropped.
 pub struct Postgres {
     directory: TempDir,
     server: Child,
@@ -49,7 +48,7 @@ impl Postgres {
         postgres
     }
 
-    /// Its address.
+    /// The URL that sqlx and the fleet take, over a Unix socket.
     pub fn url(&self) -> String {
         format!("postgres://postgres@localhost/postgres?host={}", self.directory.path().display())
     }

@@ -40,12 +40,10 @@ impl Process {
         Process { name: name.to_owned(), log: path, child }
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its process id.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }

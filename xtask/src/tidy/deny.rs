@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 /// Where the lists are, from the workspace's root.
 pub const FILE: &str = "deny.toml";
 
-/// What is accepted.
+/// What `deny.toml` lets pass.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Deny {
     pub licences: Vec<String>,

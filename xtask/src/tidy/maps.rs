@@ -116,7 +116,7 @@ fn defined(line: &str) -> Option<&str> {
     words.next()
 }
 
-/// Words in backticks.
+/// What stands between backticks in a text.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }

@@ -36,7 +36,7 @@ pub enum ComponentArg {
 }
 
 impl ComponentArg {
-    /// What is meant.
+    /// The component that a word of the command line stands for.
     pub fn component(self) -> Component {
         match self {
             Self::Scheduler => Component::Scheduler,

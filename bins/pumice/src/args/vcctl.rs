@@ -148,7 +148,7 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    /// What is meant.
+    /// The namespaces that the flags choose: all, or one, or the configured one.
     pub fn scope(&self) -> Scope {
         if self.all_namespaces { Scope::All } else { Scope::Namespace(self.one.namespace.clone()) }
     }

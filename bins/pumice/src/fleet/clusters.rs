@@ -28,7 +28,7 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 /// What runs whole jobs.
 const JOB_CONTROLLERS: &str = "job-controller,queue-controller,gc-controller";
 
-/// Running clusters.
+/// Simulated clusters of `pumice fleet up`, with what runs in them.
 pub struct Clusters {
     clusters: Vec<Cluster>,
     parts: Parts,

@@ -20,7 +20,7 @@ use crate::output;
 
 /// A file can't be read, or is not what it should be.
 const UNREADABLE: i32 = 2;
-/// Workloads times clusters.
+/// Most pairs of a workload and a cluster in one call.
 const COMBINATIONS_MAX: usize = 1_000;
 
 /// Runs each workload on each of the clusters.
@@ -51,7 +51,7 @@ pub fn run(args: &FleetSimulateArgs) -> Result<()> {
     Ok(())
 }
 
-/// All combinations.
+/// Reads the files and makes each pair of a workload and a cluster.
 fn read(args: &FleetSimulateArgs) -> Result<Vec<Simulation>> {
     let scheduling = match &args.config {
         None => Scheduling::default(),

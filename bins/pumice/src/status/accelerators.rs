@@ -53,7 +53,7 @@ impl Accelerators {
         }
     }
 
-    /// What lies scattered.
+    /// Resources of which a whole node's number is free, but on no single node.
     pub fn scattered(&self) -> Vec<Scattered> {
         ACCELERATORS.iter().filter_map(|name| self.of(name)).collect()
     }

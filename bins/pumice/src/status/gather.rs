@@ -143,7 +143,7 @@ struct Version {
     git_version: String,
 }
 
-/// Asks for everything.
+/// Asks the API server for all that `pumice status` shows.
 pub async fn gather(client: &Client, server: String, data: &DataDir, args: &StatusArgs) -> Result<Report> {
     let version: Version = get(client, "/version").await?;
     // Not all that is told there has to be well for work to go on: the code says.

@@ -41,7 +41,7 @@ pub struct Component {
     pub reason: Option<String>,
 }
 
-/// The nodes.
+/// How many nodes there are, and how many are ready.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Nodes {

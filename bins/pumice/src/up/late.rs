@@ -60,7 +60,7 @@ impl Part {
     }
 }
 
-/// Names of components.
+/// Names of the components that start after the API server answers, as log and `status` show them.
 pub const HISTORY: &str = "history";
 pub const CONTROLLERS: &str = "controllers";
 pub const SCHEDULER: &str = "scheduler";

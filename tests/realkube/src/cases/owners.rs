@@ -3,7 +3,7 @@
 use pumice_testkit::{Clients, Output};
 use serde_json::{Value, json};
 
-/// Applies as somebody.
+/// Runs `kubectl apply --server-side` under a field manager's name.
 fn apply(clients: &Clients, manager: &str, flags: &[&str], object: &Value) -> Output {
     let manager = format!("--field-manager={manager}");
     let args = [&["apply", "--server-side", manager.as_str()], flags, &["-f", "-"]].concat();

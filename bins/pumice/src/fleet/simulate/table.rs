@@ -14,7 +14,7 @@ const QUEUES_MAX: usize = 6;
 /// Reasons that are shown.
 const WHYS_MAX: usize = 5;
 
-/// All of it.
+/// The report as a table for a terminal.
 pub fn render(report: &Report) -> String {
     let mut text = String::new();
     // Writing to a string never fails.
