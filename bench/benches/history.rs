@@ -55,7 +55,8 @@ async fn writer(setting: &Setting, figures: &mut Figures) -> anyhow::Result<()> 
         let began = Instant::now();
         for (number, some) in rows.chunks(batch).enumerate() {
             for row in some {
-                let entry = Entry::Changed(Watched::Pods, number.to_string(), vec![row.clone()]);
+                let entry =
+                    Entry::Changed { watched: Watched::Pods, version: number.to_string(), rows: vec![row.clone()] };
                 pending.add(database.dialect(), entry, 0);
             }
             database.commit(&pending.take(database.dialect())).await?;
