@@ -159,7 +159,10 @@ impl Commands {
 
 /// `None` for a Command that is not ours, or was carried out already.
 fn key(command: &Command) -> Option<CommandKey> {
-    let target = command.target.as_ref().filter(|_| command.metadata.deletion_timestamp.is_none())?;
+    if command.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let target = command.target.as_ref()?;
     let kind = match (target.api_version.split('/').next()?, target.kind.as_str()) {
         ("batch.volcano.sh", "Job") => Kind::Job,
         ("scheduling.volcano.sh", "Queue") => Kind::Queue,

@@ -112,8 +112,10 @@ impl Controller for HyperNodes {
         let view = NetworkView { discovery: &self.discovery, nodes: &self.nodes.entries, hyper_nodes: &hyper_nodes };
         let mut effects = step(&view);
         effects.truncate(EFFECTS_MAX);
-        let call = (!effects.is_empty()).then(|| carry_out(Api::all(self.client.clone()), effects).boxed());
-        Plan { call, look_again: None }
+        if effects.is_empty() {
+            return Plan { call: None, look_again: None };
+        }
+        Plan { call: Some(carry_out(Api::all(self.client.clone()), effects).boxed()), look_again: None }
     }
 }
 

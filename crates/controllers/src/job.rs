@@ -317,8 +317,8 @@ fn tell(entry: &mut Entry, job: &Job, plan: &mut Plan, surroundings: &Surroundin
 fn tell_one(entry: &mut Entry, job: &Job, record: &Effect, recorder: &EventRecorder, at: Timestamp) {
     let Effect::Record { severity, reason, message } = record else { return };
     let mut hasher = DefaultHasher::new();
-    let restarts = (job.status.version, job.status.retry_count);
-    (reason, message, Some(restarts).filter(|_| !TOLD_ONCE.contains(reason))).hash(&mut hasher);
+    let restarts = (!TOLD_ONCE.contains(reason)).then_some((job.status.version, job.status.retry_count));
+    (reason, message, restarts).hash(&mut hasher);
     let hash = hasher.finish();
     if entry.reported.contains(&hash) {
         return;

@@ -192,7 +192,9 @@ impl Controllers {
             let shards = sharding::Shards::new(client.clone(), recorder, sharding_settings, sharding);
             parts.push(small_loop::run(client, shards, metrics()).boxed());
         }
-        if let Some(retention) = retention.filter(|_| enabled.has(Part::Retention)) {
+        if let Some(retention) = retention
+            && enabled.has(Part::Retention)
+        {
             let is_own_cluster = enabled.has(Part::Workloads);
             let removals = retention::Removals::new(client.clone(), metrics(), retention, is_own_cluster, taken_in);
             parts.push(small_loop::run(client.clone(), removals, metrics()).boxed());

@@ -179,8 +179,11 @@ impl Controller for PodGroups {
         let effects = self.effects(key, gathered, wait.is_some());
         if effects.is_empty() {
             // Only a group that is not there has anything to wait for.
-            let wait = wait.filter(|_| !self.groups.items.contains_key(key));
-            return Plan { look_again: wait.map(|wait| Instant::now() + wait), ..idle };
+            let look_again = match wait {
+                Some(wait) if !self.groups.items.contains_key(key) => Some(Instant::now() + wait),
+                _ => None,
+            };
+            return Plan { look_again, ..idle };
         }
         let about = gathered.map(|gathered| About {
             pod: ObjectMeta {

@@ -109,7 +109,7 @@ impl QueueWork {
             queue,
             groups: index.groups_in(name),
             may_count: held.is_none(),
-            parent: index.queues.get(parent_name).filter(|_| name != names::ROOT_QUEUE),
+            parent: if name == names::ROOT_QUEUE { None } else { index.queues.get(parent_name) },
             action: entry.wishes.front().map(|wish| &wish.action),
         };
         let (warnings, effects): (Vec<_>, Vec<_>) =
@@ -126,7 +126,10 @@ impl QueueWork {
             }
         }
         if effects.is_empty() {
-            let wait = held.filter(|_| counts_differ(&view)).map_or(Begin::Nothing, Begin::Wait);
+            let wait = match held {
+                Some(until) if counts_differ(&view) => Begin::Wait(until),
+                _ => Begin::Nothing,
+            };
             let Some(wish) = entry.wishes.pop_front() else { return wait };
             let more = !entry.wishes.is_empty();
             self.done.push(wish.ticket);

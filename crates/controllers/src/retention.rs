@@ -102,7 +102,8 @@ impl Removals {
     fn namespace(&mut self, namespace: &PartialObjectMeta<Namespace>, is_there: bool, touched: &mut BTreeSet<Key>) {
         let name = namespace.metadata.name.clone().unwrap_or_default();
         let none = BTreeMap::new();
-        let annotations = namespace.metadata.annotations.as_ref().filter(|_| is_there).unwrap_or(&none);
+        let annotations = namespace.metadata.annotations.as_ref();
+        let annotations = if is_there { annotations.unwrap_or(&none) } else { &none };
         let (said, errors) = self.defaults.of_namespace(annotations);
         for error in errors {
             tracing::warn!(namespace = name, %error, "the platform's bound counts in its place");

@@ -164,7 +164,8 @@ impl Controller for Shards {
 
     fn plan(&mut self, Cluster: &Cluster) -> Plan<Input> {
         let effects = self.effects();
-        let call = (!effects.is_empty()).then(|| carry_out(Api::all(self.client.clone()), effects).boxed());
+        let call =
+            if effects.is_empty() { None } else { Some(carry_out(Api::all(self.client.clone()), effects).boxed()) };
         // While it is due, what comes of the calls says when to go on.
         Plan { call, look_again: (!self.is_due).then_some(self.next) }
     }

@@ -213,7 +213,7 @@ impl Workloads {
         let mut plan = batch_job::step(&JobView { job, pods }, now);
         plan.work.pods.extend(batch_job::abandoned(&former));
         let events = ObjectEvents::new(&self.recorder, reference_to::<Job>(&job.metadata));
-        let over = plan.is_over.then(|| job.metadata.uid.clone()).flatten();
+        let over = if plan.is_over { job.metadata.uid.clone() } else { None };
         Some(self.plan_work(key, events, plan.work, now, |status| Job { status: Some(status), ..job.clone() }, over))
     }
 

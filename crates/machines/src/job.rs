@@ -114,7 +114,8 @@ pub fn step(view: &JobView<'_>, now: Timestamp) -> Plan {
     let judged = matches!(context.phase, JobPhase::Pending | JobPhase::Running) && view.command.is_none();
     let order = match view.command {
         Some(action) => Some(Order::command(action.clone())),
-        None => context.due.first().filter(|_| judged).cloned(),
+        None if judged => context.due.first().cloned(),
+        None => None,
     };
     let mut plan = context.act(order.as_ref());
     learning::teach(view, &context.pod_counts, &context.phase, &mut plan);

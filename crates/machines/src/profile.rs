@@ -64,7 +64,10 @@ fn merge(known: &mut Containers, more: &Containers) {
 }
 
 fn remembered(status: &ResourceProfileStatus, now: Timestamp) -> Containers {
-    let fresh = status.observed_at.as_ref().is_some_and(|at| now.duration_since(at.0) < MEMORY_LASTS);
+    let is_fresh = status.observed_at.as_ref().is_some_and(|at| now.duration_since(at.0) < MEMORY_LASTS);
+    if !is_fresh {
+        return Containers::new();
+    }
     let bytes = |amount: &Option<WireQuantity>| {
         amount
             .as_ref()
@@ -72,7 +75,7 @@ fn remembered(status: &ResourceProfileStatus, now: Timestamp) -> Containers {
             .map(Quantity::value)
             .filter(|bytes| *bytes > 0)
     };
-    let containers = status.containers.iter().take(CONTAINERS_MAX).filter(|_| fresh);
+    let containers = status.containers.iter().take(CONTAINERS_MAX);
     let read =
         containers.filter_map(|one| Some((one.name.clone(), (bytes(&one.memory)?, bytes(&one.killed).unwrap_or(0)))));
     read.collect()

@@ -270,8 +270,8 @@ mod tests {
                     let run = |mut child: Queue, cut: Option<usize>| {
                         for round in 0..4 {
                             let effects = step(&QueueView { parent: Some(&parent), ..view(&child, 0, None) });
-                            let kept = cut.filter(|_| round == 0).unwrap_or(effects.len());
-                            for effect in effects.into_iter().take(kept) {
+                            let kept = if round == 0 { cut } else { None };
+                            for effect in effects.into_iter().take(kept.unwrap_or(usize::MAX)) {
                                 match effect {
                                     QueueEffect::WriteStatus(state, _) => child.status.state = Some(state),
                                     QueueEffect::MarkClosedByParent(closed) => child = marked(child, closed),

@@ -55,7 +55,7 @@ pub fn step(view: &SetView<'_>, now: Timestamp) -> WorkPlan<ReplicaSetStatus> {
             }
         }
     }
-    let refused = view.refused.or(refusal.as_deref()).filter(|_| active.len() != wanted);
+    let refused = if active.len() == wanted { None } else { view.refused.or(refusal.as_deref()) };
     let status = status(set, &claimed.own, refused, now);
     if set.status.as_ref() != Some(&status) {
         plan.status = Some(Box::new(status));

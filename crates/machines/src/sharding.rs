@@ -109,11 +109,10 @@ pub fn tell(shards: &BTreeMap<String, &NodeShard>) -> Vec<ShardEffect> {
         };
         let (to_add, to_remove) = (differ(&desired, &in_use), differ(&in_use, &desired));
         let is_told = to_add == shard.status.nodes_to_add && to_remove == shard.status.nodes_to_remove;
-        (!is_told && shard.metadata.deletion_timestamp.is_none()).then(|| ShardEffect::WriteStatus {
-            name: name.clone(),
-            to_add,
-            to_remove,
-        })
+        if is_told || shard.metadata.deletion_timestamp.is_some() {
+            return None;
+        }
+        Some(ShardEffect::WriteStatus { name: name.clone(), to_add, to_remove })
     };
     shards.iter().filter_map(told).collect()
 }

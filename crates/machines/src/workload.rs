@@ -168,9 +168,10 @@ pub(crate) fn name_prefix(name: &str) -> String {
 /// Why no pods can be made of a template, if so: pods that carry the label of Volcano's Jobs are theirs.
 pub(crate) fn refusal(template: &PodTemplateSpec) -> Option<String> {
     let labels = template.metadata.as_ref()?.labels.as_ref()?;
-    labels.contains_key(names::JOB_NAME).then(|| {
-        format!("pods with the label {} are those of Volcano's Jobs; take it off the template", names::JOB_NAME)
-    })
+    if !labels.contains_key(names::JOB_NAME) {
+        return None;
+    }
+    Some(format!("pods with the label {} are those of Volcano's Jobs; take it off the template", names::JOB_NAME))
 }
 
 /// A condition of any kind with a type of its own: how it stands and since when it has not changed.

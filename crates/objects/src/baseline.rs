@@ -85,7 +85,8 @@ fn of_container(container: &Value) -> Option<String> {
     }
     let mut ports = items(&container["ports"]).enumerate();
     ports.find_map(|(index, port)| {
-        port["hostPort"].as_i64().is_some_and(|port| port != 0).then(|| format!("ports[{index}].hostPort"))
+        let is_taken = port["hostPort"].as_i64().is_some_and(|port| port != 0);
+        is_taken.then(|| format!("ports[{index}].hostPort"))
     })
 }
 
@@ -105,7 +106,8 @@ fn security(context: &Value) -> Option<String> {
     }
     let mut sysctls = items(&context["sysctls"]).enumerate();
     sysctls.find_map(|(index, sysctl)| {
-        sysctl["name"].as_str().is_some_and(|name| !SYSCTLS.contains(&name)).then(|| format!("sysctls[{index}].name"))
+        let is_forbidden = sysctl["name"].as_str().is_some_and(|name| !SYSCTLS.contains(&name));
+        is_forbidden.then(|| format!("sysctls[{index}].name"))
     })
 }
 

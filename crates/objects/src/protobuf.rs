@@ -102,10 +102,9 @@ impl Types {
     /// The object in a body: the envelope, then the message that it names.
     pub fn decode(&self, body: &[u8]) -> Result<Value> {
         let envelope = Envelope::read(body.strip_prefix(MAGIC).ok_or(Cause::Magic)?)?;
-        let named = |name: &str| self.message(name);
-        let of_group = || named(&format!("{}.{}", self.package(&envelope.version)?, envelope.kind));
-        let options = || (envelope.kind == OPTIONS.0).then(|| named(OPTIONS.1)).flatten();
-        let Some(message) = options().or_else(of_group) else {
+        let options = if envelope.kind == OPTIONS.0 { self.message(OPTIONS.1) } else { None };
+        let of_group = || self.message(&format!("{}.{}", self.package(&envelope.version)?, envelope.kind));
+        let Some(message) = options.or_else(of_group) else {
             return Err(Cause::Kind { version: envelope.version, kind: envelope.kind }.into());
         };
         let mut object = Map::new();

@@ -77,12 +77,13 @@ fn expressions(selectors: Option<&Vec<dra::DeviceSelector>>) -> Vec<String> {
 /// Devices with taints, and those that share what they are made of, are left out: they are not given to pods.
 pub fn device_slice_facts(slice: &dra::ResourceSlice) -> DeviceSliceFacts {
     let spec = &slice.spec;
-    let plain = |device: &&dra::Device| {
-        device.taints.as_ref().is_none_or(Vec::is_empty)
+    let is_given = |device: &&dra::Device| {
+        spec.per_device_node_selection != Some(true)
+            && device.taints.as_ref().is_none_or(Vec::is_empty)
             && device.consumes_counters.as_ref().is_none_or(Vec::is_empty)
             && device.binding_conditions.as_ref().is_none_or(Vec::is_empty)
     };
-    let devices = spec.devices.iter().flatten().filter(|_| spec.per_device_node_selection != Some(true));
+    let devices = spec.devices.iter().flatten().filter(is_given);
     let facts = |device: &dra::Device| DeviceFacts {
         name: device.name.clone(),
         attributes: device
@@ -99,7 +100,7 @@ pub fn device_slice_facts(slice: &dra::ResourceSlice) -> DeviceSliceFacts {
         generation: spec.pool.generation,
         node: spec.node_name.clone(),
         node_terms: spec.node_selector.as_ref().map(terms),
-        devices: devices.filter(plain).map(facts).collect(),
+        devices: devices.map(facts).collect(),
     }
 }
 

@@ -64,8 +64,10 @@ pub fn refusal(status: &PodStatus) -> Option<&str> {
 
 /// When the last of its containers ended, where it has ended as a whole.
 fn ended(status: &PodStatus) -> Option<TimeMs> {
-    let over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
-    let containers = status.container_statuses.iter().flatten().filter(|_| over);
+    if !matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
+        return None;
+    }
+    let containers = status.container_statuses.iter().flatten();
     let ends = containers.filter_map(|container| container.state.as_ref()?.terminated.as_ref()?.finished_at.as_ref());
     ends.map(at).max()
 }

@@ -86,8 +86,11 @@ impl Trouble {
         let kind = failure(error);
         let text = write::words(error);
         tracing::debug!(reason, what, error = text, "a call failed");
-        let passing = matches!(kind, Failure::Conflict | Failure::Unavailable);
-        Self { failure: kind, event: (!passing).then(|| (reason, format!("cannot {what}: {text}"))) }
+        let event = match kind {
+            Failure::Conflict | Failure::Unavailable => None,
+            _ => Some((reason, format!("cannot {what}: {text}"))),
+        };
+        Self { failure: kind, event }
     }
 }
 
@@ -323,7 +326,7 @@ async fn newer(target: &Target<'_>, what: &str, error: &kube::Error) -> Outcome 
     };
     let trouble = Trouble::new("JobStatusError", what, error);
     // A job that is gone needs no status.
-    let event = trouble.event.filter(|_| trouble.failure != Failure::NotFound);
+    let event = if trouble.failure == Failure::NotFound { None } else { trouble.event };
     (newer.map(|job| Observed::Job(Box::new(job))), Err(Trouble { event, ..trouble }))
 }
 

@@ -86,8 +86,10 @@ impl Natives {
                 about(key);
             }),
             NativeChange::Workload(number, change) => self.workloads[number].take(change, |workload, is_there| {
-                let waiting = lacking.remove(&key(&workload.metadata)).filter(|_| is_there);
-                waiting.into_iter().flatten().for_each(&mut about);
+                let waiting = lacking.remove(&key(&workload.metadata));
+                if is_there {
+                    waiting.into_iter().flatten().for_each(&mut about);
+                }
             }),
         }
     }

@@ -56,7 +56,9 @@ impl Carrying {
             }
         }
         self.pods(pods, &mut answer).await;
-        if let Some(uid) = over.filter(|_| answer.failure.is_none()) {
+        if let Some(uid) = over
+            && answer.failure.is_none()
+        {
             let (namespace, name) = self.key();
             match deletion::delete(&self.api::<K>(), Some(namespace), name, uid).await {
                 Ok(left) => answer.observed.push(left.into()),
@@ -199,6 +201,9 @@ impl Carrying {
     async fn found(&self, wanted: &Pod) -> Option<Input> {
         let found = self.seen_pods().get(wanted.metadata.name.as_deref()?).await.ok()?;
         let owner = wanted.metadata.owner_references.as_ref()?.first()?;
-        (found.seen.owner_uid.as_ref() == Some(&owner.uid)).then(|| Change::Applied(found).into())
+        if found.seen.owner_uid.as_ref() != Some(&owner.uid) {
+            return None;
+        }
+        Some(Change::Applied(found).into())
     }
 }

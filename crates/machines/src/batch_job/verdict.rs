@@ -91,9 +91,8 @@ fn failed(context: &StepContext<'_>, status: &JobStatus, count: &Count) -> Optio
     }
     let deadline = spec
         .active_deadline_seconds
-        .filter(|_| !context.is_suspended())
         .and_then(|seconds| status.start_time.as_ref()?.0.checked_add(SignedDuration::from_secs(seconds.max(0))).ok());
-    if deadline.is_some_and(|deadline| deadline <= context.now) {
+    if !context.is_suspended() && deadline.is_some_and(|deadline| deadline <= context.now) {
         return Some(Verdict::failure("DeadlineExceeded", "Job was active longer than specified deadline"));
     }
     let all = context.completions() as usize;
@@ -119,11 +118,17 @@ fn done(context: &StepContext<'_>, count: &Count) -> Option<Verdict> {
         Some(wanted) => successes >= usize::try_from(wanted).unwrap_or(0),
         None => successes > 0 && context.active().next().is_none() && context.terminating() == 0,
     };
-    is_done.then(|| Verdict::success("CompletionsReached", "Reached expected number of succeeded pods".to_owned()))
+    if !is_done {
+        return None;
+    }
+    Some(Verdict::success("CompletionsReached", "Reached expected number of succeeded pods".to_owned()))
 }
 
 fn by_policy(context: &StepContext<'_>, count: &Count) -> Option<Verdict> {
-    let rules = context.spec.success_policy.as_ref().filter(|_| context.is_indexed())?;
+    if !context.is_indexed() {
+        return None;
+    }
+    let rules = context.spec.success_policy.as_ref()?;
     let met = rules.rules.iter().position(|rule| {
         let (among, named) = match &rule.succeeded_indexes {
             Some(text) => {

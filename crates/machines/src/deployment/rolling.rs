@@ -79,11 +79,14 @@ pub(super) fn resize(context: &StepContext<'_>, plan: &mut DeploymentPlan) {
     let mut active: Vec<&ReplicaSet> = context.all().filter(|set| replicas_of(set) > 0).collect();
     let wanted = context.replicas();
     let is_done = context.new.is_some_and(|new| replicas_of(new) == wanted && available(new) == wanted);
-    if active.len() <= 1 || is_done {
-        for old in context.old.iter().filter(|_| is_done) {
+    if is_done {
+        for old in &context.old {
             scale(context, old, 0, plan);
         }
-        if let Some(only) = active.first().copied().or(context.new).filter(|_| !is_done) {
+        return;
+    }
+    if active.len() <= 1 {
+        if let Some(only) = active.first().copied().or(context.new) {
             scale(context, only, wanted, plan);
         }
         return;

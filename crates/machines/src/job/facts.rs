@@ -116,7 +116,10 @@ impl JobPod {
         let containers = status.and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
         let init = status.and_then(|status| status.init_container_statuses.as_deref()).unwrap_or_default();
         let phase = read_phase(status.and_then(|status| status.phase.as_deref()));
-        let reason = status.and_then(|status| status.reason.as_deref()).filter(|_| phase == PodPhase::Failed);
+        let refused = match (&phase, status.and_then(|status| status.reason.as_ref())) {
+            (PodPhase::Failed, Some(reason)) if kubelet::is_refusal(reason) => Some(reason.clone()),
+            _ => None,
+        };
         // The timestamp says when the grace is over, not when it began.
         let grace =
             SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0).clamp(0, GRACE_MAX));
@@ -136,7 +139,7 @@ impl JobPod {
             },
             terminating_since,
             mark: marked.then(|| Mark::read(annotation(names::RESTART))),
-            refused: reason.filter(|reason| kubelet::is_refusal(reason)).map(str::to_owned),
+            refused,
             disrupted: phase == PodPhase::Failed && status.is_some_and(kubelet::is_disrupted),
             killed: containers
                 .iter()
@@ -207,9 +210,12 @@ fn exit_codes(pod: &Pod, stopped_at: Option<Timestamp>) -> Vec<i32> {
 /// When somebody began to stop the pod: who deleted or evicted it, or its deadline.
 fn stopped_at(pod: &Pod, terminating_since: Option<Timestamp>) -> Option<Timestamp> {
     let status = pod.status.as_ref()?;
-    let limit = pod.spec.as_ref().and_then(|spec| spec.active_deadline_seconds).map(SignedDuration::from_secs);
-    let limit = limit.filter(|_| status.reason.as_deref() == Some(kubelet::DEADLINE_EXCEEDED));
-    let deadline = at(status.start_time.as_ref()).zip(limit).and_then(|(start, limit)| start.checked_add(limit).ok());
+    let deadline = if status.reason.as_deref() == Some(kubelet::DEADLINE_EXCEEDED) {
+        let limit = pod.spec.as_ref().and_then(|spec| spec.active_deadline_seconds).map(SignedDuration::from_secs);
+        at(status.start_time.as_ref()).zip(limit).and_then(|(start, limit)| start.checked_add(limit).ok())
+    } else {
+        None
+    };
     terminating_since.into_iter().chain(at(kubelet::disrupted_at(status))).chain(deadline).min()
 }
 

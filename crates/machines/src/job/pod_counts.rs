@@ -154,7 +154,9 @@ impl<'a> PodCounts<'a> {
         let ordered = stay_first(&tasks, &by_name, pods);
         let mut place = |pod: &'a PodFacts| {
             let mut task = by_name.get(pod.task.as_str()).map(|position| &mut tasks[*position]);
-            if let Some(task) = task.as_mut().filter(|_| !pod.has_ended()) {
+            if let Some(task) = &mut task
+                && !pod.has_ended()
+            {
                 task.unfinished += 1;
             }
             let stays = |task: &&mut TaskCensus<'a>| match task.pending_first {
@@ -186,10 +188,13 @@ impl<'a> PodCounts<'a> {
     pub fn with_ended(mut self, memory: &Remembered) -> Self {
         for task in &mut self.tasks {
             for (index, number) in memory.of_task(&task.spec.name) {
-                let Some(phase) = ended::result(number).filter(|_| task.is_free(index)) else { continue };
-                task.ended.insert(index, phase);
-                task.counts.add_result(phase);
-                self.counts.add_result(phase);
+                if let Some(phase) = ended::result(number)
+                    && task.is_free(index)
+                {
+                    task.ended.insert(index, phase);
+                    task.counts.add_result(phase);
+                    self.counts.add_result(phase);
+                }
             }
         }
         self

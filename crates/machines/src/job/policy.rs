@@ -131,8 +131,11 @@ fn matched(rule: &LifecyclePolicy, signal: &Signal) -> Option<(Action, GoDuratio
     let by_event = events.any(|event| *event == signal.event || any(event))
         && (signal.event != Event::PodPending || delay.is_some());
     let by_code = rule.exit_code.is_some_and(|code| signal.exit_codes.contains(&code));
+    if !by_event && !by_code {
+        return None;
+    }
     let action = rule.action.clone().unwrap_or(Action::SyncJob);
-    (by_event || by_code).then(|| (action, delay.unwrap_or(GoDuration::ZERO)))
+    Some((action, delay.unwrap_or(GoDuration::ZERO)))
 }
 
 fn tell((event, task, action, delay): (&str, Option<&str>, String, GoDuration)) -> Effect {

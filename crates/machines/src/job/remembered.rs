@@ -34,12 +34,17 @@ impl Remembered {
         let text = text.filter(|text| text.len() <= TEXT_MAX)?;
         let value: Value = serde_json::from_str(text).ok()?;
         let ours = value["uid"] == job_object::uid(job) && version.is_none_or(|version| value["version"] == version);
-        let tasks = value["tasks"].as_object().filter(|_| ours)?;
+        if !ours {
+            return None;
+        }
+        let tasks = value["tasks"].as_object()?;
         let read = |(task, runs): (&String, &Value)| Some((task.clone(), RangeEncoding::read(runs.as_str()?)?));
         let tasks: Vec<(String, RangeEncoding)> = tasks.iter().filter_map(read).collect();
         let numbers: u64 = tasks.iter().map(|(_, runs)| runs.len()).sum();
-        let tasks = tasks.into_iter().map(|(task, runs)| (task, runs.iter().collect()));
-        (numbers <= NUMBERS_MAX).then(|| Self { tasks: tasks.collect() })
+        if numbers > NUMBERS_MAX {
+            return None;
+        }
+        Some(Self { tasks: tasks.into_iter().map(|(task, runs)| (task, runs.iter().collect())).collect() })
     }
 
     /// The change that makes the annotation say this, if it doesn't yet; `Err` if that would be too long.

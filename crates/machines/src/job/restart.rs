@@ -77,8 +77,10 @@ struct Target {
 impl Target {
     /// `None` for actions on whole jobs, and where the cause is about no pod.
     fn of(order: &Order) -> Option<Self> {
-        let targeted = matches!(order.action, Action::RestartTask | Action::RestartPod | Action::RestartPartition);
-        let cause = order.cause.as_ref().filter(|_| targeted)?;
+        if !matches!(order.action, Action::RestartTask | Action::RestartPod | Action::RestartPartition) {
+            return None;
+        }
+        let cause = order.cause.as_ref()?;
         Some(Self { action: order.action.clone(), task: cause.task.clone()?, index: cause.index? })
     }
 }
@@ -284,7 +286,7 @@ impl StepContext<'_> {
     fn leave_restarting(&self) -> Plan {
         let mut draft = self.draft();
         let status = &self.view.job.status;
-        let due = pause::due(self.view.job).filter(|_| status.state.reason != RESUME_JOB);
+        let due = if status.state.reason == RESUME_JOB { None } else { pause::due(self.view.job) };
         let mut wake_at = None;
         match phase_rules::restarting(&self.view.job.spec, &self.pod_counts, status.retry_count) {
             Some(verdict) if verdict.phase == JobPhase::Pending && due.is_some_and(|due| due > self.now) => {

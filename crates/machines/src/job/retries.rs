@@ -194,9 +194,10 @@ impl StepContext<'_> {
 
     /// Until when a pod that is retried stays: its successor comes after a pause, which is longer for each further retry.
     fn pause_ends_of(&self, pod: &PodFacts) -> Option<Timestamp> {
-        let counted =
-            pod.mark.as_ref() == Some(&COUNTED) && matches!(self.phase, JobPhase::Pending | JobPhase::Running);
-        let ended = pod.ended_at.or(pod.created_at).filter(|_| counted)?;
+        if pod.mark.as_ref() != Some(&COUNTED) || !matches!(self.phase, JobPhase::Pending | JobPhase::Running) {
+            return None;
+        }
+        let ended = pod.ended_at.or(pod.created_at)?;
         let wait = pause::wait(self.view.job, pod.retried.saturating_add(1));
         let due = ended.checked_add(wait).ok().filter(|due| *due > self.now)?;
         // A pod that ended in the future was on a node whose clock goes wrong.

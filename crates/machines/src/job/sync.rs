@@ -205,7 +205,10 @@ impl StepContext<'_> {
 
     /// Tells why the group waits.
     fn group_pending(&self) -> Option<Effect> {
-        let group = self.view.group.filter(|_| !self.group_is_admitted())?;
+        if self.group_is_admitted() {
+            return None;
+        }
+        let group = self.view.group?;
         let condition = group.status.conditions.iter().rev().find(|condition| condition.status == "True")?;
         let kind = condition.type_.as_ref().filter(|kind| **kind != PodGroupConditionType::Scheduled)?;
         let (namespace, name) = (job_object::namespace(self.view.job), job_object::name(self.view.job));

@@ -55,9 +55,9 @@ pub(super) fn shape_pod(arguments: &Arguments, place: &PodPlace<'_>, metadata: &
         return;
     }
     let mut variables = pod.containers.iter().flat_map(|container| container.env.iter().flatten());
-    let given = variables.find_map(|variable| {
-        let value = variable.value.as_ref().filter(|value| !value.is_empty());
-        value.filter(|_| variable.name == pytorch::RANK)
+    let given = variables.find_map(|variable| match &variable.value {
+        Some(value) if variable.name == pytorch::RANK && !value.is_empty() => Some(value),
+        _ => None,
     });
     if let Some(rank) = given.cloned().or_else(|| arguments.rank(place)) {
         annotations.insert(RANK_INDEX.to_owned(), rank);

@@ -103,7 +103,9 @@ pub(super) fn shape_pod(arguments: &Arguments, place: &PodPlace<'_>, pod: &mut P
         container.env.get_or_insert_default().extend_from_slice(&variables);
     }
     let waits = workers.is_some_and(|task| task.name == place.task.name);
-    if let Some(wait) = arguments.wait.as_ref().filter(|_| waits) {
+    if let Some(wait) = &arguments.wait
+        && waits
+    {
         let init = pod.init_containers.get_or_insert_default();
         if !init.iter().any(|container| container.name == WAIT) {
             init.push(wait_for(wait, &address, arguments.port));

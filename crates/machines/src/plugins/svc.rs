@@ -48,8 +48,10 @@ impl Arguments {
 }
 
 pub(super) fn longest_variable(arguments: &Arguments, job: &Job) -> Option<(String, usize)> {
-    let tasks = job.spec.tasks.iter().filter(|_| arguments.inject_hosts_env);
-    let lengths = tasks.map(|task| {
+    if !arguments.inject_hosts_env {
+        return None;
+    }
+    let lengths = job.spec.tasks.iter().map(|task| {
         let bytes = hosts::of_task(job, task).iter().map(|host| host.host.len() + host.domain.len() + 2).sum();
         (hosts_key(&task.name), bytes)
     });

@@ -79,20 +79,21 @@ struct Members {
 impl Cluster {
     pub(super) fn of(job: &Job, arguments: Arguments) -> Self {
         let is_single = matches!(job.spec.tasks.as_slice(), [only] if only.replicas == 1);
+        if is_single {
+            return Self { arguments, members: None };
+        }
         let with_port = |name: &str| {
             let addresses = task(job, name).map(|task| hosts::addresses(job, task)).unwrap_or_default();
             addresses.into_iter().map(|address| format!("{address}:{}", arguments.port)).collect()
         };
-        let members = (!is_single).then(|| {
-            let members = Members {
-                ps: with_port(&arguments.ps),
-                worker: with_port(&arguments.worker),
-                chief: with_port(&arguments.chief),
-                evaluator: with_port(&arguments.evaluator),
-            };
-            serde_json::to_string(&members).expect("lists of text are JSON")
-        });
-        Self { arguments, members }
+        let members = Members {
+            ps: with_port(&arguments.ps),
+            worker: with_port(&arguments.worker),
+            chief: with_port(&arguments.chief),
+            evaluator: with_port(&arguments.evaluator),
+        };
+        let members = serde_json::to_string(&members).expect("lists of text are JSON");
+        Self { arguments, members: Some(members) }
     }
 
     pub(super) fn longest_variable(&self) -> Option<(String, usize)> {

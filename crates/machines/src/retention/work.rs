@@ -60,8 +60,12 @@ pub struct JobTerms {
 pub fn job(metadata: &ObjectMeta, terms: JobTerms, status: &JobStatus) -> Work {
     let has_ended = status.state.phase.as_ref().is_some_and(JobPhase::is_finished);
     let ended_at = status.state.last_transition_time.as_ref();
-    let after = metadata.annotations.as_ref().and_then(|all| all.get(AFTER)).filter(|_| !has_ended);
-    let after = after.and_then(|text| After::read(text).ok());
+    let after = if has_ended {
+        None
+    } else {
+        let text = metadata.annotations.as_ref().and_then(|all| all.get(AFTER));
+        text.and_then(|text| After::read(text).ok())
+    };
     Work {
         awaits: after.iter().flat_map(After::jobs).map(str::to_owned).collect(),
         has_own_ttl: terms.has_own_ttl,

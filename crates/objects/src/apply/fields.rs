@@ -86,9 +86,12 @@ impl Fields {
 
     /// Its `FieldsV1`.
     pub(crate) fn to_json(&self) -> Value {
-        let below = self.children.iter().map(|(step, below)| (step.text(), below.to_json()));
-        let own = (self.is_member && !self.children.is_empty()).then(|| (".".to_owned(), Value::Object(Map::new())));
-        Value::Object(own.into_iter().chain(below).collect())
+        let mut object: Map<String, Value> =
+            self.children.iter().map(|(step, below)| (step.text(), below.to_json())).collect();
+        if self.is_member && !self.children.is_empty() {
+            object.insert(".".to_owned(), Value::Object(Map::new()));
+        }
+        Value::Object(object)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -130,7 +133,10 @@ impl Fields {
     pub(crate) fn intersection(&self, other: &Self) -> Self {
         let both = self.children.iter().filter_map(|(step, below)| {
             let below = below.intersection(other.children.get(step)?);
-            (!below.is_empty()).then(|| (step.clone(), below))
+            if below.is_empty() {
+                return None;
+            }
+            Some((step.clone(), below))
         });
         Self { is_member: self.is_member && other.is_member, children: both.collect() }
     }

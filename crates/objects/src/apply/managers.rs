@@ -51,14 +51,16 @@ impl Manager {
             "Update" => Operation::Update,
             _ => return None,
         };
-        let fields = Fields::parse(&entry["fieldsV1"])?;
-        (entry["fieldsType"] == "FieldsV1").then(|| Self {
+        if entry["fieldsType"] != "FieldsV1" {
+            return None;
+        }
+        Some(Self {
             name: text("manager"),
             operation,
             api_version: text("apiVersion"),
             subresource: text("subresource"),
             time: entry["time"].as_str().map(str::to_owned),
-            fields,
+            fields: Fields::parse(&entry["fieldsV1"])?,
         })
     }
 

@@ -46,7 +46,10 @@ fn step_of(item: &Value, kind: ListKind<'_>, at: At<'_>) -> Option<Step> {
         }
     }
     // Keys may be left out, but not all of them.
-    (!found.is_empty()).then(|| Step::Key(Value::Object(found).to_string()))
+    if found.is_empty() {
+        return None;
+    }
+    Some(Step::Key(Value::Object(found).to_string()))
 }
 
 fn member<'s>(at: At<'s>, name: &str) -> At<'s> {

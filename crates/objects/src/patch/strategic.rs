@@ -239,9 +239,13 @@ fn first_indices(identities: &[String]) -> HashMap<&str, usize> {
 
 /// What tells an item of a list from the others, as JSON text.
 fn identity(item: &Value, key: Option<&str>) -> Result<String, PatchError> {
-    let Some(key) = key.filter(|_| item.is_object()) else { return Ok(item.to_string()) };
-    let value = item.get(key).ok_or_else(|| PatchError::MissingMergeKey { key: key.to_owned() })?;
-    Ok(value.to_string())
+    match key {
+        Some(key) if item.is_object() => {
+            let value = item.get(key).ok_or_else(|| PatchError::MissingMergeKey { key: key.to_owned() })?;
+            Ok(value.to_string())
+        }
+        _ => Ok(item.to_string()),
+    }
 }
 
 fn identities<'i>(items: impl IntoIterator<Item = &'i Value>, key: Option<&str>) -> Result<Vec<String>, PatchError> {

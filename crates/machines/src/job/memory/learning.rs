@@ -49,7 +49,10 @@ impl Start {
     fn parse(job: &Job) -> Option<Self> {
         let text = job_object::annotation(job, MEMORY_START).filter(|text| text.len() <= TEXT_MAX)?;
         let value: Value = serde_json::from_str(text).ok()?;
-        let tasks = value["tasks"].as_object().filter(|_| value["uid"] == job_object::uid(job))?;
+        if value["uid"] != job_object::uid(job) {
+            return None;
+        }
+        let tasks = value["tasks"].as_object()?;
         let mut start = Self::default();
         let amounts =
             tasks.iter().flat_map(|(task, of)| of.as_object().into_iter().flatten().map(move |one| (task, one)));
@@ -160,6 +163,9 @@ fn lesson(job: &Job, task: &TaskCensus<'_>, sizes: &Sizes) -> Option<Lesson> {
             containers.insert(container.to_owned(), (rule.raised(start, *enough), rule.raised(start, enough - 1)));
         }
     }
+    if containers.is_empty() {
+        return None;
+    }
     let runs = key::of(job, task.spec);
-    (!containers.is_empty()).then(|| Lesson { name: key::profile_name(&runs), runs, containers })
+    Some(Lesson { name: key::profile_name(&runs), runs, containers })
 }

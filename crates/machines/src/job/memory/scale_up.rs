@@ -167,11 +167,11 @@ fn known(word: &str) -> Option<&'static str> {
 fn read_factor(text: String) -> Result<i128, ScaleUpError> {
     // Quantities are exact decimals; their suffixes are none of a factor's.
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let factor = text.parse::<Quantity>().ok().filter(|_| is_number);
-    let range = Quantity::from_units(1)..=Quantity::from_units(FACTOR_MAX);
-    match factor.filter(|factor| range.contains(factor) && *factor != Quantity::from_units(1)) {
-        Some(factor) => Ok(factor.nanos()),
-        None => Err(ScaleUpError::Factor(text)),
+    match text.parse::<Quantity>() {
+        Ok(factor) if is_number && factor > Quantity::from_units(1) && factor <= Quantity::from_units(FACTOR_MAX) => {
+            Ok(factor.nanos())
+        }
+        _ => Err(ScaleUpError::Factor(text)),
     }
 }
 

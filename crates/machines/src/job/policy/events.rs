@@ -67,8 +67,10 @@ impl Signal {
 
     /// The pod whose end this is about.
     pub fn ended_pod(&self) -> Option<(String, i32)> {
-        let about_end = matches!(self.event, Event::OomKilled | Event::PodFailed | Event::PodEvicted);
-        self.task.clone().zip(self.index).filter(|_| about_end)
+        match self.event {
+            Event::OomKilled | Event::PodFailed | Event::PodEvicted => self.task.clone().zip(self.index),
+            _ => None,
+        }
     }
 
     fn pod(event: Event, task: &TaskCensus<'_>, index: i32, at: Option<Timestamp>) -> Self {
@@ -130,7 +132,10 @@ fn task_failed(task: &TaskCensus<'_>, version: i32) -> Option<Signal> {
         })
     };
     let restarts = live().fold(0_i32, |sum, pod| sum.saturating_add(pod.restarts));
-    let worst = live().max_by_key(|pod| pod.restarts).filter(|_| restarts >= limit)?;
+    if restarts < limit {
+        return None;
+    }
+    let worst = live().max_by_key(|pod| pod.restarts)?;
     Some(Signal::pod(Event::TaskFailed, task, worst.index, worst.restarted_at.or(worst.created_at)))
 }
 

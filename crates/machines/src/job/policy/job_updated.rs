@@ -32,7 +32,10 @@ fn is_wanted(job: &Job) -> bool {
 }
 
 pub(in crate::job) fn signal(job: &Job, now: Timestamp) -> Option<Signal> {
-    let noted = noted(&job.status).filter(|_| is_wanted(job))?;
+    if !is_wanted(job) {
+        return None;
+    }
+    let noted = noted(&job.status)?;
     let newer = job.metadata.generation? > noted.generation;
     let at = Some(noted.since.unwrap_or(now));
     newer.then_some(Signal { event: Event::JobUpdated, at, task: None, index: None, exit_codes: Vec::new() })
@@ -40,14 +43,19 @@ pub(in crate::job) fn signal(job: &Job, now: Timestamp) -> Option<Signal> {
 
 /// Notes that the spec as it is now was acted upon.
 pub(in crate::job) fn acted(job: &Job, next: &mut JobStatus) {
-    if let Some(generation) = job.metadata.generation.filter(|_| is_wanted(job)) {
+    if let Some(generation) = job.metadata.generation
+        && is_wanted(job)
+    {
         next.controlled_resources.insert(KEY.to_owned(), generation.to_string());
     }
 }
 
 /// Notes that nothing was acted upon: the first generation as it is, and of a later one since when it waits.
 pub(in crate::job) fn waits(job: &Job, next: &mut JobStatus, now: Timestamp) {
-    let Some(generation) = job.metadata.generation.filter(|_| is_wanted(job)) else { return };
+    let Some(generation) = job.metadata.generation else { return };
+    if !is_wanted(job) {
+        return;
+    }
     let value = match noted(&job.status) {
         Some(noted) if generation > noted.generation => {
             format!("{}@{}", noted.generation, noted.since.unwrap_or(now).as_second())

@@ -92,8 +92,10 @@ pub(in crate::job) fn annotated<T: DeserializeOwned>(job: &Job, key: &str, membe
     let text = job_object::annotation(job, key);
     let text = text.filter(|text| text.len() <= 2 * TEXT_MAX);
     let Some(value) = text.and_then(|text| serde_json::from_str::<Value>(text).ok()) else { return Vec::new() };
-    let ours = value["uid"] == job_object::uid(job);
-    serde_json::from_value(value[member].clone()).ok().filter(|_| ours).unwrap_or_default()
+    if value["uid"] != job_object::uid(job) {
+        return Vec::new();
+    }
+    serde_json::from_value(value[member].clone()).unwrap_or_default()
 }
 
 #[cfg(test)]

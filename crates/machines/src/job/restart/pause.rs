@@ -20,9 +20,12 @@ const LONGEST: SignedDuration = SignedDuration::from_mins(5);
 /// When a job that is Restarting may go on; `None` = at once.
 pub(in crate::job) fn due(job: &Job) -> Option<Timestamp> {
     let wait = wait(job, job.status.retry_count);
-    let entered = job.status.conditions.iter().find(|condition| condition.status == JobPhase::Restarting)?;
-    let entered = entered.last_transition_time.as_ref().filter(|_| wait > SignedDuration::ZERO)?;
-    Some(entered.0.checked_add(wait).unwrap_or(Timestamp::MAX))
+    if wait <= SignedDuration::ZERO {
+        return None;
+    }
+    let restarting = job.status.conditions.iter().find(|condition| condition.status == JobPhase::Restarting)?;
+    let entered = restarting.last_transition_time.as_ref()?.0;
+    Some(entered.checked_add(wait).unwrap_or(Timestamp::MAX))
 }
 
 /// What a retry waits, the first being 1.

@@ -52,7 +52,9 @@ impl StepContext<'_> {
 
     /// Until when a refused pod keeps its place; none if that is over.
     fn rests_until(&self, pod: &PodFacts) -> Option<Timestamp> {
-        pod.refused.as_ref().filter(|_| matches!(self.phase, JobPhase::Pending | JobPhase::Running))?;
+        if pod.refused.is_none() || !matches!(self.phase, JobPhase::Pending | JobPhase::Running) {
+            return None;
+        }
         let made = pod.created_at?;
         let doublings = u32::try_from(self.refused_before(pod, made.as_second())).unwrap_or(0);
         let pause = FIRST.saturating_mul(1 << doublings.min(30)).min(LONGEST);

@@ -42,10 +42,11 @@ pub(in crate::job) fn note(job: &Job, next: &mut JobStatus, now: Timestamp) {
 
 /// Keeps what is noted; a job that got its deadline while it ran has run since now.
 pub(in crate::job) fn keep(job: &Job, next: &mut JobStatus, now: Timestamp) {
-    let noted = job.status.controlled_resources.get(KEY).filter(|_| seconds(job).is_some());
-    match noted {
-        Some(noted) => drop(next.controlled_resources.insert(KEY.to_owned(), noted.clone())),
-        None => note(job, next, now),
+    match job.status.controlled_resources.get(KEY) {
+        Some(noted) if seconds(job).is_some() => {
+            next.controlled_resources.insert(KEY.to_owned(), noted.clone());
+        }
+        _ => note(job, next, now),
     }
 }
 
@@ -59,7 +60,10 @@ impl StepContext<'_> {
     pub(in crate::job) fn end_overdue(&self) -> Option<Plan> {
         let is_active = matches!(self.phase, JobPhase::Pending | JobPhase::Running | JobPhase::Restarting);
         let job = self.view.job;
-        let seconds = seconds(job).filter(|_| is_active && due(job).is_some_and(|due| due <= self.now))?;
+        if !is_active || due(job).is_none_or(|due| due > self.now) {
+            return None;
+        }
+        let seconds = seconds(job)?;
         if self.phase != JobPhase::Restarting && self.verdicts().iter().any(|verdict| verdict.phase.is_finished()) {
             return None;
         }

@@ -33,7 +33,10 @@ pub(in crate::job) fn max_retry(spec: &JobSpec) -> i32 {
 pub(in crate::job) fn pending(spec: &JobSpec, pod_counts: &PodCounts<'_>) -> Option<Verdict> {
     let counts = &pod_counts.counts;
     let started = i64::from(counts.running) + i64::from(counts.succeeded) + i64::from(counts.failed);
-    (i64::from(spec.min_available) <= started).then(|| Verdict::new(JobPhase::Running, "", String::new()))
+    if started < i64::from(spec.min_available) {
+        return None;
+    }
+    Some(Verdict::new(JobPhase::Running, "", String::new()))
 }
 
 /// Running: finished by `minSuccess` or when all pods have ended, back to Pending when too many wait.
@@ -49,8 +52,10 @@ pub(in crate::job) fn running(spec: &JobSpec, pod_counts: &PodCounts<'_>) -> Opt
     if i64::from(counts.succeeded) + i64::from(counts.failed) == pod_counts.replicas {
         return Some(ended(spec, pod_counts));
     }
-    (i64::from(counts.pending) > pod_counts.replicas - i64::from(spec.min_available))
-        .then(|| Verdict::new(JobPhase::Pending, "", String::new()))
+    if i64::from(counts.pending) > pod_counts.replicas - i64::from(spec.min_available) {
+        return Some(Verdict::new(JobPhase::Pending, "", String::new()));
+    }
+    None
 }
 
 /// A number of successes that completes the job, together with all others.
@@ -124,6 +129,8 @@ pub(in crate::job) fn restarting(spec: &JobSpec, pod_counts: &PodCounts<'_>, ret
         return Some(Verdict::new(JobPhase::Failed, "RetriesExhausted", message));
     }
     let free = pod_counts.replicas - i64::from(pod_counts.counts.terminating);
-    (free >= i64::from(spec.min_available) || pod_counts.counts.terminating == 0)
-        .then(|| Verdict::new(JobPhase::Pending, "", String::new()))
+    if free >= i64::from(spec.min_available) || pod_counts.counts.terminating == 0 {
+        return Some(Verdict::new(JobPhase::Pending, "", String::new()));
+    }
+    None
 }

@@ -69,7 +69,10 @@ pub(in crate::job) fn difference(job: &Job, priorities: &BTreeMap<String, i32>, 
     if wanted.sub_group_policy != have.sub_group_policy {
         spec.insert("subGroupPolicy".into(), serde_json::to_value(wanted.sub_group_policy).unwrap_or_default());
     }
-    (!spec.is_empty()).then(|| Value::Object([("spec".to_owned(), Value::Object(spec))].into_iter().collect()))
+    if spec.is_empty() {
+        return None;
+    }
+    Some(Value::Object([("spec".to_owned(), Value::Object(spec))].into_iter().collect()))
 }
 
 /// The fields of the spec that follow the job during its life.

@@ -88,8 +88,9 @@ fn moves(model: &Model) -> Vec<Move> {
             all.push(Move::Refuse(name.clone()));
             // Without a rule for it, it is one more way to fail.
             let rules = &model.job.spec.policies;
-            let matters = rules.iter().any(|rule| rule.event == Some(Event::OomKilled));
-            all.extend(matters.then(|| Move::OutOfMemory(name.clone())));
+            if rules.iter().any(|rule| rule.event == Some(Event::OomKilled)) {
+                all.push(Move::OutOfMemory(name.clone()));
+            }
         }
     }
     all.extend(leaving.then_some(Move::Reap));

@@ -239,8 +239,11 @@ fn our_examples() {
         let jobs = load(&file);
         let several = jobs.len() > 1;
         for job in jobs {
-            let of_file = several.then(|| format!("_{}", job.metadata.name.as_deref().unwrap_or_default()));
-            insta::assert_yaml_snapshot!(format!("example_{name}{}", of_file.unwrap_or_default()), render(job));
+            let mut snapshot = format!("example_{name}");
+            if several {
+                snapshot += &format!("_{}", job.metadata.name.as_deref().unwrap_or_default());
+            }
+            insta::assert_yaml_snapshot!(snapshot, render(job));
         }
     }
 }

@@ -184,7 +184,7 @@ impl Model {
                 JobPhase::Pending | JobPhase::Running => self.pods.values().any(rests),
                 _ => false,
             };
-            let wake_at = plan.wake_at.filter(|_| settled && waits && !self.watches_time);
+            let wake_at = if settled && waits && !self.watches_time { plan.wake_at } else { None };
             self.apply(plan, usize::MAX);
             match wake_at {
                 // A retry waits for its time, and so does the successor of a refused pod.
