@@ -98,9 +98,9 @@ impl Commands {
         if next.is_none() {
             self.lines.remove(key);
         }
-        let touched = match key.0 {
-            Kind::Job => DirtyKey::Job((key.1.clone(), key.2.clone())),
-            Kind::Queue => DirtyKey::Queue(key.2.clone()),
+        let touched = match key.kind {
+            Kind::Job => DirtyKey::Job((key.namespace.clone(), key.name.clone())),
+            Kind::Queue => DirtyKey::Queue(key.name.clone()),
         };
         (next, touched)
     }
@@ -110,7 +110,8 @@ impl Commands {
         if self.lines.is_empty() {
             return false;
         }
-        let line = self.lines.get(&(Kind::Job, job.0.clone(), job.1.clone()));
+        let key = CommandKey { kind: Kind::Job, namespace: job.0.clone(), name: job.1.clone() };
+        let line = self.lines.get(&key);
         line.is_some_and(|line| line.step != Step::Acting)
     }
 
@@ -173,7 +174,7 @@ fn key(command: &Command) -> Option<CommandKey> {
         Kind::Job => command.metadata.namespace.clone().unwrap_or_default(),
         Kind::Queue => String::new(),
     };
-    Some((kind, namespace, target.name.clone()))
+    Some(CommandKey { kind, namespace, name: target.name.clone() })
 }
 
 /// A Command with what it is for, if that is there.
@@ -188,14 +189,14 @@ pub(crate) async fn look_up(client: Client, command: Command) -> Option<LookedUp
     let key = key(&command)?;
     let name = command.metadata.name.clone().unwrap_or_default();
     let namespace = command.metadata.namespace.clone().unwrap_or_default();
-    let target = match key.0 {
+    let target = match key.kind {
         Kind::Job => {
             let jobs: Api<Job> = Api::namespaced(client, &namespace);
-            insist(&name, || jobs.get(&key.2)).await.map(|job| Target::Job(Box::new(job)))
+            insist(&name, || jobs.get(&key.name)).await.map(|job| Target::Job(Box::new(job)))
         }
         Kind::Queue => {
             let queues: Api<Queue> = Api::all(client);
-            insist(&name, || queues.get(&key.2)).await.map(|queue| Target::Queue(Box::new(queue)))
+            insist(&name, || queues.get(&key.name)).await.map(|queue| Target::Queue(Box::new(queue)))
         }
     };
     let ticket = Ticket { key, namespace, name, uid: command.metadata.uid };
@@ -261,7 +262,7 @@ mod tests {
         ]);
         assert_eq!(uids(commands.new_ones(listed)), ["abort", "other"]);
         assert_eq!(uids(commands.new_ones(Change::Applied(command("resume", 10, "a", "ResumeJob")))), [""; 0]);
-        let a = (Kind::Job, "ns".to_owned(), "a".to_owned());
+        let a = CommandKey { kind: Kind::Job, namespace: "ns".to_owned(), name: "a".to_owned() };
         assert!(commands.holds(&("ns".into(), "a".into())), "nothing is decided before it is known what it is for");
         assert!(!commands.holds(&("ns".into(), "c".into())));
         assert_eq!(uids(commands.next(&a).0.into_iter().collect()), ["resume"]);

@@ -24,8 +24,11 @@ use crate::job::{Answer, JobPlan};
 /// Milliseconds up to which carrying a plan out falls into each class.
 const BOUNDS_MS: &[f64] =
     &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 2_000.0, 5_000.0, 10_000.0, 60_000.0];
-/// Volcano's classes of the time to a job's pods: so many, from the first to the last, each the same multiple of the one before.
-const CREATION_MS: (i32, f64, f64) = (30, 50.0, 60_000.0);
+/// Volcano's classes of the time to a job's pods, in milliseconds: so many from the first to the last, each the same multiple
+/// of the one before.
+const CREATION_CLASSES: i32 = 30;
+const CREATION_FIRST_MS: f64 = 50.0;
+const CREATION_LAST_MS: f64 = 60_000.0;
 
 /// The counters of the controllers; cheap to clone.
 #[derive(Debug, Clone)]
@@ -88,9 +91,9 @@ impl Rounds {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let (classes, first, last) = CREATION_MS;
-        let step = (last / first).powf(1.0 / f64::from(classes - 1));
-        let creation: Vec<f64> = (0..classes).map(|class| (first * step.powi(class)).round()).collect();
+        let step = (CREATION_LAST_MS / CREATION_FIRST_MS).powf(1.0 / f64::from(CREATION_CLASSES - 1));
+        let creation = (0..CREATION_CLASSES).map(|class| (CREATION_FIRST_MS * step.powi(class)).round());
+        let creation: Vec<f64> = creation.collect();
         Self(Arc::new(Cells {
             loops: Mutex::default(),
             creations: Histogram::new(&creation),

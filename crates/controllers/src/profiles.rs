@@ -157,9 +157,10 @@ pub(crate) async fn carry_out(client: Client, write: Box<Write>) -> Answer {
 mod tests {
     use super::*;
     use pumice_cluster::Change;
+    use pumice_machines::job::Learned;
 
     fn lesson(memory: i64) -> (String, Lesson) {
-        let containers = [("c".to_owned(), (memory << 20, 1 << 20))].into();
+        let containers = [("c".to_owned(), Learned { enough: memory << 20, killed: 1 << 20 })].into();
         ("ns".to_owned(), Lesson { name: "p".into(), runs: Default::default(), containers })
     }
 

@@ -19,8 +19,15 @@ pub(crate) struct Ticket {
     pub uid: Option<String>,
 }
 
-/// What a Command is for: its kind and name, and the Command's namespace.
-pub(crate) type CommandKey = (Kind, String, String);
+/// What a Command is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(test, derive(Default))]
+pub(crate) struct CommandKey {
+    pub kind: Kind,
+    /// The Command's own namespace; empty for a queue, whose Commands may come from any.
+    pub namespace: String,
+    pub name: String,
+}
 
 /// What Commands are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

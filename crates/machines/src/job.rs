@@ -27,7 +27,7 @@ use pumice_api::names;
 use pumice_api::profile::ResourceProfile;
 use pumice_api::scheduling::PodGroup;
 
-pub use crate::profile::Lesson;
+pub use crate::profile::{Learned, Lesson};
 pub use facts::{JobPod, PodFacts, PodPhase};
 pub use memory::learning::LEARN_MEMORY;
 pub use memory::rule_of;

@@ -19,6 +19,15 @@ const MEMORY_LASTS: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// Most containers of a profile.
 const CONTAINERS_MAX: usize = 16;
 
+/// What is learned of a container's memory, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Learned {
+    /// Bytes that were enough.
+    pub enough: i64,
+    /// The most bytes with which it was killed; 0 if it never was.
+    pub killed: i64,
+}
+
 /// What a run teaches those after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lesson {
@@ -26,8 +35,8 @@ pub struct Lesson {
     pub name: String,
     /// The runs it is about.
     pub runs: ResourceProfileSpec,
-    /// By container: bytes that were enough, and bytes with which it was killed.
-    pub containers: BTreeMap<String, (i64, i64)>,
+    /// What it teaches, by container.
+    pub containers: BTreeMap<String, Learned>,
 }
 
 impl Lesson {
@@ -36,10 +45,10 @@ impl Lesson {
         let mut containers = known.map(|known| remembered(known, now)).unwrap_or_default();
         merge(&mut containers, &self.containers);
         let amount = |bytes: i64| Some(WireQuantity(Quantity::from_bytes(bytes).to_string()));
-        let learned = |(name, (memory, killed)): (String, (i64, i64))| LearnedMemory {
+        let learned = |(name, learned): (String, Learned)| LearnedMemory {
             name,
-            memory: amount(memory),
-            killed: amount(killed),
+            memory: amount(learned.enough),
+            killed: amount(learned.killed),
         };
         ResourceProfileStatus {
             containers: containers.into_iter().take(CONTAINERS_MAX).map(learned).collect(),
@@ -54,12 +63,12 @@ impl Lesson {
     }
 }
 
-type Containers = BTreeMap<String, (i64, i64)>;
+type Containers = BTreeMap<String, Learned>;
 
 fn merge(known: &mut Containers, more: &Containers) {
-    for (container, (memory, killed)) in more {
+    for (container, more) in more {
         let one = known.entry(container.clone()).or_default();
-        *one = (one.0.max(*memory), one.1.max(*killed));
+        *one = Learned { enough: one.enough.max(more.enough), killed: one.killed.max(more.killed) };
     }
 }
 
@@ -75,15 +84,18 @@ fn remembered(status: &ResourceProfileStatus, now: Timestamp) -> Containers {
             .map(Quantity::value)
             .filter(|bytes| *bytes > 0)
     };
-    let containers = status.containers.iter().take(CONTAINERS_MAX);
-    let read =
-        containers.filter_map(|one| Some((one.name.clone(), (bytes(&one.memory)?, bytes(&one.killed).unwrap_or(0)))));
-    read.collect()
+    let mut known = Containers::new();
+    for one in status.containers.iter().take(CONTAINERS_MAX) {
+        if let Some(enough) = bytes(&one.memory) {
+            known.insert(one.name.clone(), Learned { enough, killed: bytes(&one.killed).unwrap_or(0) });
+        }
+    }
+    known
 }
 
 /// Bytes by container that a run starts with.
 pub(crate) fn amounts(status: &ResourceProfileStatus, now: Timestamp) -> impl Iterator<Item = (String, i64)> {
-    remembered(status, now).into_iter().map(|(container, (memory, _))| (container, memory))
+    remembered(status, now).into_iter().map(|(container, learned)| (container, learned.enough))
 }
 
 #[cfg(test)]
@@ -91,8 +103,9 @@ mod tests {
     use super::*;
 
     fn lesson(containers: &[(&str, i64, i64)]) -> Lesson {
-        let containers =
-            containers.iter().map(|(name, memory, killed)| ((*name).to_owned(), (memory << 20, killed << 20)));
+        let containers = containers
+            .iter()
+            .map(|(name, enough, killed)| ((*name).to_owned(), Learned { enough: enough << 20, killed: killed << 20 }));
         Lesson { name: "p".into(), runs: ResourceProfileSpec::default(), containers: containers.collect() }
     }
 

@@ -13,7 +13,7 @@ use pumice_api::names;
 use pumice_objects::selector::LabelSelector;
 use serde_json::json;
 
-pub use pods::{ContainerEnd, OwnedPod, PodPhase};
+pub use pods::{ContainerEnd, IndexFailures, OwnedPod, PodPhase};
 pub(crate) use pods::{INDEX, INDEX_FAILURES, INDEX_IGNORED};
 pub(crate) use revision::{is_same_template, template_hash};
 

@@ -168,13 +168,21 @@ fn service_patch(found: Option<&ServiceSpec>, wanted: Option<&ServiceSpec>) -> O
     (!patch.is_empty()).then(|| json!({"spec": patch}))
 }
 
-/// Name, number, protocol and target of the ports, defaults filled in.
-fn ports(spec: Option<&ServiceSpec>) -> Vec<(&str, i32, &str, IntOrString)> {
+/// A port as the API server keeps it: defaults are filled in.
+#[derive(PartialEq)]
+struct Port<'a> {
+    name: &'a str,
+    number: i32,
+    protocol: &'a str,
+    target: IntOrString,
+}
+
+fn ports(spec: Option<&ServiceSpec>) -> Vec<Port<'_>> {
     let mut all = Vec::new();
     for port in spec.and_then(|spec| spec.ports.as_deref()).unwrap_or_default() {
         let target = port.target_port.clone().unwrap_or(IntOrString::Int(port.port));
         let name = port.name.as_deref().unwrap_or_default();
-        all.push((name, port.port, port.protocol.as_deref().unwrap_or("TCP"), target));
+        all.push(Port { name, number: port.port, protocol: port.protocol.as_deref().unwrap_or("TCP"), target });
     }
     all
 }

@@ -63,7 +63,8 @@ impl Carrying {
             }
         }
         let carrying = &self;
-        let told = futures::stream::iter(untold).map(|pod| carrying.tell(pod)).buffer_unordered(TELLING_MAX);
+        let told =
+            futures::stream::iter(untold).map(|(pod, uid)| carrying.tell(pod, uid)).buffer_unordered(TELLING_MAX);
         let told: Vec<_> = told.collect().await;
         for told in told {
             match told {
@@ -118,7 +119,7 @@ impl Carrying {
     }
 
     /// Writes the group's name on a pod. One that is gone counts as told: the watch will say so.
-    async fn tell(&self, (pod, uid): (String, String)) -> Result<String, kube::Error> {
+    async fn tell(&self, pod: String, uid: String) -> Result<String, kube::Error> {
         let patch = json!({"metadata": {"uid": uid, "annotations": {names::GROUP_NAME: self.key.1}}});
         match write::merge_unread::<Pod>(&self.client, (&self.key.0, &pod), None, &patch).await {
             Err(error) if !matches!(failure(&error), Failure::NotFound | Failure::Conflict) => {

@@ -26,34 +26,41 @@ pub(crate) enum Kind {
     ReplicationController,
 }
 
+/// What the API calls a kind. All of them are of version `v1`.
+struct Names {
+    group: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+}
+
 impl Kind {
     /// Kinds that are watched.
     pub const WATCHED: &'static [Self] = &[Self::ReplicaSet, Self::StatefulSet];
 
-    /// API group, version, kind and plural.
-    fn names(self) -> (&'static str, &'static str, &'static str, &'static str) {
-        match self {
-            Self::ReplicaSet => ("apps", "v1", "ReplicaSet", "replicasets"),
-            Self::StatefulSet => ("apps", "v1", "StatefulSet", "statefulsets"),
-            Self::DaemonSet => ("apps", "v1", "DaemonSet", "daemonsets"),
-            Self::Job => ("batch", "v1", "Job", "jobs"),
-            Self::ReplicationController => ("", "v1", "ReplicationController", "replicationcontrollers"),
-        }
+    fn names(self) -> Names {
+        let (group, kind, plural) = match self {
+            Self::ReplicaSet => ("apps", "ReplicaSet", "replicasets"),
+            Self::StatefulSet => ("apps", "StatefulSet", "statefulsets"),
+            Self::DaemonSet => ("apps", "DaemonSet", "daemonsets"),
+            Self::Job => ("batch", "Job", "jobs"),
+            Self::ReplicationController => ("", "ReplicationController", "replicationcontrollers"),
+        };
+        Names { group, kind, plural }
     }
 
     fn of(owner: &OwnerReference) -> Option<Self> {
         let all = [Self::ReplicaSet, Self::StatefulSet, Self::DaemonSet, Self::Job, Self::ReplicationController];
         let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
         all.into_iter().find(|one| {
-            let (of_group, _, kind, _) = one.names();
-            (of_group, kind) == (group, owner.kind.as_str())
+            let names = one.names();
+            names.group == group && names.kind == owner.kind
         })
     }
 
     /// What its API is called.
     pub fn resource(self) -> ApiResource {
-        let (group, version, kind, plural) = self.names();
-        part::resource(group, version, kind, plural)
+        let Names { group, kind, plural } = self.names();
+        part::resource(group, "v1", kind, plural)
     }
 }
 

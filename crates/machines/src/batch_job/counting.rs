@@ -9,7 +9,7 @@ use k8s_openapi::api::batch::v1::{JobStatus, UncountedTerminatedPods};
 use super::StepContext;
 use super::failure_policy::{Action, judge};
 use super::indexes::Indexes;
-use crate::workload::{OwnedPod, PodEffect, PodPhase};
+use crate::workload::{IndexFailures, OwnedPod, PodEffect, PodPhase};
 
 /// Most uids in a status.
 const UNCOUNTED_MAX: usize = 500;
@@ -108,7 +108,7 @@ impl Count {
             counted.fails_job.get_or_insert(judged.message);
         }
         let (Some(limit), Some(index)) = (context.spec.backoff_limit_per_index, pod.index) else { return };
-        let failures = pod.index_failures.0.saturating_add(1);
+        let failures = pod.index_failures.counted.saturating_add(1);
         let is_last = failures > limit || judged.action == Action::FailIndex;
         if is_last && index < context.completions() && !self.completed.contains(index) {
             self.failed_indexes.insert(index);
@@ -154,21 +154,30 @@ impl Count {
     }
 }
 
-/// Failures of each index so far: those that count, those that do not, and its last pod's end.
-pub(super) fn index_failures<'a>(context: &'a StepContext<'a>) -> BTreeMap<u32, (i32, i32, &'a OwnedPod)> {
-    let mut failures: BTreeMap<u32, (i32, i32, &OwnedPod)> = BTreeMap::new();
+/// An index that has failed.
+#[derive(Clone, Copy)]
+pub(super) struct FailedIndex<'a> {
+    pub failures: IndexFailures,
+    /// The pod that failed last.
+    pub last: &'a OwnedPod,
+}
+
+/// The indexes that have failed so far.
+pub(super) fn failed_indexes<'a>(context: &'a StepContext<'a>) -> BTreeMap<u32, FailedIndex<'a>> {
+    let mut failed: BTreeMap<u32, FailedIndex<'_>> = BTreeMap::new();
     for pod in context.own.iter().filter(|pod| context.has_failed(pod)) {
         let Some(index) = pod.index else { continue };
-        let ignored = judge(context, pod).action == Action::Ignore;
-        let (count, without) = pod.index_failures;
-        let next = match ignored {
-            true => (count, without.saturating_add(1), *pod),
-            false => (count.saturating_add(1), without, *pod),
+        let mut failures = pod.index_failures;
+        let count = match judge(context, pod).action {
+            Action::Ignore => &mut failures.ignored,
+            _ => &mut failures.counted,
         };
-        let known = failures.entry(index).or_insert(next);
-        if (next.0.saturating_add(next.1), pod.finished) > (known.0.saturating_add(known.1), known.2.finished) {
+        *count = count.saturating_add(1);
+        let next = FailedIndex { failures, last: pod };
+        let known = failed.entry(index).or_insert(next);
+        if (failures.all(), pod.finished) > (known.failures.all(), known.last.finished) {
             *known = next;
         }
     }
-    failures
+    failed
 }

@@ -7,11 +7,12 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::batch::v1::JobStatus;
 use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod};
 
-use super::counting::{Count, index_failures};
+use super::counting::{Count, FailedIndex, failed_indexes};
 use super::{StepContext, backoff};
 use crate::replica_set::BURST_MAX;
 use crate::workload::{
-    INDEX, INDEX_FAILURES, INDEX_IGNORED, OwnedPod, PodEffect, TRACKING, WorkPlan, name_prefix, owner_of, pod_of,
+    INDEX, INDEX_FAILURES, INDEX_IGNORED, IndexFailures, OwnedPod, PodEffect, TRACKING, WorkPlan, name_prefix,
+    owner_of, pod_of,
 };
 
 /// The variable with a pod's index.
@@ -44,7 +45,7 @@ pub(super) fn manage(context: &StepContext<'_>, count: &Count, work: &mut WorkPl
         work.look_at(Some(at));
         return;
     }
-    work.pods.extend((0..lacking).map(|_| PodEffect::Create(Box::new(pod(context, None, (0, 0))))));
+    work.pods.extend((0..lacking).map(|_| PodEffect::Create(Box::new(pod(context, None, IndexFailures::default())))));
 }
 
 /// How many pods are to run now.
@@ -107,7 +108,7 @@ fn make_indexed(
                 .filter_map(|pod| pod.index),
         );
     }
-    let failures = if is_each { index_failures(context) } else { BTreeMap::new() };
+    let failures = if is_each { failed_indexes(context) } else { BTreeMap::new() };
     let free = (0..context.completions()).filter(|index| !taken.contains(index) && !count.is_done(*index));
     let mut made = 0;
     for index in free {
@@ -119,20 +120,20 @@ fn make_indexed(
             work.look_at(Some(at));
             continue;
         }
-        let before = failed.map_or((0, 0), |(counted, ignored, _)| (*counted, *ignored));
+        let before = failed.map(|failed| failed.failures).unwrap_or_default();
         work.pods.push(PodEffect::Create(Box::new(pod(context, Some(index), before))));
         made += 1;
     }
 }
 
 /// Until when an index that has failed waits.
-fn waits((counted, ignored, last): &(i32, i32, &OwnedPod)) -> Option<Timestamp> {
-    let failures = usize::try_from(counted.saturating_add(*ignored)).unwrap_or(0);
-    backoff::after(last.finished?, failures)
+fn waits(failed: &FailedIndex<'_>) -> Option<Timestamp> {
+    let failures = usize::try_from(failed.failures.all()).unwrap_or(0);
+    backoff::after(failed.last.finished?, failures)
 }
 
 /// A pod of the Job, of this index, whose index has failed so often before.
-fn pod(context: &StepContext<'_>, index: Option<u32>, (counted, ignored): (i32, i32)) -> Pod {
+fn pod(context: &StepContext<'_>, index: Option<u32>, failures: IndexFailures) -> Pod {
     let owner = owner_of::<Job>(&context.job.metadata);
     let mut pod = pod_of(&context.spec.template, owner, context.job.metadata.namespace.clone());
     pod.metadata.generate_name = Some(name_prefix(context.name()));
@@ -147,9 +148,9 @@ fn pod(context: &StepContext<'_>, index: Option<u32>, (counted, ignored): (i32, 
     let annotations = pod.metadata.annotations.get_or_insert_default();
     annotations.insert(INDEX.to_owned(), index.to_string());
     if context.spec.backoff_limit_per_index.is_some() {
-        annotations.insert(INDEX_FAILURES.to_owned(), counted.to_string());
-        if ignored > 0 {
-            annotations.insert(INDEX_IGNORED.to_owned(), ignored.to_string());
+        annotations.insert(INDEX_FAILURES.to_owned(), failures.counted.to_string());
+        if failures.ignored > 0 {
+            annotations.insert(INDEX_IGNORED.to_owned(), failures.ignored.to_string());
         }
     }
     if let Some(spec) = &mut pod.spec {

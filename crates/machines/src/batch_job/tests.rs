@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::workload::INDEX;
 use crate::workload::world::World;
+use crate::workload::{INDEX, IndexFailures};
 
 fn job(spec: Value) -> Job {
     let mut job = json!({"metadata": {"name": "j", "namespace": "n", "uid": "u"}, "spec": {
@@ -228,7 +228,7 @@ fn indexes_have_limits_of_their_own() {
     scene.world.pass(10);
     scene.settle();
     let again = scene.world.seen().into_iter().find(|pod| pod.is_active() && pod.index == Some(1)).unwrap();
-    assert_eq!(again.index_failures, (1, 0));
+    assert_eq!(again.index_failures, IndexFailures { counted: 1, ignored: 0 });
     scene.end_index(1, 1);
     assert_eq!(scene.status().failed_indexes.as_deref(), Some("1"));
     assert_eq!(scene.ended(), None, "the others go on");

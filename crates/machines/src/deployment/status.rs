@@ -15,6 +15,18 @@ const DONE: &str = "NewReplicaSetAvailable";
 /// A deadline as large as this is none.
 const NO_DEADLINE: i32 = i32::MAX;
 
+/// What a condition says, to programs and to people.
+struct ConditionText<'a> {
+    reason: &'a str,
+    message: String,
+}
+
+impl<'a> ConditionText<'a> {
+    fn new(reason: &'a str, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+}
+
 fn status(set: &ReplicaSet) -> k8s_openapi::api::apps::v1::ReplicaSetStatus {
     set.status.clone().unwrap_or_default()
 }
@@ -74,8 +86,8 @@ pub(super) fn next(context: &StepContext<'_>, events: &mut Vec<WorkEvent>) -> (D
         AVAILABLE,
         available,
         match available {
-            true => ("MinimumReplicasAvailable", "Deployment has minimum availability.".to_owned()),
-            false => ("MinimumReplicasUnavailable", "Deployment does not have minimum availability.".to_owned()),
+            true => ConditionText::new("MinimumReplicasAvailable", "Deployment has minimum availability."),
+            false => ConditionText::new("MinimumReplicasUnavailable", "Deployment does not have minimum availability."),
         },
     );
     let wake_at = progress(context, &before, &next, &mut conditions, events);
@@ -85,7 +97,7 @@ pub(super) fn next(context: &StepContext<'_>, events: &mut Vec<WorkEvent>) -> (D
     match failure.last() {
         Some(failure) => {
             let message = failure.message.clone().unwrap_or_default();
-            set(&mut conditions, context, REPLICA_FAILURE, true, (failure.reason(), message));
+            set(&mut conditions, context, REPLICA_FAILURE, true, ConditionText::new(failure.reason(), message));
         }
         None => conditions.retain(|one| one.type_ != REPLICA_FAILURE),
     }
@@ -105,12 +117,12 @@ fn progress(
     let reason = current.as_ref().map_or("", |one| one.reason());
     if context.is_paused() {
         if reason != TIMED_OUT {
-            put(conditions, context, "Unknown", ("DeploymentPaused", "Deployment is paused".to_owned()));
+            put(conditions, context, "Unknown", ConditionText::new("DeploymentPaused", "Deployment is paused"));
         }
         return None;
     }
     if reason == "DeploymentPaused" {
-        put(conditions, context, "Unknown", ("DeploymentResumed", "Deployment is resumed".to_owned()));
+        put(conditions, context, "Unknown", ConditionText::new("DeploymentResumed", "Deployment is resumed"));
         return deadline(context, conditions, seconds);
     }
     let set_name = context.new.and_then(|new| new.metadata.name.as_deref());
@@ -127,22 +139,19 @@ fn progress(
         && context.new.is_some_and(|new| replicas_of(new) == context.replicas());
     if is_done || was_done {
         if reason != DONE {
-            put(conditions, context, "True", (DONE, format!("{subject} has successfully progressed.")));
+            let message = format!("{subject} has successfully progressed.");
+            put(conditions, context, "True", ConditionText::new(DONE, message));
         }
         return None;
     }
     if current.is_none() && context.new.is_some() {
-        put(
-            conditions,
-            context,
-            "True",
-            ("NewReplicaSetCreated", format!("Created new replica set \"{}\"", set_name.unwrap_or_default())),
-        );
+        let message = format!("Created new replica set \"{}\"", set_name.unwrap_or_default());
+        put(conditions, context, "True", ConditionText::new("NewReplicaSetCreated", message));
     } else if progresses(before, next) || reason == DONE {
         let message = format!("{subject} is progressing.");
         let moved = DeploymentCondition {
             last_update_time: Some(whole_second(context.now)),
-            ..condition(context, PROGRESSING, "True", "ReplicaSetUpdated", message)
+            ..condition(context, PROGRESSING, "True", ConditionText::new("ReplicaSetUpdated", message))
         };
         conditions.retain(|one| one.type_ != PROGRESSING);
         let kept = current.as_ref().filter(|old| old.status == "True");
@@ -157,7 +166,7 @@ fn progress(
     if reason != TIMED_OUT {
         let message = format!("{subject} has timed out progressing.");
         events.push(WorkEvent { is_warning: false, reason: TIMED_OUT, message: message.clone() });
-        put(conditions, context, "False", (TIMED_OUT, message));
+        put(conditions, context, "False", ConditionText::new(TIMED_OUT, message));
     }
     None
 }
@@ -169,31 +178,20 @@ fn deadline(context: &StepContext<'_>, conditions: &[DeploymentCondition], secon
     since.checked_add(SignedDuration::from_secs(i64::from(seconds))).ok()
 }
 
-fn condition(
-    context: &StepContext<'_>,
-    kind: &str,
-    status: &str,
-    reason: &str,
-    message: String,
-) -> DeploymentCondition {
+fn condition(context: &StepContext<'_>, kind: &str, status: &str, text: ConditionText<'_>) -> DeploymentCondition {
     let now = Some(whole_second(context.now));
     DeploymentCondition {
         type_: kind.to_owned(),
         status: status.to_owned(),
-        reason: Some(reason.to_owned()),
-        message: Some(message),
+        reason: Some(text.reason.to_owned()),
+        message: Some(text.message),
         last_update_time: now.clone(),
         last_transition_time: now,
     }
 }
 
-fn put(
-    conditions: &mut Vec<DeploymentCondition>,
-    context: &StepContext<'_>,
-    status: &str,
-    (reason, message): (&str, String),
-) {
-    set_condition(conditions, condition(context, PROGRESSING, status, reason, message));
+fn put(conditions: &mut Vec<DeploymentCondition>, context: &StepContext<'_>, status: &str, text: ConditionText<'_>) {
+    set_condition(conditions, condition(context, PROGRESSING, status, text));
 }
 
 fn set(
@@ -201,8 +199,8 @@ fn set(
     context: &StepContext<'_>,
     kind: &str,
     holds: bool,
-    (reason, message): (&str, String),
+    text: ConditionText<'_>,
 ) {
     let status = if holds { "True" } else { "False" };
-    set_condition(conditions, condition(context, kind, status, reason, message));
+    set_condition(conditions, condition(context, kind, status, text));
 }

@@ -54,6 +54,14 @@ struct Raise {
     to: i64,
 }
 
+/// A container that gets no more, and why.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Refused {
+    task: String,
+    container: String,
+    why: Refusal,
+}
+
 /// Why a container gets no more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Refusal {
@@ -89,7 +97,8 @@ pub(super) fn decide(view: &JobView<'_>, pod_counts: &PodCounts<'_>, phase: &Job
     }
     let known = Sizes::read(job);
     let mut next = known.raises.clone();
-    let (mut made, mut refused): (ByIndex<Raise>, ByIndex<(String, String, Refusal)>) = Default::default();
+    let mut made = ByIndex::<Raise>::new();
+    let mut refused = ByIndex::<Refused>::new();
     for task in &pod_counts.tasks {
         let Some(rule) = rule_of(job, task.spec) else { continue };
         let mut times: BTreeMap<&str, BTreeMap<i32, i64>> = BTreeMap::new();
@@ -102,8 +111,8 @@ pub(super) fn decide(view: &JobView<'_>, pod_counts: &PodCounts<'_>, phase: &Job
                         decision.raises.insert((pod.task.clone(), pod.index), pod.existing());
                     }
                     Err(why) => {
-                        let place = (pod.task.clone(), container.clone(), why);
-                        refused.entry(place).or_default().insert(pod.index, 1);
+                        let one = Refused { task: pod.task.clone(), container: container.clone(), why };
+                        refused.entry(one).or_default().insert(pod.index, 1);
                     }
                 }
             }
@@ -114,12 +123,14 @@ pub(super) fn decide(view: &JobView<'_>, pod_counts: &PodCounts<'_>, phase: &Job
         Ok(next) => decision.next = next,
         Err(_) => {
             decision.raises.clear();
-            let none = std::mem::take(&mut made).into_iter();
-            refused.extend(none.map(|(raise, indices)| ((raise.task, raise.container, Refusal::NoRoom), indices)));
+            for (raise, indices) in std::mem::take(&mut made) {
+                let one = Refused { task: raise.task, container: raise.container, why: Refusal::NoRoom };
+                refused.insert(one, indices);
+            }
         }
     }
-    decision.made = made.iter().map(tell).collect();
-    decision.refused = refused.iter().map(tell_refused).collect();
+    decision.made = made.iter().map(|(raise, indices)| tell(raise, indices)).collect();
+    decision.refused = refused.iter().map(|(one, indices)| tell_refused(one, indices)).collect();
     decision
 }
 
@@ -235,7 +246,7 @@ fn containers_text(task: &str, container: &str, indices: &BTreeMap<i32, i64>) ->
     format!("task {task}, {pods} {runs}: container {container} was killed for memory")
 }
 
-fn tell((raise, indices): (&Raise, &BTreeMap<i32, i64>)) -> Effect {
+fn tell(raise: &Raise, indices: &BTreeMap<i32, i64>) -> Effect {
     let Raise { task, container, times, tries, from, to } = raise;
     let (from, to) = (Quantity::from_bytes(*from), Quantity::from_bytes(*to));
     let place = containers_text(task, container, indices);
@@ -243,7 +254,7 @@ fn tell((raise, indices): (&Raise, &BTreeMap<i32, i64>)) -> Effect {
     Effect::normal("MemoryRaised", message)
 }
 
-fn tell_refused(((task, container, why), indices): (&(String, String, Refusal), &BTreeMap<i32, i64>)) -> Effect {
+fn tell_refused(Refused { task, container, why }: &Refused, indices: &BTreeMap<i32, i64>) -> Effect {
     let why = match why {
         Refusal::NoAmount => "its template has no memory limit or request that could be raised".to_owned(),
         Refusal::Ceiling { bytes } => format!("it has all it may get, {}", Quantity::from_bytes(*bytes)),

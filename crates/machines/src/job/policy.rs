@@ -58,10 +58,27 @@ pub(super) struct Judgement {
     pub waiting: Vec<Effect>,
 }
 
+/// An order whose time has come.
+struct Due {
+    at: Timestamp,
+    /// Of its event, among those of the same second.
+    rank: u8,
+    order: Order,
+}
+
+/// What an action that is not due yet waits for. In order of what is said about it.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Waiting<'a> {
+    event: &'a str,
+    task: Option<&'a str>,
+    action: String,
+    delay: GoDuration,
+}
+
 /// Finds the actions that are due. The first of them is taken; the others join it, wait, or fall away with their cause.
 /// Signals of an unknown time count from `unknown`.
 pub(super) fn judge(spec: &JobSpec, signals: &[Signal], unknown: Timestamp, now: Timestamp) -> Judgement {
-    let mut due: Vec<(Timestamp, u8, Order)> = Vec::new();
+    let mut due: Vec<Due> = Vec::new();
     let mut judgement = Judgement::default();
     // One Event for all pods of a task that wait for the same.
     let mut waiting = BTreeSet::new();
@@ -74,17 +91,23 @@ pub(super) fn judge(spec: &JobSpec, signals: &[Signal], unknown: Timestamp, now:
         let at = since.checked_add(SignedDuration::from_nanos(delay.as_nanos())).unwrap_or(Timestamp::MAX);
         // A delay runs by the clock; without one, clocks that disagree must not hold the action back.
         if at <= now || delay <= GoDuration::ZERO {
-            due.push((at, rank(&signal.event), Order { action, cause: Some(signal.clone()) }));
+            let order = Order { action, cause: Some(signal.clone()) };
+            due.push(Due { at, rank: rank(&signal.event), order });
         } else {
             judgement.wake_at = judgement.wake_at.into_iter().chain([at]).min();
-            waiting.insert((signal.event.as_str(), signal.task.as_deref(), action.as_str().to_owned(), delay));
+            waiting.insert(Waiting {
+                event: signal.event.as_str(),
+                task: signal.task.as_deref(),
+                action: action.as_str().to_owned(),
+                delay,
+            });
         }
     }
     due.sort_by(|a, b| {
         let place = |order: &Order| order.cause.as_ref().map(|cause| (cause.task.clone(), cause.index));
-        (a.0, a.1, place(&a.2)).cmp(&(b.0, b.1, place(&b.2)))
+        (a.at, a.rank, place(&a.order)).cmp(&(b.at, b.rank, place(&b.order)))
     });
-    judgement.due = due.into_iter().map(|(_, _, order)| order).collect();
+    judgement.due = due.into_iter().map(|due| due.order).collect();
     if judgement.due.is_empty() {
         judgement.waiting = waiting.into_iter().map(tell).collect();
     }
@@ -138,7 +161,7 @@ fn matched(rule: &LifecyclePolicy, signal: &Signal) -> Option<(Action, GoDuratio
     Some((action, delay.unwrap_or(GoDuration::ZERO)))
 }
 
-fn tell((event, task, action, delay): (&str, Option<&str>, String, GoDuration)) -> Effect {
+fn tell(Waiting { event, task, action, delay }: Waiting<'_>) -> Effect {
     let task = task.map(|task| format!(" of task {task}")).unwrap_or_default();
     Effect::normal("ExecuteAction", format!("Execute action {action} after {delay}: {event}{task}"))
 }

@@ -63,7 +63,7 @@ impl PodRetries {
     }
 
     fn write(&self) -> Vec<PodRetry> {
-        self.0.entries().map(|(task, _, indices)| PodRetry { task: task.to_owned(), indices }).collect()
+        self.0.entries().map(|one| PodRetry { task: one.task.to_owned(), indices: one.indices }).collect()
     }
 }
 

@@ -64,13 +64,29 @@ pub struct OwnedPod {
     /// Its index in a Job.
     pub index: Option<u32>,
     /// Failures of its index before it, and those that were ignored.
-    pub index_failures: (i32, i32),
+    pub index_failures: IndexFailures,
     /// Ends of its containers, in their order.
     pub ends: Vec<ContainerEnd>,
     /// When the last of them ended.
     pub finished: Option<Timestamp>,
     /// Status of its conditions by type.
     pub conditions: BTreeMap<String, String>,
+}
+
+/// How often pods of an index of a Job have failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexFailures {
+    /// Failures that count towards the limit of the index.
+    pub counted: i32,
+    /// Failures that a rule of the Job ignores. They make the index wait all the same.
+    pub ignored: i32,
+}
+
+impl IndexFailures {
+    /// Both together.
+    pub fn all(self) -> i32 {
+        self.counted.saturating_add(self.ignored)
+    }
 }
 
 impl OwnedPod {
@@ -104,7 +120,10 @@ impl OwnedPod {
             deletion_cost: number(DELETION_COST).unwrap_or(0),
             is_tracked: metadata.finalizers.iter().flatten().any(|one| one == TRACKING),
             index: annotation(INDEX).and_then(|text| text.parse().ok()),
-            index_failures: (number(INDEX_FAILURES).unwrap_or(0), number(INDEX_IGNORED).unwrap_or(0)),
+            index_failures: IndexFailures {
+                counted: number(INDEX_FAILURES).unwrap_or(0),
+                ignored: number(INDEX_IGNORED).unwrap_or(0),
+            },
             ends: terminated().map(|(name, end)| ContainerEnd { name, code: end.exit_code }).collect(),
             finished: terminated().filter_map(|(_, end)| end.finished_at.as_ref()).map(|time| time.0).max(),
             conditions: status.conditions.iter().flatten().map(|one| (one.type_.clone(), one.status.clone())).collect(),

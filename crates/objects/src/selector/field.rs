@@ -43,7 +43,7 @@ impl FieldSelector {
             if term.is_empty() {
                 continue;
             }
-            let (path, operator, value) =
+            let Term { path, operator, value } =
                 split_term(term).ok_or_else(|| SelectorError::Term { text: text.to_owned(), term: term.to_owned() })?;
             let value = unescape(value)
                 .ok_or_else(|| SelectorError::Escape { text: text.to_owned(), value: value.to_owned() })?;
@@ -101,17 +101,21 @@ fn split_terms(text: &str) -> Vec<&str> {
     terms
 }
 
-fn split_term(term: &str) -> Option<(&str, Operator, &str)> {
+/// A term as it is written: the value may have escapes.
+struct Term<'a> {
+    path: &'a str,
+    operator: Operator,
+    value: &'a str,
+}
+
+fn split_term(term: &str) -> Option<Term<'_>> {
     let at = term.find(['=', '!'])?;
     let (path, rest) = term.split_at(at);
     if let Some(value) = rest.strip_prefix("!=") {
-        Some((path, Operator::NotEquals, value))
-    } else if let Some(value) = rest.strip_prefix("==") {
-        Some((path, Operator::Equals, value))
-    } else {
-        let value = rest.strip_prefix('=')?;
-        Some((path, Operator::Equals, value))
+        return Some(Term { path, operator: Operator::NotEquals, value });
     }
+    let value = rest.strip_prefix("==").or_else(|| rest.strip_prefix('='))?;
+    Some(Term { path, operator: Operator::Equals, value })
 }
 
 /// `\\`, `\,` and `\=` stand for the character; a bare `,` or `=` may not be in a value.

@@ -21,7 +21,7 @@ use crate::job::pod_counts::{PodCounts, TaskCensus};
 use crate::job::{JobView, StepContext, memory};
 use crate::job_object;
 use crate::profile::key;
-use crate::profile::{self, Lesson};
+use crate::profile::{self, Learned, Lesson};
 use crate::range_encoding::TEXT_MAX;
 
 /// What containers started with because of it; annotation of a pod.
@@ -160,7 +160,8 @@ fn lesson(job: &Job, task: &TaskCensus<'_>, sizes: &Sizes) -> Option<Lesson> {
         // The outliers are the last ones.
         let enough = times.len().checked_sub(1 + times.len() / PODS_OF_ONE_OUTLIER).and_then(|place| times.get(place));
         if let Some(enough) = enough.filter(|enough| **enough > 0) {
-            containers.insert(container.to_owned(), (rule.raised(start, *enough), rule.raised(start, enough - 1)));
+            let learned = Learned { enough: rule.raised(start, *enough), killed: rule.raised(start, enough - 1) };
+            containers.insert(container.to_owned(), learned);
         }
     }
     if containers.is_empty() {

@@ -11,7 +11,7 @@ use pumice_api::names::MEMORY_RAISES;
 
 use crate::job::plan::Effect;
 use crate::job::remembered::TooLong;
-use crate::job::remembered::index_counts::{self, IndexCounts};
+use crate::job::remembered::index_counts::{self, Counted, IndexCounts};
 use crate::range_encoding::RangeEncoding;
 
 /// Its member.
@@ -55,10 +55,10 @@ impl Raises {
 
     /// As the status shows them.
     pub fn write(&self) -> Vec<MemoryRaise> {
-        let one = |(task, container, indices): (&str, &str, String)| MemoryRaise {
-            task: task.to_owned(),
-            container: container.to_owned(),
-            indices,
+        let one = |one: Counted<'_>| MemoryRaise {
+            task: one.task.to_owned(),
+            container: one.container.to_owned(),
+            indices: one.indices,
         };
         self.0.entries().map(one).collect()
     }

@@ -74,11 +74,19 @@ impl IndexCounts {
         self.by_container.iter().map(one).sum()
     }
 
-    /// All of it: task, container, and the numbers as a text.
-    pub fn entries(&self) -> impl Iterator<Item = (&str, &str, String)> {
+    /// All of it, ready to be written down.
+    pub fn entries(&self) -> impl Iterator<Item = Counted<'_>> {
         let some = self.by_container.iter().filter(|(_, runs)| runs.runs() > 0);
-        some.map(|((task, container), runs)| (task.as_str(), container.as_str(), runs.write()))
+        some.map(|((task, container), runs)| Counted { task, container, indices: runs.write() })
     }
+}
+
+/// The numbers of one container.
+pub(in crate::job) struct Counted<'a> {
+    pub task: &'a str,
+    pub container: &'a str,
+    /// Numbers by index, in the form of [`RangeEncoding`].
+    pub indices: String,
 }
 
 /// Keeps entries under `member` of an annotation, where the status doesn't.
@@ -127,7 +135,7 @@ mod tests {
             (1, 0),
             "the others stay as they are"
         );
-        assert!(fitted.entries().map(|(_, _, text)| text.len()).sum::<usize>() < TEXT_MAX);
+        assert!(fitted.entries().map(|one| one.indices.len()).sum::<usize>() < TEXT_MAX);
         let mut few = IndexCounts::default();
         few.raise("w", "c", &runs(0..100, 2));
         assert_eq!(few.clone().fit(&job), Ok(few));
