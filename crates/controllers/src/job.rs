@@ -6,7 +6,6 @@
 mod ensure;
 pub(crate) mod execute;
 mod rate_limit;
-mod status_patch;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

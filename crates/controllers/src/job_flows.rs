@@ -8,6 +8,7 @@ use futures::FutureExt as _;
 use futures::stream::{BoxStream, SelectAll, StreamExt as _};
 use k8s_openapi::Resource as _;
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use pumice_api::batch::Job;
@@ -20,7 +21,7 @@ use pumice_machines::job_flow::{FlowEffect, FlowView, job_name, step};
 use serde_json::json;
 
 use crate::cache::Cache;
-use crate::child_jobs::{controller_of, delete};
+use crate::deletion;
 use crate::index::{self, key};
 use crate::metrics::Metrics;
 use crate::small_loop::{Answer, Controller, Plan};
@@ -40,6 +41,12 @@ pub(crate) enum Input {
 
 fn job_input(change: Change<Job>) -> Input {
     Input::Job(Box::new(change))
+}
+
+/// The flow that controls a Job.
+fn flow_of(job: &Job) -> Option<&OwnerReference> {
+    let mut owners = job.metadata.owner_references.iter().flatten();
+    owners.find(|owner| owner.controller == Some(true) && owner.kind == JobFlow::KIND)
 }
 
 /// Everything that is known of flows.
@@ -73,8 +80,7 @@ impl JobFlows {
         let beside = |name: &str| (place.0.clone(), name.to_owned());
         let templates = named.iter().filter_map(|name| Some((*name, self.templates.items.get(&beside(name))?)));
         let jobs = named.iter().filter_map(|name| self.jobs.items.get(&beside(&job_name(&place.1, name))));
-        let ours =
-            jobs.filter(|job| controller_of(job, JobFlow::KIND).map(|owner| &owner.uid) == flow.metadata.uid.as_ref());
+        let ours = jobs.filter(|job| flow_of(job).map(|owner| &owner.uid) == flow.metadata.uid.as_ref());
         let view = FlowView {
             flow,
             templates: templates.collect(),
@@ -131,7 +137,7 @@ impl Controller for JobFlows {
             }),
             Input::Job(change) => jobs.take(*change, |job, is_there| {
                 let (namespace, name) = key(&job.metadata);
-                if let Some(owner) = controller_of(job, JobFlow::KIND) {
+                if let Some(owner) = flow_of(job) {
                     touched.insert(Key::Flow((namespace.clone(), owner.name.clone())));
                 }
                 let Some(template) = template_of(job).map(|template| (namespace, template.to_owned())) else { return };
@@ -217,10 +223,13 @@ impl Carrying {
                 }
                 answer(created, job_input)
             }
-            FlowEffect::DeleteJob { name, uid } => match delete(&self.client, &namespace, &name, uid).await {
-                Err(error) => failed(&error),
-                Ok(left) => Answer { observed: vec![job_input(left)], failure: None },
-            },
+            FlowEffect::DeleteJob { name, uid } => {
+                let jobs: Api<Job> = Api::namespaced(self.client.clone(), &namespace);
+                match deletion::delete(&jobs, Some(&namespace), &name, uid).await {
+                    Err(error) => failed(&error),
+                    Ok(left) => Answer { observed: vec![job_input(left)], failure: None },
+                }
+            }
             FlowEffect::WriteStatus(status) => {
                 let api: Api<JobFlow> = Api::namespaced(self.client.clone(), &namespace);
                 // A merge would keep lists and entries that the new status leaves out.

@@ -17,11 +17,9 @@
 mod answer;
 mod backoff;
 mod cache;
-mod child_jobs;
 mod commands;
 mod cron_jobs;
 mod deletion;
-mod discovery;
 mod enabled;
 mod feed;
 mod hyper_nodes;

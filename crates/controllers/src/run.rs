@@ -5,11 +5,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{FutureExt as _, StreamExt as _};
 use kube::Client;
 use pumice_clock as clock;
-use pumice_cluster::{Change, EventRecorder, Timers, until};
+use pumice_cluster::{Change, EventRecorder, Failure, Timers, failure, until};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
@@ -23,12 +24,14 @@ use crate::profiles::{self, ProfileWork};
 use crate::queue::{self, QueueWork};
 use crate::slim::SlimPod;
 use crate::ticket::{CommandKey, Ticket};
-use crate::{Error, discovery};
+use crate::{Error, backoff};
 
 /// Most changes taken in before looking at what to do.
 const BURST_MAX: usize = 4096;
 /// Most plans carried out at once.
 const PLANS_MAX: usize = 64;
+/// Most questions to a server that does not say what it serves.
+const DISCOVERY_TRIES_MAX: u32 = 8;
 
 /// What a call brings back.
 enum Answer {
@@ -89,8 +92,7 @@ impl Loop {
     pub async fn run(mut self) -> Result<(), Error> {
         let mut feed = feed::start(&self.client);
         let client = self.client.clone();
-        self.calls
-            .spawn(async move { Answer::Discovered { network_policies: discovery::network_policies(client).await } });
+        self.calls.spawn(async move { Answer::Discovered { network_policies: serves_network_policies(client).await } });
         let keys = Arc::clone(&self.keys);
         self.calls.spawn(async move {
             keys.refill().await;
@@ -325,4 +327,19 @@ impl Loop {
             }
         }
     }
+}
+
+/// Whether NetworkPolicy is served. Waits for a server that is not there yet; one that never answers counts as no.
+async fn serves_network_policies(client: Client) -> bool {
+    for tries in 1..=DISCOVERY_TRIES_MAX {
+        match client.list_api_group_resources("networking.k8s.io/v1").await {
+            Ok(list) => return list.resources.iter().any(|resource| resource.name == "networkpolicies"),
+            Err(error) if failure(&error) == Failure::Unavailable => {
+                tokio::time::sleep(backoff::wait(Failure::Unavailable, tries).min(Duration::from_secs(5))).await;
+            }
+            Err(_) => return false,
+        }
+    }
+    tracing::warn!("discovery does not answer; jobs get no NetworkPolicy");
+    false
 }

@@ -4,16 +4,17 @@
 //! when it was deleted since, and is not made again. Called by the flow controller for each flow something happened to.
 
 mod create;
-mod retry;
 mod status;
-
-pub use retry::read as read_retries;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use pumice_api::batch::{Job, JobPhase};
-use pumice_api::flow::{Flow, FlowPhase, JobFlow, JobFlowStatus, JobRetainPolicy, JobTemplate, Probe};
+use pumice_api::flow::{Flow, FlowPhase, JobFlow, JobFlowStatus, JobOfFlow, JobRetainPolicy, JobTemplate, Probe};
+use pumice_api::names;
+
+/// Most retries of one Job.
+const RETRIES_MAX: usize = 10;
 
 /// What a step looks at.
 pub struct FlowView<'a> {
@@ -148,7 +149,7 @@ impl<'a> StepContext<'a> {
             let job = self.job(&flow.name).filter(|job| job.status.state.phase == Some(JobPhase::Failed))?;
             let known = known(&self.job_name(&flow.name))?;
             let is_told = known.start_timestamp == job.metadata.creation_timestamp;
-            if is_told && retry::is_due(self.view.flow, flow, known) { delete(&job) } else { None }
+            if is_told && is_retried(self.view.flow, flow, known) { delete(&job) } else { None }
         });
         due.collect()
     }
@@ -174,6 +175,33 @@ impl<'a> StepContext<'a> {
             task.and_then(|task| task.phase.get(&wanted.phase)).is_some_and(|pods| *pods > 0)
         })
     }
+}
+
+/// How often the Job of `flow` is made again. The field counts before the annotation.
+fn allowed(job_flow: &JobFlow, flow: &Flow) -> usize {
+    let text = job_flow.metadata.annotations.as_ref().and_then(|all| all.get(names::FLOW_RETRIES));
+    let annotated = || text.and_then(|text| read_retries(text).find(|(name, _)| *name == flow.name)?.1);
+    let said = flow.retries.map(|retries| usize::try_from(retries).unwrap_or(0)).or_else(annotated);
+    said.unwrap_or(0).min(RETRIES_MAX)
+}
+
+/// The names that the annotation `pumice.sh/flow-retries` says, each with its number if it can be read.
+pub fn read_retries(text: &str) -> impl Iterator<Item = (&str, Option<usize>)> {
+    text.split(',').map(|entry| {
+        let (name, number) = entry.split_once('=').unwrap_or((entry, ""));
+        (name.trim(), number.trim().parse().ok().filter(|number| *number <= RETRIES_MAX))
+    })
+}
+
+/// Whether a Job that went through this has failed and is to be made again.
+///
+/// How often it has failed is in the flow's status, which is written before the Job is deleted. A course that is too long to be
+/// remembered whole counts as used up. Only Failed counts: what a person or a policy terminated stays.
+fn is_retried(job_flow: &JobFlow, flow: &Flow, of_flow: &JobOfFlow) -> bool {
+    let histories = &of_flow.running_histories;
+    let failures = histories.iter().filter(|history| history.state == Some(JobPhase::Failed)).count();
+    let is_whole = histories.len() < status::HISTORY_MAX;
+    of_flow.state == Some(JobPhase::Failed) && is_whole && failures <= allowed(job_flow, flow)
 }
 
 #[cfg(test)]

@@ -5,13 +5,9 @@
 //! when it looks at its parent, so that nothing has to be remembered. Called by the queue controller for each queue something
 //! happened to.
 
-mod counts;
-
-pub use counts::GroupCounts;
-
 use pumice_api::bus::Action;
 use pumice_api::names;
-use pumice_api::scheduling::{Queue, QueueState};
+use pumice_api::scheduling::{PodGroupPhase, Queue, QueueState, QueueStatus};
 
 /// What a step looks at.
 pub struct QueueView<'a> {
@@ -42,6 +38,60 @@ pub enum QueueEffect {
         /// A sentence for people.
         message: String,
     },
+}
+
+/// How many PodGroups a queue has, by phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupCounts {
+    /// Not admitted.
+    pub pending: i32,
+    /// Admitted, not running.
+    pub inqueue: i32,
+    pub running: i32,
+    /// A part runs, and the rest can't be placed.
+    pub unknown: i32,
+    pub completed: i32,
+}
+
+impl GroupCounts {
+    /// Counts a group that has come into this phase.
+    pub fn enter(&mut self, phase: Option<&PodGroupPhase>) {
+        let count = self.of(phase);
+        *count = count.saturating_add(1);
+    }
+
+    /// Counts a group that was in this phase no more.
+    pub fn leave(&mut self, phase: Option<&PodGroupPhase>) {
+        let count = self.of(phase);
+        *count = count.saturating_sub(1);
+    }
+
+    /// A group without a phase, or with a word nobody knows, counts as one that waits.
+    fn of(&mut self, phase: Option<&PodGroupPhase>) -> &mut i32 {
+        match phase {
+            Some(PodGroupPhase::Inqueue) => &mut self.inqueue,
+            Some(PodGroupPhase::Running) => &mut self.running,
+            Some(PodGroupPhase::Unknown) => &mut self.unknown,
+            Some(PodGroupPhase::Completed) => &mut self.completed,
+            _ => &mut self.pending,
+        }
+    }
+
+    /// Those that have not ended.
+    pub fn unfinished(&self) -> i32 {
+        [self.pending, self.inqueue, self.running, self.unknown].into_iter().fold(0, i32::saturating_add)
+    }
+
+    /// Whether there are no groups at all.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What a status says.
+    pub fn of_status(status: &QueueStatus) -> Self {
+        let QueueStatus { pending, inqueue, running, unknown, completed, .. } = *status;
+        Self { pending, inqueue, running, unknown, completed }
+    }
 }
 
 /// Decides what to do about a queue now.

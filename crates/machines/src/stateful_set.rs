@@ -7,7 +7,6 @@
 mod claims;
 mod members;
 mod revisions;
-mod status;
 
 use std::collections::BTreeMap;
 
@@ -16,7 +15,7 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpe
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use crate::workload::{OwnedPod, PodEffect, WorkEvent, claim, owner_of, read_selector, refusal, resolve};
+use crate::workload::{OwnedPod, PodEffect, WorkEvent, claim, owner_of, read_selector, refusal, resolve, some_count};
 use revisions::Revisions;
 
 /// The label with the revision of a pod.
@@ -171,7 +170,7 @@ pub fn step(view: &StatefulView<'_>, now: Timestamp) -> StatefulPlan {
     let own: Vec<&OwnedPod> = claimed.own.into_iter().filter(|pod| is_ours(&pod.name)).collect();
     let (places, condemned) = seat(name, spec, &own);
     let context = StepContext { set, spec, places, condemned, revisions, now };
-    let status = status::next(&context);
+    let status = next_status(&context);
     if set.status.as_ref() != Some(&status) {
         plan.effects.push(StatefulEffect::WriteStatus(Box::new(status)));
     }
@@ -219,6 +218,32 @@ pub fn is_the_same(wanted: &ControllerRevision, found: &ControllerRevision) -> b
     let owner =
         |one: &ControllerRevision| one.metadata.owner_references.as_ref()?.first().map(|owner| owner.uid.clone());
     owner(wanted) == owner(found) && revisions::template(wanted) == revisions::template(found)
+}
+
+/// The next status. When every pod is of the wanted template and ready, that is the current one.
+fn next_status(context: &StepContext<'_>) -> StatefulSetStatus {
+    let before = context.set.status.clone().unwrap_or_default();
+    let count = |wanted: &dyn Fn(&OwnedPod) -> bool| some_count(context.pods().filter(|pod| wanted(pod)).count());
+    let is_of = |pod: &OwnedPod, revision: &str| {
+        !pod.is_leaving && pod.labels.get(REVISION).is_some_and(|label| label == revision)
+    };
+    let replicas = count(&|_| true).unwrap_or(0);
+    let ready = count(&|pod| pod.is_ready() && !pod.has_ended());
+    let updated = count(&|pod| is_of(pod, &context.revisions.update));
+    let is_done = context.updates_itself() && updated.unwrap_or(0) == replicas && ready.unwrap_or(0) == replicas;
+    let current = if is_done { &context.revisions.update } else { &context.revisions.current };
+    StatefulSetStatus {
+        observed_generation: context.set.metadata.generation,
+        replicas,
+        ready_replicas: ready,
+        available_replicas: Some(count(&|pod| context.is_available(pod)).unwrap_or(0)),
+        current_replicas: count(&|pod| is_of(pod, current)),
+        updated_replicas: updated,
+        current_revision: Some(current.clone()),
+        update_revision: Some(context.revisions.update.clone()),
+        collision_count: before.collision_count.or(Some(0)),
+        conditions: before.conditions,
+    }
 }
 
 #[cfg(test)]

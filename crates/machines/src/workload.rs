@@ -4,21 +4,23 @@
 //! it, one whose labels no longer fit is let go. Used by the machines of ReplicaSets, StatefulSets and Jobs.
 
 mod pods;
-mod revision;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector as Selecting, ObjectMeta, OwnerReference};
 use pumice_api::names;
 use pumice_objects::selector::LabelSelector;
-use serde_json::json;
+use pumice_units::stable_hash;
+use serde_json::{Value, json};
 
 pub use pods::{ContainerEnd, IndexFailures, OwnedPod, PodPhase};
 pub(crate) use pods::{INDEX, INDEX_FAILURES, INDEX_IGNORED};
-pub(crate) use revision::{is_same_template, template_hash};
 
 /// The finalizer that holds a Job's pod until it was counted.
 pub const TRACKING: &str = "batch.kubernetes.io/job-tracking";
+/// Letters of a template's hash: none that could make a word.
+const HASH_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+const HASH_LEN: usize = 10;
 
 /// One change of a pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -245,7 +247,7 @@ pub(crate) fn resolve(
 }
 
 /// A merge patch of owner references and finalizers is a strategic one: lists are merged by uid. These are the bodies.
-pub fn adoption(name: &PodName, owner: &OwnerReference, tracked: bool) -> serde_json::Value {
+pub fn adoption(name: &PodName, owner: &OwnerReference, tracked: bool) -> Value {
     let mut metadata = json!({"uid": name.uid, "ownerReferences": [owner]});
     if tracked {
         metadata["finalizers"] = json!([TRACKING]);
@@ -254,13 +256,41 @@ pub fn adoption(name: &PodName, owner: &OwnerReference, tracked: bool) -> serde_
 }
 
 /// Takes an owner off.
-pub fn release(name: &PodName, owner_uid: &str) -> serde_json::Value {
+pub fn release(name: &PodName, owner_uid: &str) -> Value {
     json!({"metadata": {"uid": name.uid, "ownerReferences": [{"$patch": "delete", "uid": owner_uid}]}})
 }
 
 /// Takes the tracking finalizer off.
-pub fn untracking(name: &PodName) -> serde_json::Value {
+pub fn untracking(name: &PodName) -> Value {
     json!({"metadata": {"uid": name.uid, "$deleteFromPrimitiveList/finalizers": [TRACKING]}})
+}
+
+/// A template as JSON without the label that tells its revision.
+fn bare(template: &PodTemplateSpec, label: &str) -> Value {
+    let mut template = serde_json::to_value(template).unwrap_or_default();
+    if let Some(labels) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+        labels.remove(label);
+    }
+    template
+}
+
+/// Whether two templates say the same, but for this label.
+pub(crate) fn is_same_template(one: &PodTemplateSpec, other: &PodTemplateSpec, label: &str) -> bool {
+    one.spec == other.spec && bare(one, label) == bare(other, label)
+}
+
+/// Ten letters for a template and for how often they were taken by another one.
+pub(crate) fn template_hash(template: &PodTemplateSpec, label: &str, collisions: Option<i32>) -> String {
+    // Members of JSON objects are in order.
+    let text = bare(template, label).to_string();
+    let salt = collisions.unwrap_or(0).to_le_bytes();
+    let mut hash = stable_hash(text.bytes().chain(salt));
+    let letters = (0..HASH_LEN).filter_map(|_| {
+        let letter = HASH_LETTERS.get((hash % HASH_LETTERS.len() as u64) as usize).copied();
+        hash /= HASH_LETTERS.len() as u64;
+        letter
+    });
+    letters.map(char::from).collect()
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ mod cursor;
 mod format;
 mod junctor;
 mod leaf;
-mod list;
 mod node;
 mod number;
 mod walk;

@@ -5,10 +5,10 @@
 //! zero, as upstream). Equality, order and hash look at the amount only: `1Gi == 1024Mi`.
 //! Called by admission, the engine's shells, schema validation and table printing.
 
-mod format;
 mod parse;
 
 use std::cmp::Ordering;
+use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use serde::de::{self, Visitor};
@@ -20,6 +20,8 @@ pub use parse::ParseQuantityError;
 const NANOS_PER_UNIT: i128 = 1_000_000_000;
 /// Nano-units in one milli-unit.
 const NANOS_PER_MILLI: i128 = 1_000_000;
+const DECIMAL_SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 /// The suffix family a quantity was written in; it only steers printing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -159,6 +161,51 @@ impl Ord for Quantity {
     }
 }
 
+/// The canonical form of Kubernetes' apimachinery. It parses back to the same amount and prints the same again: no fraction is ever
+/// printed, the exponent is the largest multiple of three (or ten binary) that keeps the number whole.
+impl fmt::Display for Quantity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_zero() {
+            return formatter.pad("0");
+        }
+        let units = self.nanos / NANOS_PER_UNIT;
+        let text = match self.format {
+            // Small or broken amounts lose nothing in decimal form; binary could not hold them.
+            Format::BinarySi if self.is_whole() && units.unsigned_abs() >= 1024 => binary(units),
+            Format::BinarySi | Format::DecimalSi => {
+                let (number, thousands) = decimal(self.nanos, DECIMAL_SUFFIXES.len() - 1);
+                format!("{number}{}", DECIMAL_SUFFIXES[thousands])
+            }
+            Format::DecimalExponent => match decimal(self.nanos, usize::MAX) {
+                (number, 3) => number.to_string(),
+                (number, thousands) => format!("{number}e{}", thousands as i64 * 3 - 9),
+            },
+        };
+        formatter.pad(&text)
+    }
+}
+
+fn binary(units: i128) -> String {
+    let mut number = units;
+    let mut power = 0;
+    while number % 1024 == 0 && power < BINARY_SUFFIXES.len() - 1 {
+        number /= 1024;
+        power += 1;
+    }
+    format!("{number}{}", BINARY_SUFFIXES[power])
+}
+
+/// Divides by 1000 while nothing is lost, at most `thousands_max` times; `nanos` is not zero.
+fn decimal(nanos: i128, thousands_max: usize) -> (i128, usize) {
+    let mut number = nanos;
+    let mut thousands = 0;
+    while number % 1000 == 0 && thousands < thousands_max {
+        number /= 1000;
+        thousands += 1;
+    }
+    (number, thousands)
+}
+
 impl Serialize for Quantity {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -176,7 +223,7 @@ struct QuantityVisitor;
 impl Visitor<'_> for QuantityVisitor {
     type Value = Quantity;
 
-    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a quantity as a string or a number")
     }
 

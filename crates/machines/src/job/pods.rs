@@ -3,7 +3,6 @@
 //! Invariant: a pod is a function of the job and its task and index; its name is `<job>-<task>-<index>`. What the user wrote
 //! into the template stays, the labels and annotations everyone relies on are set on top.
 
-pub(super) mod claims;
 pub(super) mod scale_down;
 pub(super) mod volumes;
 

@@ -15,8 +15,7 @@ use pumice_api::scheduling::{PodGroupConditionType, PodGroupPhase};
 
 use crate::job::memory::sizes::Sizes;
 use crate::job::plan::{Effect, Plan};
-use crate::job::pods::claims;
-use crate::job::pods::claims::Claims;
+use crate::job::pods::volumes::{self, Claims};
 use crate::job::policy::job_updated;
 use crate::job::remembered::Remembered;
 use crate::job::restart::Targets;
@@ -130,7 +129,7 @@ impl StepContext<'_> {
             records.push(Effect::warning("PodGroupError", message));
             return None;
         }
-        let mut effects = match claims::look(job, view.claims) {
+        let mut effects = match volumes::claims(job, view.claims) {
             Claims::Ready(create) => create,
             Claims::Missing(claim) => {
                 let message = format!("claim {claim} does not exist; create it and the job goes on");
@@ -147,7 +146,7 @@ impl StepContext<'_> {
             }
         }
         effects.extend(self.group_change());
-        let mut resources = claims::resources(job);
+        let mut resources = volumes::claim_resources(job);
         resources.extend(plugin_objects::recorded(&plugins));
         records.extend(plugin_objects::first_doubts(job, &plugins));
         Some(Preparations { effects, plugins, resources })

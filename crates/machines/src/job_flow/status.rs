@@ -6,7 +6,7 @@ use pumice_api::batch::{Job, JobPhase};
 use pumice_api::flow::{FlowPhase, FlowState, JobFlowStatus, JobHistory, JobOfFlow, JobRun};
 use pumice_units::GoDuration;
 
-use super::{StepContext, retry};
+use super::{StepContext, is_retried};
 
 /// Most phases remembered of a Job, the newest.
 pub(super) const HISTORY_MAX: usize = 32;
@@ -24,13 +24,13 @@ pub(super) fn next(context: &StepContext<'_>, now: Timestamp) -> JobFlowStatus {
                 next.conditions.insert(name.clone(), run(job));
                 let of_job = course_of(&name, job, &phase, known, now);
                 // One that is made again has not failed the flow.
-                if !retry::is_due(context.view.flow, flow, &of_job) {
+                if !is_retried(context.view.flow, flow, &of_job) {
                     list(&mut next, name, &phase);
                 }
                 next.job_status_list.push(of_job);
             }
             // It failed, was deleted, and is made again.
-            (None, Some(known)) if retry::is_due(context.view.flow, flow, known) => {
+            (None, Some(known)) if is_retried(context.view.flow, flow, known) => {
                 next.job_status_list.push(known.clone());
             }
             // It completed and was deleted since.
