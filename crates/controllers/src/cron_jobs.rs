@@ -61,7 +61,7 @@ impl<K> Kind for K where
 
 /// A kind of CronJob, as its controller runs.
 pub(crate) trait Scheduled: Cron<Job: Kind, Status: Send> + Kind {
-    /// The controller's name.
+    /// The name under which the controller is enabled, counted and logged.
     const CONTROLLER: &'static str;
 
     /// Its Jobs, and as few others as can be.
@@ -107,9 +107,9 @@ pub(crate) struct CronJobs<C: Scheduled = CronJob> {
     made: BTreeMap<Key, BTreeSet<String>>,
 }
 
-/// Volcano's.
+/// The controller of CronJobs of `batch.volcano.sh`.
 pub(crate) type OfVolcano = CronJobs<CronJob>;
-/// Kubernetes' own.
+/// The controller of CronJobs of `batch/v1`.
 pub(crate) type Native = CronJobs<native::CronJob>;
 
 impl<C: Scheduled> CronJobs<C> {

@@ -25,7 +25,7 @@ use nodes::Nodes;
 pub(crate) use pods::{Doubtful, Gone, JobPods, ask};
 use profiles::Profiles;
 
-/// Namespace and name.
+/// Namespace and name of an object; the namespace is empty for what has none.
 pub(crate) type Key = (String, String);
 
 /// The key of an object.

@@ -70,7 +70,7 @@ impl Rounds {
         }
     }
 
-    /// A plan panicked.
+    /// Counts a plan that panicked; its object waits for its next change.
     pub fn crashed(&self) {
         self.crashed.add(1);
     }
@@ -296,7 +296,7 @@ impl Handle {
 }
 
 impl Vitals for Handle {
-    /// O(queues).
+    /// Its cost grows with the number of queues.
     fn metrics(&self) -> String {
         self.metrics.render(&self.pace)
     }

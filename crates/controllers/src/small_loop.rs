@@ -36,7 +36,7 @@ pub(crate) trait Controller: Send {
     /// A change of one of its kinds.
     type Input: Send + 'static;
 
-    /// All its watches.
+    /// The watches that run from the start; each first brings a complete list.
     fn feed(&self, client: &Client) -> SelectAll<BoxStream<'static, Self::Input>>;
     /// More watches, now that there is something to look after; asked after each burst of changes.
     fn more(&mut self, _client: &Client) -> Vec<BoxStream<'static, Self::Input>> {

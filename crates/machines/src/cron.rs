@@ -25,10 +25,10 @@ const MISSED: &str =
 pub trait Cron {
     /// The Jobs that it makes.
     type Job: Run;
-    /// Its status.
+    /// The status of such a CronJob, as its API has it.
     type Status: PartialEq;
 
-    /// Its metadata.
+    /// The metadata of the CronJob; its uid is what its Jobs name as their owner.
     fn metadata(&self) -> &ObjectMeta;
     /// Its schedule, and the time zone that it names.
     fn times(&self) -> (&str, Option<&str>);
@@ -51,7 +51,7 @@ pub trait Run {
     /// The annotation with the time that it was made for.
     const TIME: &'static str;
 
-    /// Its metadata.
+    /// The metadata of the Job; its annotations say which time of the schedule it was made for.
     fn metadata(&self) -> &ObjectMeta;
     /// How it has ended, if it will never run again.
     fn end(&self) -> Option<End>;

@@ -15,7 +15,7 @@ use pumice_api::topology::HyperNode;
 pub use config::{Discovery, DiscoveryError, LabelSource};
 pub use members::{PATTERN_MAX, PatternError, pattern, selector};
 
-/// Labels by key.
+/// The labels of one node: what parts of the network are made from.
 pub type Labels = BTreeMap<String, String>;
 
 /// What a step looks at.

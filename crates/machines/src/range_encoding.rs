@@ -10,7 +10,7 @@ pub(crate) const TEXT_MAX: usize = 32 * 1024;
 /// Highest index; a text can't ask for more memory than a job of that many pods.
 const INDEX_MAX: i32 = 1_000_000;
 
-/// Numbers by index.
+/// A number for each index, zero for most: runs of indices that share one, in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RangeEncoding {
     runs: Vec<Run>,

@@ -57,7 +57,7 @@ pub struct Finished {
     pub name: Arc<str>,
 }
 
-/// Why something leaves.
+/// Why finished work leaves; the removal is counted and told under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// It ended longer ago than such work is kept.

@@ -47,7 +47,7 @@ pub const RETRIES: TaskNumber = TaskNumber {
     of: |task| task.retries,
 };
 
-/// All of them.
+/// Every number that a task may bring as a field or an annotation; admission checks them one by one.
 pub const TASK_NUMBERS: &[TaskNumber] = &[MIN_SUCCESS, MAX_PARALLEL, RETRIES];
 
 /// An annotation that is no such number.

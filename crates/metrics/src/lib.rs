@@ -29,12 +29,12 @@ const OTHER: &str = "other";
 pub struct Cell(AtomicU64);
 
 impl Cell {
-    /// Nothing yet.
+    /// A cell that stands at zero.
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// Counts more.
+    /// Adds so much to what was counted; it wraps around at the end of `u64`.
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
@@ -44,7 +44,7 @@ impl Cell {
         self.0.store(value as u64, Ordering::Relaxed);
     }
 
-    /// What it is.
+    /// The number as it is now; others may count at the same time.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -128,7 +128,7 @@ impl Histogram {
         Self { bounds: bounds.into(), per_second, classes, sum_micros: AtomicU64::new(0) }
     }
 
-    /// Counts a time.
+    /// Counts a time in the first class whose bound it does not exceed.
     pub fn observe(&self, time: Duration) {
         let class = self.bounds.partition_point(|bound| *bound < time.as_secs_f64() * self.per_second);
         self.classes[class].fetch_add(1, Ordering::Relaxed);
@@ -164,7 +164,7 @@ impl Page {
         self.line(name, &[], value);
     }
 
-    /// Counters by name.
+    /// Writes a counter with its names: a line for each, in the order of the values of their labels.
     pub fn counts<const N: usize>(&mut self, name: &str, help: &str, counts: &Counts<N>) {
         self.head(name, "counter", help);
         counts.each(|values, count| {
@@ -173,7 +173,7 @@ impl Page {
         });
     }
 
-    /// A histogram.
+    /// Writes a histogram: its head, then a line for each class, the sum and the number of all.
     pub fn histogram(&mut self, name: &str, help: &str, labels: &[(&str, &str)], histogram: &Histogram) {
         self.head(name, "histogram", help);
         self.classes(name, labels, histogram);
@@ -192,7 +192,7 @@ impl Page {
         self.write(format_args!("{name}_count{} {count}\n", Labels(labels, None)));
     }
 
-    /// The page.
+    /// The text of the page, in the exposition format of Prometheus.
     pub fn into_text(self) -> String {
         self.0
     }

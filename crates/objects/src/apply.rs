@@ -25,7 +25,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Most conflicts that are told.
 const CONFLICTS_MAX: usize = 100;
 
-/// Who writes.
+/// Who writes an object, and when: what `managedFields` says of the write.
 #[derive(Clone, Copy, Debug)]
 pub struct By<'a> {
     pub manager: &'a str,

@@ -54,17 +54,17 @@ impl OwnerReference {
     }
 }
 
-/// `apiVersion`, or empty.
+/// The object's `apiVersion`; empty where it is missing or no text.
 pub fn api_version(object: &Value) -> &str {
     object["apiVersion"].as_str().unwrap_or_default()
 }
 
-/// `kind`, or empty.
+/// The object's `kind`; empty where it is missing or no text.
 pub fn kind(object: &Value) -> &str {
     object["kind"].as_str().unwrap_or_default()
 }
 
-/// `metadata.name`, or empty.
+/// The object's `metadata.name`; empty where it is missing or no text.
 pub fn name(object: &Value) -> &str {
     text(object, "name").unwrap_or_default()
 }
@@ -99,7 +99,7 @@ pub fn labels(object: &Value) -> impl Iterator<Item = (&str, &str)> {
     pairs(object, "labels")
 }
 
-/// One label's value.
+/// The value of the label `key`; `None` where it is missing or no text.
 pub fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object["metadata"]["labels"].get(key)?.as_str()
 }
@@ -109,7 +109,7 @@ pub fn annotations(object: &Value) -> impl Iterator<Item = (&str, &str)> {
     pairs(object, "annotations")
 }
 
-/// One annotation's value.
+/// The value of the annotation `key`; `None` where it is missing or no text.
 pub fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object["metadata"]["annotations"].get(key)?.as_str()
 }
@@ -161,7 +161,7 @@ pub fn parse_time(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }
 
-/// Sets `metadata.name`.
+/// Sets `metadata.name`; the name is taken as it is.
 pub fn set_name(object: &mut Value, name: &str) {
     metadata_mut(object).insert("name".into(), name.into());
 }
@@ -171,7 +171,7 @@ pub fn set_namespace(object: &mut Value, namespace: Option<&str>) {
     set_or_remove(object, "namespace", namespace.map(Value::from));
 }
 
-/// Sets `metadata.uid`.
+/// Sets `metadata.uid`; the API server does so once, on create.
 pub fn set_uid(object: &mut Value, uid: &str) {
     metadata_mut(object).insert("uid".into(), uid.into());
 }
@@ -182,12 +182,12 @@ pub fn set_resource_version(object: &mut Value, revision: Option<u64>) {
     set_or_remove(object, "resourceVersion", text);
 }
 
-/// Sets `metadata.generation`.
+/// Sets `metadata.generation`, which grows with each change of the spec.
 pub fn set_generation(object: &mut Value, generation: i64) {
     metadata_mut(object).insert("generation".into(), generation.into());
 }
 
-/// Sets `metadata.creationTimestamp`.
+/// Sets `metadata.creationTimestamp`, in whole seconds of UTC.
 pub fn set_creation_timestamp(object: &mut Value, moment: Timestamp) {
     metadata_mut(object).insert("creationTimestamp".into(), format_time(moment).into());
 }
@@ -203,12 +203,12 @@ pub fn set_deletion_grace_period_seconds(object: &mut Value, seconds: Option<i64
     set_or_remove(object, "deletionGracePeriodSeconds", seconds.map(Value::from));
 }
 
-/// Sets one label.
+/// Sets the label `key`, making `metadata.labels` if there are none.
 pub fn set_label(object: &mut Value, key: &str, value: &str) {
     map_mut(object, "labels").insert(key.to_owned(), value.into());
 }
 
-/// Sets one annotation.
+/// Sets the annotation `key`, making `metadata.annotations` if there are none.
 pub fn set_annotation(object: &mut Value, key: &str, value: &str) {
     map_mut(object, "annotations").insert(key.to_owned(), value.into());
 }

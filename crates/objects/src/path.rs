@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub use parse::PathError;
 
-/// A parsed path.
+/// A path that was parsed, to be evaluated on as many objects as one likes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonPath {
     steps: Vec<Step>,

@@ -61,7 +61,7 @@ impl Schema {
         Ok(Self { arena: Arc::new(arena), root })
     }
 
-    /// [`Schema::of_builtin_within`] without ranges.
+    /// Compiles the schema of a built-in kind whose numbers have no ranges beside their formats.
     pub fn of_builtin(schema: &Value, components: &Map<String, Value>) -> Result<Self, SchemaError> {
         Self::of_builtin_within(schema, components, |_, _| None)
     }

@@ -294,12 +294,12 @@ impl Status {
         Self::new(StatusReason::Invalid, message)
     }
 
-    /// 400.
+    /// 400: the request can't be understood; `message` says what of it.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusReason::BadRequest, message)
     }
 
-    /// 401.
+    /// 401: nobody is known to have made the request.
     pub fn unauthorized() -> Self {
         Self::new(StatusReason::Unauthorized, "Unauthorized")
     }
@@ -353,7 +353,7 @@ impl Status {
         Self::new(StatusReason::Gone, message)
     }
 
-    /// 429.
+    /// 429: the client is to try again after so many seconds.
     pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Self {
         Self::new(StatusReason::TooManyRequests, message).with_retry_after(retry_after_seconds)
     }

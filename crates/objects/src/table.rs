@@ -103,7 +103,7 @@ impl Column {
         self
     }
 
-    /// The object's cell.
+    /// The cell of this column in the row of `object`; null where there is no value or it can't be read.
     pub fn cell(&self, object: &Value, now: Timestamp) -> Value {
         let path = match &self.source {
             CellSource::Builtin(cell) => return cell(object, now),
@@ -170,7 +170,7 @@ impl Table {
         crd_columns::columns(&version["additionalPrinterColumns"]).map(Self::new)
     }
 
-    /// The columns.
+    /// The columns in the order of the cells of each row.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }

@@ -143,7 +143,7 @@ impl<'de> Deserialize<'de> for Amount {
     }
 }
 
-/// Amounts by resource.
+/// Amounts by the name of their resource, such as `cpu` or `nvidia.com/gpu`.
 pub type Amounts = BTreeMap<String, Amount>;
 
 /// A time that is at least so long, and longer by an exponential one of that mean.
@@ -170,7 +170,7 @@ pub struct ClusterSpec {
     pub pending_delay_distribution: Option<ShiftedExponential>,
 }
 
-/// A cluster.
+/// A cluster of a simulation, as Armada's file of clusters describes it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterFields {
@@ -203,7 +203,7 @@ pub struct ResourceList {
     pub resources: Amounts,
 }
 
-/// A taint.
+/// A taint on all nodes of a template.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaintFields {
@@ -248,7 +248,7 @@ pub struct WorkloadSpec {
     pub queues: Vec<QueueFields>,
 }
 
-/// A queue.
+/// A queue of a simulation and what is submitted to it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QueueFields {
@@ -326,7 +326,7 @@ pub struct Requirements {
     pub resource_requirements: ResourceRequirements,
 }
 
-/// A toleration.
+/// A toleration of the pods of a job, as Kubernetes writes it.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TolerationFields {

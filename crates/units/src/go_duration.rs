@@ -67,7 +67,7 @@ impl GoDuration {
         Self { nanos: seconds.saturating_mul(SECOND as i64) }
     }
 
-    /// Nanoseconds.
+    /// The whole of it, in nanoseconds; below zero for a span that goes back.
     pub const fn as_nanos(self) -> i64 {
         self.nanos
     }

@@ -20,7 +20,7 @@ impl Default for StableHasher {
 }
 
 impl StableHasher {
-    /// Takes in more.
+    /// Takes in more bytes; how they are cut into parts makes no difference.
     pub fn write(&mut self, bytes: impl IntoIterator<Item = u8>) {
         let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         self.0 = bytes.into_iter().fold(self.0, mix);

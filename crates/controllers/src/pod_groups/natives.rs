@@ -54,7 +54,7 @@ pub(crate) struct Natives {
 }
 
 impl Natives {
-    /// All watches.
+    /// The watches of groups and Workloads in each version that may be served; one that is not is empty.
     pub fn watch(client: &Client) -> Vec<BoxStream<'static, NativeChange>> {
         let one = |(number, (version, _)): (usize, &(&str, &str))| {
             let groups = Api::all_with(client.clone(), &part::resource(GROUP, version, "PodGroup", "podgroups"));

@@ -13,10 +13,9 @@ use pumice_machines::retention::{Class, Controller, Finished, Kind, Surroundings
 use super::Key;
 use super::read::ReadObject;
 
-/// Namespace and name.
+/// Namespace and name of an object; both are shared with the lists that it stands in.
 type Name = (Arc<str>, Arc<str>);
 
-/// An object.
 struct Entry {
     uid: Arc<str>,
     version: Box<str>,

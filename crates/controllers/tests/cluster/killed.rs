@@ -25,7 +25,7 @@ use world::World;
 
 /// Pods of task `a`; there are two more.
 const PODS: i32 = 998;
-/// Both tasks.
+/// Pods of both tasks together.
 const ALL: i32 = PODS + 2;
 /// Pods that are taken away, and given back.
 const FEWER: i32 = 100;

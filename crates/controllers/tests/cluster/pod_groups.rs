@@ -28,7 +28,7 @@ fn uid(pod: &Pod) -> &str {
     pod.metadata.uid.as_deref().unwrap()
 }
 
-/// Plays the scheduler.
+/// Binds a pod to a node, as the scheduler would.
 async fn bind(cluster: &Cluster, pod: &Pod) {
     let name = pod.metadata.name.as_deref().unwrap();
     let pod = PodRef { namespace: "default", name, uid: uid(pod) };

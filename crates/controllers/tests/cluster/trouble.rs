@@ -112,7 +112,7 @@ async fn lost_answers_lose_nothing_and_repeat_nothing() {
     assert_eq!((done.status.retry_count, done.status.succeeded), (1, 8));
 }
 
-/// Deletes no Command.
+/// A client that drops each deletion of a Command.
 #[derive(Clone)]
 struct Stuck {
     inner: ClientService,

@@ -135,7 +135,7 @@ impl Count {
         self.completed.contains(index) || self.failed_indexes.contains(index)
     }
 
-    /// Writes itself down.
+    /// Puts the numbers into a status: what has ended, and the uids of what is not added up yet.
     pub fn write(&self, context: &StepContext<'_>, status: &mut JobStatus) {
         let number = |count: usize| Some(i32::try_from(count).unwrap_or(i32::MAX)).filter(|count| *count > 0);
         let uids =

@@ -17,7 +17,7 @@ use crate::workload::{
 
 /// The variable with a pod's index.
 const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
-/// Longest host name.
+/// Longest host name, as DNS has it; a pod whose name and index are longer gets none.
 const HOST_NAME_MAX: usize = 63;
 
 /// Makes what is lacking, ends what is too much.

@@ -32,7 +32,7 @@ impl Verdict {
         Self { is_success: true, reason: reason.to_owned(), message }
     }
 
-    /// What was announced.
+    /// The verdict that an earlier step announced in the conditions: it stands, whatever the pods do since.
     pub fn recorded(status: &JobStatus) -> Option<Self> {
         let conditions = status.conditions.as_deref().unwrap_or_default();
         let find = |kind: &str| conditions.iter().find(|one| one.type_ == kind && one.status == "True");

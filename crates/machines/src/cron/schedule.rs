@@ -146,7 +146,7 @@ fn along(base: Timestamp, distance: SignedDuration, times: i64) -> Option<Timest
     Timestamp::from_second(seconds).ok()
 }
 
-/// The whole second.
+/// The start of the second that `at` is in, also before 1970.
 fn floor(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second().saturating_sub(i64::from(at.subsec_nanosecond() < 0))).unwrap_or(at)
 }

@@ -35,7 +35,7 @@ fn some(count: i32) -> Option<i32> {
     Some(count).filter(|count| *count > 0)
 }
 
-/// The numbers.
+/// The status with its numbers as they are now, and the conditions as they were.
 fn counts(context: &StepContext<'_>) -> DeploymentStatus {
     let before = context.deployment.status.clone().unwrap_or_default();
     let sum = |count: fn(&ReplicaSet) -> i32| context.all().fold(0_i32, |sum, set| sum.saturating_add(count(set)));

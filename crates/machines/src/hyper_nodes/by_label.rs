@@ -16,7 +16,6 @@ use super::{HyperNodeEffect, LabelSource, NetworkView};
 const SOURCE: &str = "label";
 /// Names tried for one HyperNode before it is left out.
 const NAMES_MAX: u64 = 100;
-/// Longest `tierName`.
 const TIER_NAME_MAX: usize = 253;
 
 /// What a discovered HyperNode stands for.

@@ -13,7 +13,7 @@ use serde_json::Value;
 const TEXT_MAX: usize = 1 << 20;
 /// Longest name of a type of network.
 const TYPE_NAME_MAX: usize = 20;
-/// Most types.
+/// Most types of network in one configuration.
 const TYPES_MAX: usize = 64;
 /// Most tiers of a type.
 const TIERS_MAX: usize = 16;

@@ -43,7 +43,7 @@ pub(super) struct Decision {
     pub refused: Vec<Effect>,
 }
 
-/// One container's raise.
+/// More memory for a container: the try `times` of `tries`, and bytes before and after. Its order is that of what is told.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Raise {
     task: String,

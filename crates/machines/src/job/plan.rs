@@ -43,7 +43,7 @@ pub enum StatusChange {
     Phase,
 }
 
-/// One change.
+/// One change of a plan, which may be carried out twice: names are fixed, and pods are deleted by their uid.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Mark a pod as about to be deleted by us.
@@ -146,12 +146,12 @@ pub enum Severity {
 }
 
 impl Effect {
-    /// A normal Event.
+    /// An Event on the job of severity Normal.
     pub fn normal(reason: &'static str, message: String) -> Self {
         Self::Record { severity: Severity::Normal, reason, message }
     }
 
-    /// A warning Event.
+    /// An Event on the job of severity Warning.
     pub fn warning(reason: &'static str, message: String) -> Self {
         Self::Record { severity: Severity::Warning, reason, message }
     }

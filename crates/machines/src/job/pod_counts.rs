@@ -14,7 +14,6 @@ use crate::job::pods::scale_down;
 use crate::job::remembered::Remembered;
 use crate::job::task_numbers::{MAX_PARALLEL, at_once};
 
-/// Numbers of pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub pending: i32,

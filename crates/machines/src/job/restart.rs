@@ -41,7 +41,7 @@ impl Mark {
         Self { restart, action: Action::from(parts.map_or("", |(_, action)| action)) }
     }
 
-    /// The annotation's value.
+    /// The value of the annotation, which [`Self::read`] understands.
     pub fn write(&self) -> String {
         format!("{}/{}", self.restart, self.action)
     }

@@ -25,7 +25,7 @@ use crate::job::task_numbers::RETRIES;
 use crate::job::{JobView, Signal, StepContext, memory};
 use crate::range_encoding::RangeEncoding;
 
-/// Its member.
+/// Member of the annotation that holds the entries.
 const MEMBER: &str = "retries";
 /// How often the index of a pod had been retried when the pod was made; annotation of a pod.
 pub(super) const RETRIED: &str = "pumice.sh/retried";

@@ -53,7 +53,7 @@ impl Values {
     }
 }
 
-/// Reads `arguments`.
+/// Reads the arguments of a plugin as Go's package `flag` does, up to the first that it can't read.
 pub fn parse(arguments: &[String], known: &[Flag]) -> Values {
     let mut out = Values::default();
     let mut rest = arguments.iter();

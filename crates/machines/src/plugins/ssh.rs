@@ -74,7 +74,7 @@ pub struct SecretPlan {
 }
 
 impl SecretPlan {
-    /// The whole Secret.
+    /// The Secret as it is created, with the keys, the authorised key and the configuration.
     pub fn with_keys(&self, keys: &KeyPair) -> Secret {
         let data = [
             (PRIVATE_KEY, &keys.private_key),

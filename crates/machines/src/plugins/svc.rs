@@ -77,7 +77,7 @@ pub fn config_map(job: &Job) -> ConfigMap {
     ConfigMap { metadata, data: Some(data), ..ConfigMap::default() }
 }
 
-/// The headless Service.
+/// The headless Service that gives each pod of the job its host name.
 pub fn service(job: &Job, arguments: &Arguments) -> Service {
     let spec = ServiceSpec {
         cluster_ip: Some("None".to_owned()),

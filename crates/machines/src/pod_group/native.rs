@@ -88,7 +88,7 @@ struct WorkloadReference {
     template_name: String,
 }
 
-/// A PodGroup.
+/// A PodGroup of Kubernetes' own API, of which a group of ours is made.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NativeGroup {
     queue: Option<String>,
@@ -172,7 +172,6 @@ impl<'a> Native<'a> {
         self.field(Placing::min_member).unwrap_or(1)
     }
 
-    /// Its priority class.
     pub(super) fn priority_class(&self) -> Option<&'a str> {
         self.field(Placing::priority_class)
     }

@@ -56,7 +56,7 @@ pub struct JobTerms {
     pub records_results: bool,
 }
 
-/// A Volcano Job.
+/// Reads a Volcano Job. It ended when its phase last changed; one that has not ended may still wait for others.
 pub fn job(metadata: &ObjectMeta, terms: JobTerms, status: &JobStatus) -> Work {
     let has_ended = status.state.phase.as_ref().is_some_and(JobPhase::is_finished);
     let ended_at = status.state.last_transition_time.as_ref();

@@ -16,11 +16,10 @@ use super::policies::{ONE, Policy, choose};
 
 /// Longest text, in bytes.
 const TEXT_MAX: usize = 1 << 20;
-/// Most schedulers.
 const SCHEDULERS_MAX: usize = 64;
 /// Most policies of a scheduler.
 const POLICIES_MAX: usize = 16;
-/// Greatest weight.
+/// Greatest weight of a policy.
 const WEIGHT_MAX: f64 = 1e6;
 /// Shortest time between two looks at all nodes.
 const PERIOD_MIN: Duration = Duration::from_secs(1);
@@ -128,7 +127,7 @@ impl Default for Sharding {
 }
 
 impl Sharding {
-    /// Reads `sharding.yaml`.
+    /// Reads the text of `sharding.yaml`. What it leaves out has its default; what it says wrongly makes all of it void.
     pub fn parse(text: &str) -> Result<Self, ShardingError> {
         if text.len() > TEXT_MAX {
             return Err(ShardingError::TooLong(text.len()));

@@ -83,14 +83,14 @@ pub struct IndexFailures {
 }
 
 impl IndexFailures {
-    /// Both together.
+    /// Failures of both sorts, as many as fit the type.
     pub fn all(self) -> i32 {
         self.counted.saturating_add(self.ignored)
     }
 }
 
 impl OwnedPod {
-    /// Reads a pod.
+    /// Keeps of a pod what the machines look at; members that are missing read as if they were empty.
     pub fn observe(pod: &Pod) -> Self {
         let metadata = &pod.metadata;
         let annotation = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key));
@@ -130,7 +130,7 @@ impl OwnedPod {
         }
     }
 
-    /// Name and uid.
+    /// The name with the uid, by which an effect means this very pod.
     pub fn id(&self) -> PodName {
         PodName { name: self.name.clone(), uid: self.uid.clone() }
     }

@@ -84,7 +84,7 @@ impl Fields {
         Some(fields)
     }
 
-    /// Its `FieldsV1`.
+    /// The set in the form of `FieldsV1`.
     pub(crate) fn to_json(&self) -> Value {
         let mut object: Map<String, Value> =
             self.children.iter().map(|(step, below)| (step.text(), below.to_json())).collect();

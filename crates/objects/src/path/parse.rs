@@ -6,7 +6,7 @@ use super::{Comparison, Filter, JsonPath, Operand, Step};
 
 /// Longest path; upstream's columns are far shorter.
 const TEXT_LEN_MAX: usize = 4096;
-/// Filters within filters.
+/// Most filters within one another.
 const FILTER_DEPTH_MAX: usize = 8;
 
 /// Why a text is not a path.

@@ -12,7 +12,7 @@ use thiserror::Error;
 /// The name of a field whose fields are those of the message around it.
 pub(super) const INLINE: &str = ".";
 
-/// All messages.
+/// The messages of all built-in kinds, by the name that the table gives them.
 #[derive(Debug)]
 pub struct Types {
     pub(super) messages: Vec<Message>,
@@ -21,7 +21,7 @@ pub struct Types {
     packages: HashMap<String, String>,
 }
 
-/// One message.
+/// What a message is made of, and how it looks in JSON.
 #[derive(Debug)]
 pub struct Message {
     /// As `core.v1.Pod`.
@@ -32,7 +32,7 @@ pub struct Message {
     pub is_union: bool,
 }
 
-/// One field.
+/// A field of a message: its number and type in protobuf, its name and presence in JSON.
 #[derive(Debug)]
 pub struct Field {
     /// Its number on the wire.
@@ -102,7 +102,7 @@ pub struct TableError {
 }
 
 impl Types {
-    /// Reads a table.
+    /// Reads the text of a table; the error names the line. A type must be a word of [`Kind`] or a message of the table.
     pub fn parse(text: &str) -> Result<Self, TableError> {
         let mut types = Self { messages: Vec::new(), by_name: HashMap::new(), packages: HashMap::new() };
         let lines = || text.lines().zip(1..).filter(|(text, _)| !text.starts_with('#'));
@@ -170,7 +170,7 @@ impl Types {
         Ok(Field { number, name: (*name).to_owned(), shape, kind, presence })
     }
 
-    /// The messages.
+    /// The messages in the order of the table.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }

@@ -7,7 +7,7 @@ pub(super) struct Reader<'b> {
     rest: &'b [u8],
 }
 
-/// One value.
+/// The value of a field as the wire type has it; what it means is for the table to say.
 #[derive(Clone, Copy)]
 pub(super) enum Datum<'b> {
     Varint(u64),

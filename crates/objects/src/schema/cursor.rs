@@ -79,7 +79,7 @@ impl<'s> Cursor<'s> {
         }
     }
 
-    /// What stands here.
+    /// The sort of value that the schema has here, which decides how it is compared and shown.
     pub fn sort(self) -> Sort {
         let node = self.arena.node(self.node);
         match node.types {

@@ -27,7 +27,7 @@ impl Range {
         Self { minimum, maximum, too_small: detail, too_large: detail }
     }
 
-    /// `minimum` or more.
+    /// A range without an upper end: `minimum` or more. `detail` is told of what is below.
     pub const fn at_least(minimum: i64, detail: &'static str) -> Self {
         Self::between(minimum, i64::MAX, detail)
     }

@@ -52,7 +52,7 @@ impl FieldSelector {
         Ok(Self { requirements })
     }
 
-    /// The terms.
+    /// The terms in the order in which they were written; all of them must hold.
     pub fn requirements(&self) -> &[FieldRequirement] {
         &self.requirements
     }

@@ -24,7 +24,7 @@ enum Counted {
     Rare,
 }
 
-/// One kill.
+/// When a life is killed: at one of the calls that are counted.
 #[derive(Clone, Copy, Debug)]
 struct Fate {
     counted: Counted,

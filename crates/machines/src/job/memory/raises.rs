@@ -14,7 +14,7 @@ use crate::job::remembered::TooLong;
 use crate::job::remembered::index_counts::{self, Counted, IndexCounts};
 use crate::range_encoding::RangeEncoding;
 
-/// Its member.
+/// Member of the annotation that holds the entries.
 const RAISES: &str = "raises";
 
 /// Numbers of raises, by task and container, by index.

@@ -13,13 +13,11 @@ use pumice_units::Quantity;
 pub(in crate::job) const OFF: &str = "off";
 /// The factor of a rule that has neither factor nor step.
 const FACTOR: &str = "2";
-/// Largest factor.
 const FACTOR_MAX: i64 = 100;
 /// The tries of a rule that doesn't say.
 const TRIES: i32 = 3;
-/// Most tries.
 const TRIES_MAX: i32 = 100;
-/// Longest annotation.
+/// Longest text of the annotation, in bytes.
 const TEXT_MAX: usize = 256;
 /// Amounts that are multiplied are rounded up to whole MiB.
 const MEBI: i128 = 1 << 20;

@@ -12,7 +12,7 @@ use crate::job::policy::events::Signal;
 /// Key in `status.controlledResources`: `<generation>`, or `<generation>@<second>` since when a later one waits for a policy.
 const KEY: &str = "generation";
 
-/// What is noted.
+/// The generation that was acted upon, and since when a later one waits for a policy.
 struct Noted {
     generation: i64,
     since: Option<Timestamp>,

@@ -23,7 +23,7 @@ use crate::usage::{self, Usage};
 /// What `kubectl apply` was last given, as large as the object itself; annotation.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Makes the group.
+/// The group as it is created: the labels and annotations of the job, and the fields of the spec that follow it.
 pub(in crate::job) fn build(job: &Job, priorities: &BTreeMap<String, i32>) -> PodGroup {
     let mut annotations = job.metadata.annotations.clone().unwrap_or_default();
     annotations.retain(|key, _| key != LAST_APPLIED && !names::NOTES_ON_JOBS.contains(&key.as_str()));
