@@ -83,12 +83,13 @@ impl World {
         assert_eq!(self.step(), Vec::new());
     }
 
-    /// Tier, value of the label of the tier, members, count of each discovered HyperNode.
-    fn network(&self) -> Vec<(i64, String, Vec<String>, i64)> {
-        let told = |hyper_node: &HyperNode| {
-            let value = hyper_node.metadata.labels.as_ref().unwrap()[&hyper_node.spec.tier_name].clone();
-            let members = hyper_node.spec.members.iter().map(|member| self.told(member));
-            (hyper_node.spec.tier, value, members.collect(), hyper_node.status.node_count)
+    /// Each HyperNode that was discovered.
+    fn network(&self) -> Vec<Line> {
+        let told = |hyper_node: &HyperNode| Line {
+            tier: hyper_node.spec.tier,
+            value: hyper_node.metadata.labels.as_ref().unwrap()[&hyper_node.spec.tier_name].clone(),
+            members: hyper_node.spec.members.iter().map(|member| self.told(member)).collect(),
+            count: hyper_node.status.node_count,
         };
         let discovered = self.hyper_nodes.iter().filter(|(name, _)| name.starts_with("hypernode-neta-tier"));
         let mut network: Vec<_> = discovered.map(|(_, hyper_node)| told(hyper_node)).collect();
@@ -107,10 +108,19 @@ impl World {
     }
 }
 
-fn line(tier: i64, value: &str, members: &[&str]) -> (i64, String, Vec<String>, i64) {
+/// What a HyperNode says.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Line {
+    tier: i64,
+    /// Of the label of the tier.
+    value: String,
+    members: Vec<String>,
+    count: i64,
+}
+
+fn line(tier: i64, value: &str, members: &[&str]) -> Line {
     let members: Vec<String> = members.iter().map(|member| (*member).to_owned()).collect();
-    let count = members.len() as i64;
-    (tier, value.to_owned(), members, count)
+    Line { tier, value: value.to_owned(), count: members.len() as i64, members }
 }
 
 #[test]
@@ -125,7 +135,7 @@ fn nodes_of_equal_labels_are_one_part_of_the_network() {
     let network = [line(1, "l1", &["n1", "n2"]), line(1, "l2", &["n3"]), line(1, "l3", &["n4"])];
     assert_eq!(world.network()[..3], network);
     let spine = &world.network()[3];
-    assert_eq!((spine.0, spine.1.as_str(), spine.2.len(), spine.3), (2, "s1", 2, 2));
+    assert_eq!((spine.tier, spine.value.as_str(), spine.members.len(), spine.count), (2, "s1", 2, 2));
 
     // A node moves, another goes: names stay, and what nothing stands behind goes.
     let names: Vec<String> = world.hyper_nodes.keys().cloned().collect();
@@ -284,7 +294,7 @@ proptest! {
         prop_assert_eq!(world.hyper_nodes.keys().collect::<Vec<_>>(), other.hyper_nodes.keys().collect::<Vec<_>>());
         let network = world.network();
         for (name, (leaf, _)) in &nodes {
-            let of: Vec<&str> = network.iter().filter(|line| line.0 == 1 && line.2.contains(name)).map(|line| line.1.as_str()).collect();
+            let of: Vec<&str> = network.iter().filter(|line| line.tier == 1 && line.members.contains(name)).map(|line| line.value.as_str()).collect();
             prop_assert_eq!(of, leaf.as_deref().into_iter().collect::<Vec<_>>());
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! Invariant: an entry is known by who wrote, how, and by which way; none is empty. What says nothing sensible is no entry.
 
+use std::cmp::Ordering;
+
 use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
@@ -82,9 +84,15 @@ impl Manager {
         entry
     }
 
-    fn order(&self) -> (bool, Option<&str>, &str, &str, &str) {
-        let is_update = self.operation == Operation::Update;
-        (is_update, self.time.as_deref(), &self.name, &self.api_version, &self.subresource)
+    /// The order in the list: who applies first, then by time.
+    fn compare(&self, other: &Self) -> Ordering {
+        let is_update = |one: &Self| one.operation == Operation::Update;
+        is_update(self)
+            .cmp(&is_update(other))
+            .then_with(|| self.time.cmp(&other.time))
+            .then_with(|| self.name.cmp(&other.name))
+            .then_with(|| self.api_version.cmp(&other.api_version))
+            .then_with(|| self.subresource.cmp(&other.subresource))
     }
 }
 
@@ -116,7 +124,7 @@ pub(super) fn take(object: &mut Value) -> Vec<Manager> {
 /// Puts the managers that own something into an object.
 pub(super) fn put(object: &mut Value, mut managers: Vec<Manager>) {
     managers.retain(|manager| !manager.fields.is_empty());
-    managers.sort_by(|one, other| one.order().cmp(&other.order()));
+    managers.sort_by(Manager::compare);
     cap(&mut managers);
     let Some(object) = object.as_object_mut() else { return };
     let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
