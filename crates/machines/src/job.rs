@@ -16,7 +16,6 @@ mod restart;
 mod retries;
 mod status;
 mod sync;
-mod task_numbers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,6 +27,7 @@ use pumice_api::profile::ResourceProfile;
 use pumice_api::scheduling::PodGroup;
 
 pub use crate::profile::{Learned, Lesson};
+pub use crate::task_numbers::{MAX_PARALLEL, MIN_SUCCESS, RETRIES, TASK_NUMBERS, TaskNumber, TaskNumberError, at_once};
 pub use facts::{JobPod, PodFacts, PodPhase};
 pub use memory::learning::LEARN_MEMORY;
 pub use memory::rule_of;
@@ -39,7 +39,6 @@ pub use policy::events::Evicted;
 pub use restart::Mark;
 pub use status::transitions::{Transition, transition};
 pub use sync::start_after::{After, AfterError};
-pub use task_numbers::{MAX_PARALLEL, MIN_SUCCESS, RETRIES, TASK_NUMBERS, TaskNumber, TaskNumberError, at_once};
 
 use memory::learning;
 use pod_counts::{PodCounts, ended};

@@ -23,5 +23,6 @@ pub mod replica_set;
 pub mod retention;
 pub mod sharding;
 pub mod stateful_set;
+mod task_numbers;
 mod usage;
 pub mod workload;

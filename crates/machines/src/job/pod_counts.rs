@@ -12,7 +12,7 @@ use pumice_api::batch::{Job, TaskSpec, TaskState};
 use crate::job::facts::{PodFacts, PodPhase};
 use crate::job::pods::scale_down;
 use crate::job::remembered::Remembered;
-use crate::job::task_numbers::{MAX_PARALLEL, at_once};
+use crate::task_numbers::{MAX_PARALLEL, at_once};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {

@@ -21,9 +21,9 @@ use crate::job::remembered::TooLong;
 use crate::job::remembered::index_counts::{self, IndexCounts};
 use crate::job::restart::Mark;
 use crate::job::restart::pause;
-use crate::job::task_numbers::RETRIES;
 use crate::job::{JobView, Signal, StepContext, memory};
 use crate::range_encoding::RangeEncoding;
+use crate::task_numbers::RETRIES;
 
 /// Member of the annotation that holds the entries.
 const MEMBER: &str = "retries";

@@ -5,7 +5,7 @@
 use pumice_api::batch::{JobPhase, JobSpec};
 
 use crate::job::pod_counts::PodCounts;
-use crate::job::task_numbers::MIN_SUCCESS;
+use crate::task_numbers::MIN_SUCCESS;
 
 /// `maxRetry` when the job says none, as Volcano's webhook sets it.
 const MAX_RETRY_DEFAULT: i32 = 3;

@@ -16,8 +16,8 @@ use serde_json::{Map, Value};
 use crate::job::memory::sizes::Sizes;
 use crate::job::pod_counts::min_available;
 use crate::job::sync;
-use crate::job::task_numbers::at_once;
 use crate::job_object;
+use crate::task_numbers::at_once;
 use crate::usage::{self, Usage};
 
 /// What `kubectl apply` was last given, as large as the object itself; annotation.
