@@ -10,7 +10,6 @@ mod args;
 mod commands;
 mod environment;
 mod failure;
-mod files;
 mod log_printer;
 mod output;
 mod terminal;

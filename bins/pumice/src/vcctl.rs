@@ -17,9 +17,7 @@ use pumice_vcctl::kinds::{CRON_JOB, JOB_FLOW, JOB_TEMPLATE, NODE_WHY, QUEUE_WHY}
 use pumice_vcctl::objects::{self, Listing};
 use pumice_vcctl::queue::Operation;
 use pumice_vcctl::table::Column;
-use pumice_vcctl::{
-    Error, Form, Kind, NamespacedName, Scope, Session, cron, job, pod, queue, reservation, version, why,
-};
+use pumice_vcctl::{Error, Form, Kind, NamespacedName, Scope, Session, cron, job, pod, queue, reservation, version};
 
 use crate::args::reserve::{DrainArgs, ReserveArgs, Verb as ReserveVerb};
 use crate::args::vcctl::flow::{DeleteArgs, Verb as FlowVerb};
@@ -89,7 +87,7 @@ pub fn links(directory: Option<&Path>) -> anyhow::Result<()> {
 
 /// `pumice node why`.
 pub fn node_why(api: &ApiFlags, args: &NameAndOutput) -> ExitCode {
-    talk(api, "tell of node", async |session| why::tell(session, NODE_WHY, &args.name, args.output.or_table()).await)
+    talk(api, "tell of node", async |session| objects::why(session, NODE_WHY, &args.name, args.output.or_table()).await)
 }
 
 /// `pumice reserve`, and its verbs.
@@ -231,7 +229,7 @@ async fn on_queues(session: &mut Session<'_>, verb: QueueVerb) -> Result<(), Err
             let name = named(&args.queue.name, "queue name", words)?;
             queue::get(session, name, queue::COLUMNS, args.output.or_table()).await
         }
-        QueueVerb::Why(args) => why::tell(session, QUEUE_WHY, &args.name, args.output.or_table()).await,
+        QueueVerb::Why(args) => objects::why(session, QUEUE_WHY, &args.name, args.output.or_table()).await,
         QueueVerb::Operate(args) => {
             let name = named(&args.queue.name, "queue name", words)?;
             let operation = match args.action {

@@ -22,7 +22,6 @@ pub mod reservation;
 pub mod session;
 pub mod table;
 pub mod version;
-pub mod why;
 mod words;
 
 pub use error::Error;

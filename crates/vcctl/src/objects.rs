@@ -1,8 +1,9 @@
-//! What can be done with every kind alike: list, show one, dump, delete.
+//! What can be done with every kind alike: list, show one, dump, tell why it waits.
 //!
 //! Invariant: tables, and `No resources found` in place of an empty one, are Volcano's. Called by the binary and by the
 //! modules of the kinds.
 
+use pumice_jobs::json::text_at;
 use pumice_jobs::platform::call::Pages;
 use serde_json::Value;
 
@@ -90,6 +91,16 @@ pub async fn describe(
             let scope = Scope::Namespace(namespace.to_owned());
             list(session, Listing { kind, columns, scope: &scope, keep: &|_| true }, form).await
         }
+    }
+}
+
+/// Prints why a queue's work waits, or why a node takes no more: the scheduler's own text, or the whole answer as data. `kind` is
+/// one of those whose objects the scheduler makes.
+pub async fn why(session: &mut Session<'_>, kind: Kind, name: &str, form: Form) -> Result<(), Error> {
+    let told = session.get(kind, "", name).await?;
+    match form {
+        Form::Table | Form::Wide => session.say(text_at(&told, "/text")),
+        _ => print_one(kind, told, form, session.out),
     }
 }
 

@@ -4,6 +4,8 @@ mod records;
 mod script;
 mod store;
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use pumice_jobs::manifest::{self, Object};
@@ -283,6 +285,17 @@ fn volume(text: &str, here: Option<&Path>) -> Result<String, Failure> {
         }
         _ => Ok(text.to_owned()),
     }
+}
+
+/// The bytes of a file that a flag names and that has at most `max` of them.
+fn read_bounded(path: &Path, max: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // One byte more than may be shows that there are too many; the length that a file claims may be wrong.
+    File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        return Err(std::io::Error::other(format!("it has more than {} KiB", max >> 10)));
+    }
+    Ok(bytes)
 }
 
 fn text_of(path: &Path, flag: &str) -> Result<String, Failure> {

@@ -11,7 +11,7 @@ use pumice_jobs::shards::{Array, Calendar, Days, Format, Group, KeyBy, Params, P
 use pumice_jobs::submit::bundled::Prepared;
 
 use super::store::BundleStore;
-use super::{Site, text_of, usage};
+use super::{Site, read_bounded, text_of, usage};
 use crate::args::JobArgs;
 use crate::commands::{Session, runtime};
 use crate::failure::Failure;
@@ -107,7 +107,7 @@ fn days(args: &JobArgs, text: &str) -> Result<Days, Failure> {
 }
 
 fn calendar_file(path: &str) -> Result<Calendar, Failure> {
-    let bytes = crate::files::read_bounded(Path::new(path), calendar::FILE_BYTES_MAX as u64).map_err(|error| {
+    let bytes = read_bounded(Path::new(path), calendar::FILE_BYTES_MAX as u64).map_err(|error| {
         usage(format!("--calendar {path} is none of weekdays, all and XNYS, and no file that can be read: {error}"))
     })?;
     let text = String::from_utf8(bytes).map_err(|_| usage(format!("--calendar {path} is not UTF-8 text")))?;

@@ -10,12 +10,11 @@ use pumice_jobs::render::{RenderError, slurm};
 use pumice_jobs::script::{AtLine, Carrier, Header, SCRIPT_BYTES_MAX, Script, ScriptError, SlurmUse, Warning};
 use pumice_jobs::submit::known_queues;
 
-use super::{plain_flags, usage};
+use super::{plain_flags, read_bounded, usage};
 use crate::args::{JobArgs, Work};
 use crate::commands::Session;
 use crate::environment::{self, variable};
 use crate::failure::Failure;
-use crate::files::read_bounded;
 use crate::terminal;
 
 /// A script and what its lines ask for.
