@@ -83,8 +83,11 @@ pub(crate) fn run(session: &mut Session<'_>) {
 
 /// Whether a group that failed alone, and has not changed, waits for what its objects and pods say already.
 fn is_no_news(session: &Session<'_>, group: GroupId) -> bool {
-    let (failure, row) = (&session.failures[&group], session.tables.groups.table.get(group.index()));
-    let Some(row) = row.filter(|_| session.pending_index.task_class_of(group).is_none()) else { return false };
+    let failure = &session.failures[&group];
+    let Some(row) = session.tables.groups.table.get(group.index()) else { return false };
+    if session.pending_index.task_class_of(group).is_some() {
+        return false;
+    }
     let Some(stored) = &row.reasons else { return false };
     let knows = |noticed: &Noticed| noticed.version == row.shape_version && failure.is_class(&noticed.class);
     let written = !row.known || row.emitted.is_some();
@@ -118,12 +121,14 @@ fn with_unreported_reasons(pending_index: &PendingIndex) -> Vec<TaskClassKey> {
 pub(crate) fn reasons_of(View { tables, policy, pending_index, .. }: View<'_>, group: GroupId) -> Option<Reasons> {
     let row = tables.groups.row(group);
     let stored = row.reasons.as_ref()?;
-    let now = alike(tables, pending_index, group).filter(|_| row.counts.pipelined() == 0);
+    let now = if row.counts.pipelined() == 0 { alike(tables, pending_index, group) } else { None };
     let now = now.filter(|failure| failure.stage == stored.failure.stage);
     let mut reasons = in_full(tables, row, stored.since, now.as_ref().unwrap_or(&stored.failure));
-    let batch =
-        pending_index.enqueue_candidates.batch_of(group).filter(|_| now.is_some() && row.phase == GroupPhase::Pending);
-    if let Some(refusal_basis) = batch.and_then(|batch| batch.refusal_basis.as_deref()) {
+    if now.is_some()
+        && row.phase == GroupPhase::Pending
+        && let Some(batch) = pending_index.enqueue_candidates.batch_of(group)
+        && let Some(refusal_basis) = batch.refusal_basis.as_deref()
+    {
         enqueue::renew(tables, policy, group, refusal_basis, &mut reasons.reasons);
     }
     Some(reasons)
@@ -132,10 +137,13 @@ pub(crate) fn reasons_of(View { tables, policy, pending_index, .. }: View<'_>, g
 /// Why those wait that are like the group.
 fn alike(tables: &Tables, pending_index: &PendingIndex, group: GroupId) -> Option<Arc<Failure>> {
     let row = tables.groups.row(group);
-    let asks = row.phase == GroupPhase::Pending;
-    let of_line = || pending_index.enqueue_candidates.batch_of(group).filter(|_| asks)?.failure.clone();
-    let of_task_class = || Some(in_words_of(row, pending_index.task_class_of(group)?.failure.as_ref()?));
-    of_line().or_else(of_task_class)
+    if row.phase == GroupPhase::Pending
+        && let Some(batch) = pending_index.enqueue_candidates.batch_of(group)
+        && let Some(failure) = &batch.failure
+    {
+        return Some(failure.clone());
+    }
+    Some(in_words_of(row, pending_index.task_class_of(group)?.failure.as_ref()?))
 }
 
 /// The failure of a group that is alike, with this group's own names.
@@ -188,7 +196,10 @@ fn review(session: &mut Session<'_>, group: GroupId) -> bool {
     let stored = stored(session, group, failure);
     let worth_telling_at = stored.as_ref().map(|stored| worth_telling_at(session, group, stored));
     let too_early = worth_telling_at.filter(|at| *at > session.now);
-    let reported = stored.as_ref().filter(|_| too_early.is_none()).map(|stored| stored.failure.clone());
+    let reported = match (&stored, too_early) {
+        (Some(stored), None) => Some(stored.failure.clone()),
+        _ => None,
+    };
     if let Some(at) = too_early {
         session.wake_at(at);
     }
@@ -305,8 +316,10 @@ fn unexplained(config: &Config, row: &GroupRow) -> Option<Failure> {
         (_, pending) if pending == row.pending_best_effort => (Stage::Allocate, Action::Backfill, "backfill"),
         _ => (Stage::Allocate, Action::Allocate, "allocate"),
     };
-    let missing = || Failure::at(stage, vec![Reason::NotConfigured { action: name.to_owned() }]);
-    (!config.has(action)).then(missing)
+    if config.has(action) {
+        return None;
+    }
+    Some(Failure::at(stage, vec![Reason::NotConfigured { action: name.to_owned() }]))
 }
 
 /// Volcano's rules, in order; but binds in flight that complete a group, and a part of it that runs on while pods are

@@ -23,11 +23,11 @@ pub(crate) fn look(session: &mut Session<'_>) {
         session.tables.groups.deadlines.iter().take(LOOKED_AT_MAX).map(|(_, group)| *group).collect();
     for group in nearest {
         let row = session.tables.groups.row(group);
-        let Some(deadline) = row.deadline.filter(|_| !row.ended && row.phase != GroupPhase::Completed) else {
+        let Some(deadline) = row.deadline else { continue };
+        if row.ended || row.phase == GroupPhase::Completed {
             continue;
-        };
-        let guess = || session.start_estimates.guess(session.view(), group, Look::Sums);
-        let guess = waits(row).then(guess).flatten();
+        }
+        let guess = if waits(row) { session.start_estimates.guess(session.view(), group, Look::Sums) } else { None };
         let late = late_end(session.tables, group, guess, session.now);
         let row = session.tables.groups.row_mut(group);
         let told = std::mem::replace(&mut row.reported_late, late.is_some());

@@ -240,11 +240,15 @@ impl World {
         let row = self.tables.groups.row(group);
         let mut reasons = self.tables.tasks_to_come(group);
         reasons.extend(self.tables.inqueue_demand_reason(group, self.now));
-        let tells = || !reasons.is_empty() || !self.tables.eviction_records_of(&row.key(), self.now).is_empty();
-        let told = row.exists() && !row.ended && tells();
+        if !row.exists() || row.ended {
+            return None;
+        }
+        if reasons.is_empty() && self.tables.eviction_records_of(&row.key(), self.now).is_empty() {
+            return None;
+        }
         let queue = self.tables.queues.row(row.queue).name.to_string();
         let minimum = Minimum { min_member: row.min_member, ready: row.counts.ready(), ..Minimum::default() };
-        told.then(|| Reasons { stage: Stage::Started, since: self.now, queue, minimum, reasons, ..Reasons::default() })
+        Some(Reasons { stage: Stage::Started, since: self.now, queue, minimum, reasons, ..Reasons::default() })
     }
 
     fn read(&self) -> View<'_> {
@@ -253,10 +257,9 @@ impl World {
 
     fn reasons_of(&self, group: GroupId, look: Look) -> Option<Reasons> {
         let mut reasons = cycle_end::reasons_of(self.read(), group)?;
-        let guess = || self.start_estimates.guess(self.read(), group, look);
         let foreseeable =
             self.tables.reservations.of(group).is_some() || start_estimate::is_foreseeable(&reasons.reasons);
-        let guess = foreseeable.then(guess).flatten();
+        let guess = if foreseeable { self.start_estimates.guess(self.read(), group, look) } else { None };
         explain::explain(&self.tables, group, self.now, guess, &mut reasons);
         reasons.reasons.extend(explain::closed(&self.tables, &self.policy, group, self.now));
         reasons.reasons.extend(self.tables.groups.row(group).awaits_nodes.then_some(Reason::AwaitsNodes));

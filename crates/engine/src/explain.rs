@@ -60,8 +60,8 @@ pub(crate) fn explain(tables: &Tables, group: GroupId, now: TimeMs, guess: Optio
 
 /// When a group starts at the latest.
 fn promise(reservation: &Reservation) -> Option<TimeMs> {
-    let forecast = reservation.forecast.as_ref().filter(|forecast| forecast.confidence == Confidence::Certain);
-    forecast.filter(|_| reservation.hard).map(|forecast| forecast.at)
+    let forecast = reservation.forecast.as_ref()?;
+    (reservation.hard && forecast.confidence == Confidence::Certain).then_some(forecast.at)
 }
 
 fn reserved(reservation: &Reservation, now: TimeMs) -> Reason {

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::ids::{GroupId, TaskId};
+use crate::ids::{GroupId, QueueId, TaskId};
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::queue_limit;
@@ -75,8 +75,8 @@ fn limits(tables: &Tables, policy: &Policy, group: GroupId, tasks: &[TaskId], fo
         tables.classes.row(tables.task(*task).class).demand.add_to(&mut wanted, 1);
     }
     let queue = tables.queues.row(row.queue);
-    let above = queue.ancestors.iter().filter(|_| policy.follows_queue_tree());
-    let trees = above.map(|queue| (*queue, &tables.queues.row(*queue).tree));
+    let above: &[QueueId] = if policy.follows_queue_tree() { &queue.ancestors } else { &[] };
+    let trees = above.iter().map(|queue| (*queue, &tables.queues.row(*queue).tree));
     for (queue, sums) in std::iter::once((row.queue, &queue.own)).chain(trees) {
         let held = sums.in_use().into_iter().enumerate();
         let before: Vec<i64> = held.map(|(dim, held)| held - wanted.get(dim).copied().unwrap_or(0)).collect();

@@ -85,7 +85,7 @@ impl Policy {
             unit: if fine { POINT } else { 1 },
             max_in_flight: config.max_binding_per_node(),
             fairness,
-            decay: fairness.half_life_ms.filter(|_| fairness.namespaces).map(Decay::new),
+            decay: if fairness.namespaces { fairness.half_life_ms.map(Decay::new) } else { None },
             large_first: config.large_first,
             lending: false,
         }

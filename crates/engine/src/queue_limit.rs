@@ -26,7 +26,10 @@ pub(crate) fn all_exceeded(
     row.capability.iter().filter_map(move |(dim, limit)| {
         let (requested, used) = (amount(wanted, *dim), amount(used, *dim));
         let short = requested.saturating_add(used).saturating_sub(*limit);
-        (requested > 0 && short > 0).then(|| Reason::QueueLimit {
+        if requested <= 0 || short <= 0 {
+            return None;
+        }
+        Some(Reason::QueueLimit {
             queue: row.name.to_string(),
             resource: tables.dims.name(*dim).to_string(),
             limit: *limit,

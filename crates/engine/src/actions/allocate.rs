@@ -371,8 +371,11 @@ impl Round {
         let counting = counting(session);
         if session.tables.groups.row(group).wants_domains(&session.tables.hyper_nodes) {
             let outcome = turn_in_domains(session, group, wanted, counting);
-            let failure = session.failures.get(&group).filter(|_| outcome == Outcome::Stuck);
-            self.held_by_shares |= failure.is_some_and(|failure| tell_of_shares(&failure.reasons));
+            if let Some(failure) = session.failures.get(&group)
+                && outcome == Outcome::Stuck
+            {
+                self.held_by_shares |= tell_of_shares(&failure.reasons);
+            }
             return outcome;
         }
         let needed = needed(session, group);

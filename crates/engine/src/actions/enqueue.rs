@@ -118,7 +118,9 @@ pub(crate) fn run(session: &mut Session<'_>) {
         let verdict = review(session, turn.group, &mut known);
         let outcome = match verdict.failure {
             Some(failure) => {
-                known.revocable.extend(turn.kind.filter(|_| verdict.revocable));
+                if verdict.revocable {
+                    known.revocable.extend(turn.kind);
+                }
                 fail(session, turn.group, turn.kind, Arc::new(failure), verdict.refusal_basis);
                 Outcome::Stuck
             }
@@ -533,7 +535,10 @@ fn exceeds(session: &mut Session<'_>, group: GroupId, missing: &Missing) -> Node
     let tables = &*session.tables;
     let beyond = |(dim, amount): (usize, &i64)| {
         let short = amount.saturating_sub(share::at(&tables.nodes.total, DimId::from(dim)));
-        (short > 0).then(|| Shortage {
+        if short <= 0 {
+            return None;
+        }
+        Some(Shortage {
             resource: tables.dims.name(DimId::from(dim)).to_string(),
             requested: *amount,
             best_node: String::new(),

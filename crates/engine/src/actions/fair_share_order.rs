@@ -232,8 +232,10 @@ impl<K: Copy> FairShareOrder<K> {
         if let Some(branch) = planted.get(&queue) {
             return *branch;
         }
-        let above = tables.queues.row(queue).ancestors.first().copied().filter(|_| policy.follows_queue_tree());
-        let parent = above.map_or(0, |above| self.plant(tables, policy, planted, above));
+        let parent = match tables.queues.row(queue).ancestors.first() {
+            Some(above) if policy.follows_queue_tree() => self.plant(tables, policy, planted, *above),
+            _ => 0,
+        };
         self.branches.push(Branch::new(Some(queue)));
         let branch = self.branches.len() - 1;
         self.branches[parent].children.push(branch);

@@ -43,10 +43,13 @@ pub(crate) fn settle(session: &mut Session<'_>) {
     let count = before.len();
     let (mut changed, mut looked) = (false, false);
     for mut reservation in before {
-        let Some(settings) = settings.filter(|_| stands(session, &reservation)) else { continue };
-        looked |= session.now >= reservation.renew_at;
-        changed |= renew(session, &mut reservation, settings);
-        session.tables.reservations.all.push(reservation);
+        if let Some(settings) = settings
+            && stands(session, &reservation)
+        {
+            looked |= session.now >= reservation.renew_at;
+            changed |= renew(session, &mut reservation, settings);
+            session.tables.reservations.all.push(reservation);
+        }
     }
     session.tables.reservations.put_hard_first();
     if changed || session.tables.reservations.all.len() != count {
@@ -275,8 +278,12 @@ pub(crate) fn gives_way(session: &mut Session<'_>, group: GroupId) -> bool {
     let row = session.tables.groups.row(group);
     let (queue, namespace) = (row.queue, row.namespace_id);
     let soft = session.tables.reservations.of(group).is_some_and(|reservation| !reservation.hard);
-    let Some(task) = row.tasks.first().copied().filter(|_| row.tasks.len() == 1) else { return false };
-    if !soft || row.declared_min > 1 || !session.policy.shares_among_namespaces(session.tables, queue) {
+    let Some(task) = row.tasks.first().copied() else { return false };
+    if !soft
+        || row.tasks.len() > 1
+        || row.declared_min > 1
+        || !session.policy.shares_among_namespaces(session.tables, queue)
+    {
         return false;
     }
     // Where nothing asked to be admitted it was not looked at who is still there.
@@ -330,7 +337,10 @@ pub(crate) fn still_stuck(session: &mut Session<'_>, group: GroupId) {
 /// deadline.
 fn outranks(session: &Session<'_>, group: GroupId, reservation: &Reservation) -> bool {
     let (row, holder) = (session.tables.groups.row(group), session.tables.groups.row(reservation.group));
-    let deadline = |row: &GroupRow| row.deadline.filter(|_| !reservation.hard).unwrap_or(TimeMs(i64::MAX));
+    if reservation.hard {
+        return holder.priority < row.priority;
+    }
+    let deadline = |row: &GroupRow| row.deadline.unwrap_or(TimeMs(i64::MAX));
     (holder.priority, deadline(row)) < (row.priority, deadline(holder))
 }
 

@@ -67,9 +67,8 @@ pub(crate) fn run(session: &mut Session<'_>, kind: Kind) {
             order.drop_queue(turn);
             continue;
         }
-        let want =
-            preemptors::starves(session, turn.group).then(|| want(session, kind, turn.group, break_gangs)).flatten();
-        let done = want.is_some_and(|want| want.is_met(session, domains_max));
+        let done = preemptors::starves(session, turn.group)
+            && want(session, kind, turn.group, break_gangs).is_some_and(|want| want.is_met(session, domains_max));
         let outcome = if done { Outcome::Done } else { Outcome::Stuck };
         order.put_back(session.tables, session.policy, session.pending_index, turn, outcome);
     }

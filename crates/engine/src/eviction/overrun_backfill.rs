@@ -30,7 +30,10 @@ pub(crate) fn end(session: &mut Session<'_>) {
 
 /// The backfilled pods that overran, without which the reservation's places are free. Nothing where more than they is in the way.
 fn in_the_way(session: &Session<'_>, reservation: &Reservation) -> Option<Vec<TaskId>> {
-    let forecast = reservation.forecast.as_ref().filter(|_| reservation.hard)?;
+    if !reservation.hard {
+        return None;
+    }
+    let forecast = reservation.forecast.as_ref()?;
     let limits = &session.tables.reservations.of_limits;
     let lacks_limit = |of: &Vec<(GroupId, Amounts)>| {
         of.iter().any(|(group, amounts)| *group == reservation.group && !amounts.is_empty())

@@ -191,7 +191,10 @@ pub(crate) fn evict_saying(
     session.tables.evicting.insert(victim);
     let row = session.tables.task(victim);
     let running = was == TaskState::Running;
-    let ran_ms = row.started.filter(|_| running).map_or(0, |since| session.now.0.saturating_sub(since.0).max(0));
+    let ran_ms = match row.started {
+        Some(since) if running => session.now.0.saturating_sub(since.0).max(0),
+        _ => 0,
+    };
     let cpu_milli = session.tables.classes.row(row.class).demand.get(CPU);
     let lost = i128::from(ran_ms) * i128::from(cpu_milli) / 1_000;
     let eviction = Eviction {

@@ -79,7 +79,7 @@ impl VictimSearch {
             From::Group => Some(wants.priority),
             From::OtherQueues => None,
         };
-        let below = priority.filter(|_| session.policy.preempts_only_lower());
+        let below = if session.policy.preempts_only_lower() { priority } else { None };
         let whole = session.config.gangs_leave_whole;
         Self { from, task, group, queue: row.queue, class: wants.class, specific, below, whole, now: session.now }
     }
@@ -155,8 +155,12 @@ impl VictimSearch {
             && row.preemptable
             && !row.of_daemon_set
             && row.spared_until <= self.now;
-        let group = row.group.filter(|_| may_leave)?;
-        Some((group, tables.groups.row(group))).filter(|(_, owner)| owner.exists())
+        if !may_leave {
+            return None;
+        }
+        let group = row.group?;
+        let owner = tables.groups.row(group);
+        owner.exists().then_some((group, owner))
     }
 
     /// Whether nothing on the node leaves for any pod of another queue, where plugins of `tier` decide.
@@ -250,7 +254,7 @@ impl VictimSearch {
         let placed = |task: &TaskId| {
             let row = tables.task(*task);
             let place = row.group.and_then(|group| places.get(&group).copied());
-            let together = row.group.filter(|_| self.whole);
+            let together = if self.whole { row.group } else { None };
             let runs = together.is_some_and(|group| tables.groups.row(group).counts.get(TaskState::Running) > 0);
             (runs || row.state == TaskState::Running, place, together, *task)
         };

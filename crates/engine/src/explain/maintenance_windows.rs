@@ -14,9 +14,12 @@ const TOLD_MAX: usize = 3;
 
 /// The windows that keep the group's first waiting pod from nodes where it would fit this moment.
 pub(crate) fn closed(tables: &Tables, policy: &Policy, group: GroupId, now: TimeMs) -> Vec<Reason> {
+    if tables.maintenance_windows.all.is_empty() {
+        return Vec::new();
+    }
     let row = tables.groups.row(group);
     let first = row.tasks.iter().copied().find(|task| tables.task(*task).state == TaskState::Pending);
-    let Some(first) = first.filter(|_| !tables.maintenance_windows.all.is_empty()) else { return Vec::new() };
+    let Some(first) = first else { return Vec::new() };
     let class = tables.classes.row(tables.task(first).class);
     let barring = tables.barring(first);
     let fits = |node: NodeId| {

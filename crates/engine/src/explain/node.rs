@@ -63,11 +63,16 @@ pub struct NodeWhy {
 impl NodeWhy {
     pub(crate) fn of(View { tables, policy, now, .. }: View<'_>, node: NodeId) -> Self {
         let row = tables.nodes.row(node);
-        let closed = Some(predicates::closed(row)).filter(|why| !why.is_empty()).unwrap_or("cordoned");
-        let mut barred: Vec<String> = row.unschedulable.then(|| closed.to_owned()).into_iter().collect();
+        let mut barred: Vec<String> = Vec::new();
+        if row.unschedulable {
+            let closed = predicates::closed(row);
+            barred.push(if closed.is_empty() { "cordoned" } else { closed }.to_owned());
+        }
         barred.extend(row.taints.iter().map(|taint| format!("taint {}={}:{:?}", taint.key, taint.value, taint.effect)));
         let is_ours = tables.shard.usable().is_none_or(|usable| usable.contains(&&*row.name));
-        barred.extend((!is_ours).then(|| "outside of this scheduler's shard".to_owned()));
+        if !is_ours {
+            barred.push("outside of this scheduler's shard".to_owned());
+        }
         barred.extend(super::maintenance_windows::of_node(tables, node, now));
         let dims = || (0..tables.dims.len()).map(DimId::from);
         let by_name = |amount: &dyn Fn(DimId) -> i64| {

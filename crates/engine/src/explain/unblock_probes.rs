@@ -73,7 +73,10 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
 
     /// Whether it would fit if nothing else ran.
     pub(crate) fn fits_empty(&mut self) -> Option<bool> {
-        self.pay(1).then(|| enqueue::is_possible(self.session, self.group))
+        if !self.pay(1) {
+            return None;
+        }
+        Some(enqueue::is_possible(self.session, self.group))
     }
 
     /// The changes that would let it start now.
@@ -98,7 +101,10 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
 
     /// Whether it would start in the next cycle; nothing where no more may be tried.
     fn starts(&mut self) -> Option<bool> {
-        self.pay(1).then(|| self.in_its_place(Self::is_admitted_and_placed))
+        if !self.pay(1) {
+            return None;
+        }
+        Some(self.in_its_place(Self::is_admitted_and_placed))
     }
 
     fn is_admitted_and_placed(&mut self) -> bool {
@@ -199,8 +205,10 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
                 best = Some(most);
                 let higher = in_steps(most + (least_failed - most) / 2, step).filter(|higher| *higher > most);
                 // What nodes have is the most there is; only where something else stood against it is there more to find.
-                let Some(higher) = higher.filter(|_| least_failed < requested) else { break };
-                most = higher;
+                match higher {
+                    Some(higher) if least_failed < requested => most = higher,
+                    _ => break,
+                }
             } else {
                 least_failed = most;
                 let floor = best.unwrap_or(0);
@@ -384,14 +392,15 @@ impl<'c, 'w> UnblockProbes<'c, 'w> {
         // Nothing may forget it meanwhile.
         self.session.tables.queues.row_mut(own).groups += 1;
         self.session.tables.set_queue(self.group, Some(&names[1]));
-        let starts = self.pay(2).then(|| {
-            self.in_its_place(|probes| {
+        let mut starts = None;
+        if self.pay(2) {
+            starts = Some(self.in_its_place(|probes| {
                 enqueue::admits_now(probes.session, probes.group) && {
                     probes.reset_dry_run();
                     probes.is_admitted_and_placed()
                 }
-            })
-        });
+            }));
+        }
         self.session.tables.set_queue(self.group, Some(&names[0]));
         self.session.tables.queues.row_mut(own).groups -= 1;
         self.session.tables.queues.set_sums(sums);

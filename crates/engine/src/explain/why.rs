@@ -88,7 +88,8 @@ pub(crate) fn why(session: &mut Session<'_>, pending_index: &PendingIndex, group
         }
     }
     let mut probes = UnblockProbes::begin(session, group);
-    let as_it_is = probes.as_it_is().filter(|_| why.reasons.stage == Stage::Allocate);
+    let tentative = probes.as_it_is();
+    let as_it_is = if why.reasons.stage == Stage::Allocate { tentative } else { None };
     if let Some(tentative) = &as_it_is {
         why.starts_next = tentative.starts;
         renew(&mut why.reasons.reasons, tentative);

@@ -77,8 +77,10 @@ impl Capacity {
     /// Why no group of the queue may start, whatever it asks for: its place in the tree is wrong.
     fn unusable(&self, tables: &Tables, queue: QueueId) -> Option<Reason> {
         let row = tables.queues.row(queue);
-        let fault = self.hierarchical.then(|| queue_limits::fault(tables, row)).flatten();
-        fault.map(|fault| Reason::QueueUnusable { queue: row.name.to_string(), fault })
+        if !self.hierarchical {
+            return None;
+        }
+        queue_limits::fault(tables, row).map(|fault| Reason::QueueUnusable { queue: row.name.to_string(), fault })
     }
 
     /// The first dimension in which the queue itself may not hold that much more.
@@ -170,8 +172,10 @@ impl Plugin for Capacity {
     }
 
     fn allocatable_task(&self, tables: &Tables, queue: QueueId, task: TaskId) -> Option<Reason> {
-        let beyond = || device_quota::beyond(tables, self.line(tables, queue), self.hierarchical, task);
-        self.devices.then(beyond).flatten()
+        if !self.devices {
+            return None;
+        }
+        device_quota::beyond(tables, self.line(tables, queue), self.hierarchical, task)
     }
 
     /// Pods of one class may claim different devices.
@@ -249,12 +253,16 @@ impl Plugin for Capacity {
             let limits_of = self.limits.get(&queue)?;
             admission::beyond_limit(tables, queue, missing, &limits_of.real, self.hierarchical)
         });
-        let line = self.line(tables, queue);
-        let devices = || device_quota::beyond_for_group(tables, line, self.hierarchical, group, missing.past);
-        match over.or_else(|| self.devices.then(devices).flatten()) {
-            Some(reason) => Err(reason),
-            None => Ok(Vote::Permit),
+        if let Some(reason) = over {
+            return Err(reason);
         }
+        let line = self.line(tables, queue);
+        if self.devices
+            && let Some(reason) = device_quota::beyond_for_group(tables, line, self.hierarchical, group, missing.past)
+        {
+            return Err(reason);
+        }
+        Ok(Vote::Permit)
     }
 
     /// Pods of one class may claim different devices.

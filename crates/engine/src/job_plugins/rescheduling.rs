@@ -88,9 +88,9 @@ impl Plugin for Rescheduling {
     }
 
     fn victim_tasks(&self, tables: &Tables) -> Vec<TaskId> {
-        match self.bounds.filter(|_| self.due) {
-            Some((low, target)) => victims(tables, low, target),
-            None => Vec::new(),
+        match self.bounds {
+            Some((low, target)) if self.due => victims(tables, low, target),
+            _ => Vec::new(),
         }
     }
 

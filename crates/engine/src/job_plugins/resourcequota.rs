@@ -70,13 +70,10 @@ fn exceeded(tables: &Tables, quota: &QuotaFacts, wanted: &[i64], pending: &[i64]
         let dim = dim(tables, key)?;
         let requested = at(wanted, dim);
         let used = quota.used.get(key).copied().unwrap_or(0).saturating_add(at(pending, dim));
-        (requested > 0 && used.saturating_add(requested) > *hard).then(|| Reason::Quota {
-            quota: quota.name.clone(),
-            resource: key.clone(),
-            hard: *hard,
-            used,
-            requested,
-        })
+        if requested <= 0 || used.saturating_add(requested) <= *hard {
+            return None;
+        }
+        Some(Reason::Quota { quota: quota.name.clone(), resource: key.clone(), hard: *hard, used, requested })
     })
 }
 

@@ -93,7 +93,10 @@ impl DeviceShare {
         let policy = self.settings.policy;
         let pool = || {
             let pools = self.nodes.get(node)?;
-            pools.later.as_ref().filter(|_| when == When::Later).or(pools.now.as_ref())
+            match when {
+                When::Later => pools.later.as_ref().or(pools.now.as_ref()),
+                When::Now => pools.now.as_ref(),
+            }
         };
         match self.settings.device {
             Device::None => Some(Grant::default()),

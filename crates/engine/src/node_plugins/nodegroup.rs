@@ -62,9 +62,10 @@ impl NodeGroup {
     /// A queue's own affinity, or with hierarchy that of the nearest queue above that has one.
     fn inherited(&self, tables: &Tables, queue: QueueId) -> Option<NodeGroupAffinity> {
         let row = tables.queues.row(queue);
-        let above = row.ancestors.iter().filter(|_| self.hierarchy);
-        let mut inherited = above.map(|queue| &tables.queues.row(*queue).affinity);
-        row.affinity.clone().or_else(|| inherited.find_map(Clone::clone))
+        if row.affinity.is_some() || !self.hierarchy {
+            return row.affinity.clone();
+        }
+        row.ancestors.iter().find_map(|queue| tables.queues.row(*queue).affinity.clone())
     }
 }
 

@@ -198,11 +198,10 @@ impl Plugin for NumaAware {
 
     fn bind_annotations(&self, tables: &Tables, task: TaskId, node: NodeId) -> Vec<(String, String)> {
         let row = tables.task(task);
-        let chosen = self.decisions.get(row).filter(|(at, _)| *at == node);
-        let Some((_, cpus)) = chosen.filter(|_| requested_policy(&tables.classes.row(row.class).template).is_some())
-        else {
+        let Some((at, cpus)) = self.decisions.get(row) else { return Vec::new() };
+        if *at != node || requested_policy(&tables.classes.row(row.class).template).is_none() {
             return Vec::new();
-        };
+        }
         let counts = self.numa_nodes(node, cpus);
         let parts: Vec<String> =
             counts.iter().map(|(numa, count)| format!(r#""{numa}":{{"cpu":"{count}"}}"#)).collect();

@@ -37,8 +37,9 @@ pub(super) fn check(tables: &Tables, plan: &Plan, found: &mut Vec<String>) {
 /// What is wrong with the victim or what is said of it.
 fn victim(tables: &Tables, eviction: &Eviction, task: TaskId) -> Option<String> {
     let row = tables.task(task);
-    let Some(evicting) = row.evicting.as_deref().filter(|_| row.state == TaskState::Releasing) else {
-        return Some(format!("it counts as {:?}", row.state));
+    let evicting = match row.evicting.as_deref() {
+        Some(evicting) if row.state == TaskState::Releasing => evicting,
+        _ => return Some(format!("it counts as {:?}", row.state)),
     };
     if !matches!(evicting.was, TaskState::Bound | TaskState::Running) {
         return Some(format!("it held nothing: it was {:?}", evicting.was));

@@ -128,8 +128,9 @@ pub(crate) fn of_limits(
 /// The queue, and those above it where queues are asked along their tree, that have a limit.
 fn limited(tables: &Tables, policy: &Policy, queue: QueueId) -> Vec<QueueId> {
     let queues = &tables.queues;
-    let above = queues.row(queue).ancestors.iter().copied().filter(|_| policy.follows_queue_tree());
-    std::iter::once(queue).chain(above).filter(|queue| !queues.row(*queue).capability.is_empty()).collect()
+    let above: &[QueueId] = if policy.follows_queue_tree() { &queues.row(queue).ancestors } else { &[] };
+    let line = std::iter::once(queue).chain(above.iter().copied());
+    line.filter(|queue| !queues.row(*queue).capability.is_empty()).collect()
 }
 
 /// When what a queue's pods hold, and those of queues below it, is given back. O(pods).

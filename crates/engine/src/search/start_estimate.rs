@@ -176,8 +176,10 @@ impl StartEstimates {
         let length = length_of(lead_ms);
         let mut near: Vec<u32> = Vec::new();
         for apart in 0..LENGTHS {
-            let around = [length.checked_sub(apart), length.checked_add(apart).filter(|_| apart > 0)];
-            near.extend(around.into_iter().flatten().filter_map(|at| self.came.get(at)).flat_map(|(ratios, _)| ratios));
+            let shorter = length.checked_sub(apart);
+            let longer = if apart == 0 { None } else { length.checked_add(apart) };
+            let around = shorter.into_iter().chain(longer).filter_map(|at| self.came.get(at));
+            near.extend(around.flat_map(|(ratios, _)| ratios));
             if near.len() >= ENOUGH {
                 break;
             }
@@ -215,14 +217,20 @@ impl StartEstimates {
         let by_ends = releases.when(lacking);
         let passed = now.0.saturating_sub(releases.at.0);
         let capacity = WHOLE.saturating_sub(releases.endless);
-        let by_work = (capacity > 0 && releases.work.saturating_add(work) > 0)
-            .then(|| i128::from(releases.work.saturating_add(work)) * 1_000 / i128::from(capacity))
-            .and_then(|lead_ms| i64::try_from(lead_ms).ok());
+        let work = releases.work.saturating_add(work);
+        let by_work = if capacity > 0 && work > 0 {
+            i64::try_from(i128::from(work) * 1_000 / i128::from(capacity)).ok()
+        } else {
+            None
+        };
+        let by_nodes = || reservation_forecast::forecast(tables, policy, group, Confidence::Expected, now);
+        let is_cheap = look == Look::Nodes && tables.tasks.span() <= PODS_LOOKED_AT_MAX;
         if lacking <= 0 {
             // By sums it would have started: what is free lies where it can't be used.
-            let is_cheap = look == Look::Nodes && tables.tasks.span() <= PODS_LOOKED_AT_MAX;
-            let by_nodes = || reservation_forecast::forecast(tables, policy, group, Confidence::Expected, now);
-            let forecast = is_cheap.then(by_nodes).flatten().filter(|forecast| forecast.at > now)?;
+            if !is_cheap {
+                return None;
+            }
+            let forecast = by_nodes().filter(|forecast| forecast.at > now)?;
             return Some(forecast.at.0.saturating_sub(now.0));
         }
         if !is_placeable(tables, policy, group) {
@@ -232,12 +240,10 @@ impl StartEstimates {
             [by_ends.map(|end| end.0.saturating_sub(now.0)), by_work.map(|lead_ms| lead_ms.saturating_sub(passed))];
         let lead_ms = lead_ms.into_iter().flatten().min().map(|lead_ms| lead_ms.max(0))?;
         // Sums know nothing of nodes that are closed to it.
-        let barred = !tables.maintenance_windows.all.is_empty()
-            && look == Look::Nodes
-            && tables.tasks.span() <= PODS_LOOKED_AT_MAX;
-        let opens = || reservation_forecast::forecast(tables, policy, group, Confidence::Expected, now);
-        let opens = barred.then(opens).flatten().map_or(0, |forecast| forecast.at.0.saturating_sub(now.0));
-        Some(lead_ms.max(opens))
+        if tables.maintenance_windows.all.is_empty() || !is_cheap {
+            return Some(lead_ms);
+        }
+        Some(by_nodes().map_or(lead_ms, |forecast| lead_ms.max(forecast.at.0.saturating_sub(now.0))))
     }
 }
 

@@ -178,7 +178,7 @@ impl Tables {
         let class = self.acquire_class(&facts.template);
         let labels = self.inter_pod.labels(&facts.labels);
         self.nodes.widen(self.dims.len());
-        let group = facts.mine.then(|| self.group_of(facts));
+        let group = if facts.mine { Some(self.group_of(facts)) } else { None };
         let role_name = self.groups.share_name(&facts.role);
         let role = group.map_or(0, |group| self.groups.row_mut(group).role(&role_name));
         let (sub_job, part_labels) = group.map_or((REST, None), |group| self.part_of(group, facts));

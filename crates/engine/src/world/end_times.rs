@@ -107,10 +107,9 @@ impl Tables {
             return Some(now.plus_ms(left.map_or(leaving, |left| left.min(leaving))));
         }
         let expected = match confidence {
-            Confidence::Certain => None,
-            Confidence::Expected => self.expected_left(row, ran),
+            Confidence::Certain => [None, None],
+            Confidence::Expected => [self.expected_left(row, ran), self.left_for_windows(task, now)],
         };
-        let expected = [expected, self.left_for_windows(task, now).filter(|_| confidence == Confidence::Expected)];
         [left].into_iter().chain(expected).flatten().min().map(|left| now.plus_ms(left))
     }
 
@@ -138,8 +137,10 @@ impl Tables {
 
     fn runs_of(&self, group: GroupId, class: ClassId) -> Option<&Runs> {
         // Where nothing ever ended there is nothing to look up.
-        let knows = self.run_times.knows(self.groups.row(group).namespace_id);
-        knows.then(|| self.run_kind(group, class)).and_then(|kind| self.run_times.of(&kind))
+        if !self.run_times.knows(self.groups.row(group).namespace_id) {
+            return None;
+        }
+        self.run_times.of(&self.run_kind(group, class))
     }
 
     /// What runs of the group's pods of this class are remembered under.

@@ -128,8 +128,12 @@ impl Tables {
     /// The windows that bar a pod: those it may not use, and before which it is not certain to have gone.
     pub(crate) fn barring(&self, task: TaskId) -> Barring {
         let row = self.task(task);
-        let Some(group) = row.group.filter(|_| !self.maintenance_windows.all.is_empty()) else { return Barring::new() };
-        self.barring_of(group, self.run_before_windows(group, row.class, row.preemptable))
+        match row.group {
+            Some(group) if !self.maintenance_windows.all.is_empty() => {
+                self.barring_of(group, self.run_before_windows(group, row.class, row.preemptable))
+            }
+            _ => Barring::new(),
+        }
     }
 
     /// The same for pods of a group that run so long.

@@ -57,9 +57,10 @@ impl Tables {
     /// O(its tasks).
     pub(crate) fn rest_of_sum(&self, row: &GroupRow, more: &[i64]) -> Demand {
         let asks = row.phase == GroupPhase::Pending || row.sum_until.is_some();
-        let Some(sum) = row.min_resources.as_deref().filter(|_| asks && self.declares_sum(row)) else {
+        let Some(sum) = row.min_resources.as_deref() else { return Demand::default() };
+        if !asks || !self.declares_sum(row) {
             return Demand::default();
-        };
+        }
         let mut ended = Vec::new();
         for task in row.tasks.iter().map(|task| self.task(*task)).filter(|task| task.state == TaskState::Succeeded) {
             self.classes.row(task.class).demand.add_to(&mut ended, 1);

@@ -70,8 +70,10 @@ pub(crate) fn missing(tables: &Tables, group: GroupId) -> Missing {
 
 /// The class of the pod that is all a group needs, where it wants one and has just that one: most groups do.
 pub(crate) fn only(tables: &Tables, row: &GroupRow) -> Option<ClassId> {
-    let is_single = row.min_member == 1 && row.tasks.len() == 1 && row.owner.is_none();
-    let task = row.tasks.first().filter(|_| is_single).map(|task| tables.task(*task))?;
+    if row.min_member != 1 || row.tasks.len() != 1 || row.owner.is_some() {
+        return None;
+    }
+    let task = tables.task(*row.tasks.first()?);
     (task.state == TaskState::Pending).then_some(task.class)
 }
 

@@ -71,9 +71,11 @@ impl SubJobs {
 
     /// Starts over; the caller assigns all tasks anew.
     pub(crate) fn reset(&mut self, policies: &[SubGroupPolicy]) {
-        let rest =
-            || Box::new(Made { rows: vec![SubJobRow::new("".into(), None, None)], by_name: FxHashMap::default() });
-        self.made = (!policies.is_empty()).then(rest);
+        self.made = if policies.is_empty() {
+            None
+        } else {
+            Some(Box::new(Made { rows: vec![SubJobRow::new("".into(), None, None)], by_name: FxHashMap::default() }))
+        };
     }
 
     /// The part that a pod with these labels belongs to: the first policy that selects it and all of whose keys it has.

@@ -166,7 +166,7 @@ pub(crate) fn state_of(facts: &PodFacts) -> TaskState {
 /// The index Volcano orders pods of a job by: the last `-` part of a name with three parts or more.
 pub(crate) fn index_of(name: &str) -> Option<u32> {
     let (head, last) = name.rsplit_once('-')?;
-    head.contains('-').then(|| last.parse().ok()).flatten()
+    if head.contains('-') { last.parse().ok() } else { None }
 }
 
 /// What counts for a gang's minimum.

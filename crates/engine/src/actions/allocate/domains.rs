@@ -84,10 +84,11 @@ impl Turn {
         let root = session.tables.hyper_nodes.root();
         let search = HyperSearch { group: self.group, sub_job: None, within: root, need: &need, evict: false };
         for gradient in session.policy.hyper_gradients(session.tables, &search) {
-            let single = (self.parts.len() == 1).then(|| self.bounds(session, &gradient));
-            let best = match single {
-                Some(bounds) => self.best_for_one(session, bounds),
-                None => self.best_for_many(session, &gradient),
+            let best = if self.parts.len() == 1 {
+                let bounds = self.bounds(session, &gradient);
+                self.best_for_one(session, bounds)
+            } else {
+                self.best_for_many(session, &gradient)
             };
             if let Some(hyper) = best {
                 return self.place_in(session, hyper).is_some();

@@ -62,8 +62,11 @@ pub(crate) fn parts<'t>(
         }
     }
     parts.sort_by_cached_key(|part| {
-        let policy = row.sub_jobs.row(part.id).policy.filter(|_| !ready(part.id));
-        let Some(left) = policy.map(|policy| &mut short[policy]) else { return true };
+        let Some(policy) = row.sub_jobs.row(part.id).policy else { return true };
+        if ready(part.id) {
+            return true;
+        }
+        let left = &mut short[policy];
         let needed = *left > 0;
         *left = left.saturating_sub(1);
         !needed

@@ -42,7 +42,7 @@ impl Selector {
             Operand::Driver => (comparison.value == Attribute::Text(driver.to_owned())) == comparison.equal,
             Operand::Attribute { domain, name } => {
                 let full = attributes.get(&format!("{domain}/{name}"));
-                let own = attributes.get(name).filter(|_| domain == driver);
+                let own = if domain == driver { attributes.get(name) } else { None };
                 full.or(own).is_some_and(|value| (*value == comparison.value) == comparison.equal)
             }
         })

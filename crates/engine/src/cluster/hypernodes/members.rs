@@ -19,8 +19,10 @@ const PATTERN_SIZE_MAX: usize = 1 << 20;
 
 /// The pattern, matched anywhere in a name as Go does; none where it is not usable.
 pub(super) fn pattern(text: &str) -> Option<Regex> {
-    let short = (1..=PATTERN_MAX).contains(&text.len());
-    short.then(|| RegexBuilder::new(text).size_limit(PATTERN_SIZE_MAX).build().ok()).flatten()
+    if text.is_empty() || text.len() > PATTERN_MAX {
+        return None;
+    }
+    RegexBuilder::new(text).size_limit(PATTERN_SIZE_MAX).build().ok()
 }
 
 /// Do the labels meet all requirements? None at all are met by anything.

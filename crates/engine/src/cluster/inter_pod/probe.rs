@@ -190,8 +190,10 @@ impl Probe<'_> {
         let first = [Check::PodAffinity, Check::PodAntiAffinity, Check::OtherAntiAffinity];
         first.into_iter().find(|check| self.fails(*check, node)).or_else(|| {
             self.spread.iter().find_map(|spread| {
-                let lacks_label = spread.0.domain(node) == NONE;
-                lacks_label.then_some(Check::SpreadLabel).or_else(|| is_over(spread, node).then_some(Check::Spread))
+                if spread.0.domain(node) == NONE {
+                    return Some(Check::SpreadLabel);
+                }
+                is_over(spread, node).then_some(Check::Spread)
             })
         })
     }

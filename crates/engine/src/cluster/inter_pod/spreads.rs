@@ -32,8 +32,8 @@ impl Eligible {
         let honors = constraint.honors_affinity;
         Self {
             node_selector: if honors { template.node_selector.clone() } else { BTreeMap::new() },
-            required_terms: template.required_terms.clone().filter(|_| honors),
-            tolerations: constraint.honors_taints.then(|| template.tolerations.clone()),
+            required_terms: if honors { template.required_terms.clone() } else { None },
+            tolerations: if constraint.honors_taints { Some(template.tolerations.clone()) } else { None },
             keys: keys.to_vec(),
         }
     }

@@ -280,8 +280,10 @@ impl Pair {
     /// A waiting pod is tried on a node and taken back; meanwhile everything counts it.
     fn trial(&mut self, uid: &str, node: &str) {
         let Some(task) = self.tables.tasks.find(uid) else { return };
-        let waits = self.plain.pods.get(uid).is_some_and(|pod| pod.node.is_none());
-        let Some(id) = self.tables.nodes.table.find(node).filter(|_| waits) else { return };
+        if self.plain.pods.get(uid).is_none_or(|pod| pod.node.is_some()) {
+            return;
+        }
+        let Some(id) = self.tables.nodes.table.find(node) else { return };
         self.tables.begin();
         self.tables.assign(task, id);
         self.tables.commit();

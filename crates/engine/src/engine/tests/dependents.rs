@@ -12,8 +12,10 @@ impl Lab {
             role: (*role).to_owned(),
             count: *count,
             template: PodTemplate { requests: resources(1_000), ..PodTemplate::default() }.into(),
-            depends_on: (!depends_on.is_empty())
-                .then(|| DependsOn { tasks: depends_on.iter().map(|task| (*task).to_owned()).collect(), any: false }),
+            depends_on: match depends_on {
+                [] => None,
+                tasks => Some(DependsOn { tasks: tasks.iter().map(|task| (*task).to_owned()).collect(), any: false }),
+            },
         };
         let owner = OwnerFacts { kind: "Job".to_owned(), name: name.to_owned(), uid: format!("job-{name}") };
         let tasks_of = tasks.iter().map(shape).collect();

@@ -58,7 +58,9 @@ fn deltas(scene: &Scene, odds: &[Odds]) -> Vec<Delta> {
     for (facts, (priority, leaves, counted)) in pods.zip(odds.iter().cycle()) {
         facts.template.priority = *priority;
         facts.preemptable = Some(*leaves);
-        facts.labels.extend(counted.then(|| ("counted".to_owned(), "yes".to_owned())));
+        if *counted {
+            facts.labels.insert("counted".to_owned(), "yes".to_owned());
+        }
     }
     deltas
 }

@@ -169,10 +169,10 @@ fn some_window() -> impl Strategy<Value = Delta> {
             Delta::WindowUpsert(WindowFacts {
                 name,
                 nodes: nodes.iter().map(|node| format!("n{node}")).collect(),
-                selector: labelled.then_some(ssd).into_iter().collect(),
+                selector: if labelled { vec![ssd] } else { Vec::new() },
                 from,
                 to: long.map(|long| from.plus_ms(long * 1_000)),
-                queues: for_queue.then(|| "q".to_owned()).into_iter().collect(),
+                queues: if for_queue { vec!["q".to_owned()] } else { Vec::new() },
                 namespaces: Vec::new(),
             })
         },

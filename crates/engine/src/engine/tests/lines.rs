@@ -114,7 +114,9 @@ fn something() -> impl Strategy<Value = Happens> {
 
 fn asked((cpu, gpu): (i64, i64)) -> Resources {
     let mut asked = resources(cpu * 1_000);
-    asked.extend((gpu > 0).then(|| ("nvidia.com/gpu".to_owned(), gpu)));
+    if gpu > 0 {
+        asked.insert("nvidia.com/gpu".to_owned(), gpu);
+    }
     asked
 }
 

@@ -1,5 +1,7 @@
 //! A World that was saved and loaded goes on as the one it was.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::laws::{Event, play, some_event, step};
@@ -31,7 +33,7 @@ pub(super) fn tied_event() -> impl Strategy<Value = Event> {
         Event::Apply(Box::new(Delta::VolumeUpsert(facts)))
     };
     let weight = |weight: i64, labelled: bool| {
-        let labels = labelled.then(|| ("team".to_owned(), "a".to_owned())).into_iter().collect();
+        let labels = if labelled { [("team".to_owned(), "a".to_owned())].into() } else { BTreeMap::new() };
         let delta = Delta::NamespaceUpsert { name: "ns".to_owned(), weight, labels, queue: None };
         Event::Apply(Box::new(delta))
     };

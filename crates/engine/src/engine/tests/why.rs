@@ -117,7 +117,7 @@ impl Scene {
             allocatable,
             unschedulable: plan.cordoned,
             taints: taints.map(|(key, _)| taint(key)).collect(),
-            labels: plan.ssd.then(|| ("disk".to_owned(), "ssd".to_owned())).into_iter().collect(),
+            labels: if plan.ssd { [("disk".to_owned(), "ssd".to_owned())].into() } else { BTreeMap::new() },
             ..NodeFacts::default()
         }
     }
@@ -144,7 +144,9 @@ impl Scene {
         let tolerated = TAINTS.iter().zip(plan.tolerates).filter(|(_, tolerates)| *tolerates);
         let toleration = |key: &str| Toleration { key: key.to_owned(), exists: true, ..Toleration::default() };
         template.tolerations = tolerated.map(|(key, _)| toleration(key)).collect();
-        template.host_ports = plan.port.then(port).into_iter().collect();
+        if plan.port {
+            template.host_ports.push(port());
+        }
         facts
     }
 
@@ -162,7 +164,9 @@ impl Scene {
                 let mut facts = pod(&format!("r{index}-{serial}"), 0, 0);
                 (facts.mine, facts.group) = (false, None);
                 facts.template.requests = amounts(cpu, memory, gpu);
-                facts.template.host_ports = takes_port.then(port).into_iter().collect();
+                if takes_port {
+                    facts.template.host_ports.push(port());
+                }
                 (facts.node, facts.phase) = (Some(format!("n{index}")), PodPhase::Running);
                 lab.pod(facts);
                 placed.push(Placed { node: index, amounts: [cpu, memory, gpu], port: takes_port, group: None });

@@ -121,8 +121,10 @@ impl Left {
     /// Takes a pod, if the minima stand without it. The first of a part costs the part, the others of it nothing more.
     fn give(&mut self, row: &GroupRow, role: u32, sub_job: u32) -> bool {
         let role = self.roles.get_mut(&role);
-        let policy = row.sub_jobs.rows().get(sub_job as usize).and_then(|part| part.policy);
-        let part = policy.filter(|_| !self.broken.contains(&sub_job)).and_then(|policy| self.parts.get_mut(&policy));
+        let part = match row.sub_jobs.rows().get(sub_job as usize).and_then(|part| part.policy) {
+            Some(policy) if !self.broken.contains(&sub_job) => self.parts.get_mut(&policy),
+            _ => None,
+        };
         let enough =
             self.pods > 0 && role.as_ref().is_none_or(|left| **left > 0) && part.as_ref().is_none_or(|left| **left > 0);
         if enough {

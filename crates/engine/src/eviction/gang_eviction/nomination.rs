@@ -77,8 +77,8 @@ impl Trial<'_> {
             let class = session.tables.task(task).class;
             let known = offers.take().filter(|offers| offers.class == class);
             let mut known = known.unwrap_or_else(|| Offers::of(session, class, hyper));
-            let node = queue_allows(session, self.want.group, task).then(|| known.best(session, task)).flatten();
-            let Some(node) = node else {
+            let allowed = queue_allows(session, self.want.group, task);
+            let Some(node) = (if allowed { known.best(session, task) } else { None }) else {
                 session.rollback(savepoint);
                 self.places.truncate(before);
                 return false;

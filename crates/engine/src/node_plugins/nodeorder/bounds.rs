@@ -31,7 +31,10 @@ impl Parts {
             let scored = region.scored(which);
             let with_pod = |scored: i64| scored.saturating_add(class.scored[which]);
             let wanted = Extremes { least: with_pod(scored.least), most: with_pod(scored.most) };
-            Some((region.offered(dim)?, wanted)).filter(|_| scored.least >= 0)
+            if scored.least < 0 {
+                return None;
+            }
+            Some((region.offered(dim)?, wanted))
         };
         let means = [mean(0, CPU)?, mean(1, MEMORY)?];
         Some(Self { means, fractions: fractions(tables, class, region)? })

@@ -94,9 +94,9 @@ impl<'a> Volumes<'a> {
         if storage.binds_nothing() {
             return None;
         }
-        let class = storage.classes.all.get(&claim.class);
-        let Some(class) = class.filter(|_| storage.waits(claim)) else {
-            return refuse(format!("volume claim {name} is not bound yet"));
+        let class = match storage.classes.all.get(&claim.class) {
+            Some(class) if storage.waits(claim) => class,
+            _ => return refuse(format!("volume claim {name} is not bound yet")),
         };
         if let Some(chosen) = storage.chosen(&key).and_then(|volume| storage.volumes.all.get(volume)) {
             self.bound.push(chosen);
@@ -125,14 +125,20 @@ impl<'a> Volumes<'a> {
     }
 
     fn elsewhere(&self, row: &NodeRow) -> Option<Failed> {
-        let volume = self.bound.iter().filter(|_| self.switches.zone).find(|volume| !in_zone(volume, row))?;
+        if !self.switches.zone {
+            return None;
+        }
+        let volume = self.bound.iter().find(|volume| !in_zone(volume, row))?;
         Some((Check::VolumeZone, volume.name.clone()))
     }
 
     /// A claim that can't be used at all, or a volume that is not to be had on the node.
     fn out_of_reach(&self, row: &NodeRow) -> Option<Failed> {
-        if !self.switches.binding || self.refused.is_some() {
-            return self.refused.clone().filter(|_| self.switches.binding);
+        if !self.switches.binding {
+            return None;
+        }
+        if self.refused.is_some() {
+            return self.refused.clone();
         }
         let volume = self.bound.iter().find(|volume| !reaches(volume, row))?;
         Some((Check::VolumeNode, volume.name.clone()))

@@ -135,8 +135,8 @@ impl View<'_> {
     fn see(&mut self, tables: &Tables, other: TaskId, bucket: usize) {
         let row = tables.task(other);
         let of_bucket = self.buckets.of.get(&other) == Some(&bucket);
-        match row.node.filter(|_| row.state.is_allocated()) {
-            Some(node) => {
+        match row.node {
+            Some(node) if row.state.is_allocated() => {
                 if of_bucket {
                     *self.placed.entry(node).or_default() += 1;
                 }
@@ -144,11 +144,11 @@ impl View<'_> {
                     *self.repelling.entry(node).or_default() += 1;
                 }
             }
-            None if of_bucket => {
+            _ if of_bucket => {
                 self.waiting.push(other);
                 tables.classes.row(row.class).demand.add_to(&mut self.requested, 1);
             }
-            None => {}
+            _ => {}
         }
     }
 

@@ -246,8 +246,11 @@ impl Findings {
 
     /// So many nodes that were told to lack something don't.
     fn take_back(&mut self, tables: &Tables, dim: DimId, nodes: u32) {
+        if nodes == 0 {
+            return;
+        }
         let key = told_as(tables, dim);
-        let Some(count) = self.counts.get_mut(&key).filter(|_| nodes > 0) else { return };
+        let Some(count) = self.counts.get_mut(&key) else { return };
         *count = count.saturating_sub(nodes);
         if *count == 0 {
             self.counts.remove(&key);

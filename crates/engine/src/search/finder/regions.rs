@@ -64,9 +64,9 @@ impl Regions {
     pub(super) fn refresh(&mut self, tables: &Tables) {
         let nodes = &tables.nodes;
         let log = &nodes.use_log;
-        let changed = self.seen.filter(|_| self.width == region::width(tables.dims.len()));
-        match changed.and_then(|seen| log.since(seen)) {
-            Some(changed) if self.note(tables, changed) => self.settle(tables),
+        let same_width = self.width == region::width(tables.dims.len());
+        match self.seen.and_then(|seen| log.since(seen)) {
+            Some(changed) if same_width && self.note(tables, changed) => self.settle(tables),
             _ => self.build(tables),
         }
         self.seen = Some(log.end());

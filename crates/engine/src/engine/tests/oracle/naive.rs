@@ -55,7 +55,9 @@ impl Naive {
     /// The queue and, in a tree, those above it.
     fn line(&self, queue: usize) -> Vec<usize> {
         let mut line = vec![queue];
-        while let Some(above) = self.scene.queues[line[line.len() - 1]].parent.filter(|_| self.hierarchical) {
+        while let Some(above) = self.scene.queues[line[line.len() - 1]].parent
+            && self.hierarchical
+        {
             line.push(above);
         }
         line

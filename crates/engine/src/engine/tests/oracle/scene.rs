@@ -1,5 +1,7 @@
 //! Random small worlds, as plain numbers, and the facts that they make.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::super::*;
@@ -234,8 +236,8 @@ impl NodePlan {
         NodeFacts {
             name: format!("n{index}"),
             allocatable,
-            taints: self.tainted.then_some(taint).into_iter().collect(),
-            labels: self.ssd.then(|| ("disk".to_owned(), "ssd".to_owned())).into_iter().collect(),
+            taints: if self.tainted { vec![taint] } else { Vec::new() },
+            labels: if self.ssd { [("disk".to_owned(), "ssd".to_owned())].into() } else { BTreeMap::new() },
             ..NodeFacts::default()
         }
     }

@@ -79,10 +79,12 @@ impl NodeChecks {
             kind => self.kinds[usize::from(kind - FIRST)].1 -= 1,
         }
         let known = tables.nodes.table.get(node.index()).is_some_and(|row| row.known);
-        let now = match known.then(|| policy.check_facts(tables, class, node)) {
-            None => NO_NODE,
-            Some(None) => ALLOWED,
-            Some(Some(check)) => self.refuse(node, (check, policy.detail(tables, check, class, node))),
+        let now = if !known {
+            NO_NODE
+        } else if let Some(check) = policy.check_facts(tables, class, node) {
+            self.refuse(node, (check, policy.detail(tables, check, class, node)))
+        } else {
+            ALLOWED
         };
         self.of_nodes[node.index()] = now;
         (before == ALLOWED) != (now == ALLOWED)
@@ -93,9 +95,12 @@ impl NodeChecks {
         let known = self.kinds.iter().position(|(known, nodes)| *nodes > 0 && *known == kind);
         let unused = || self.kinds.iter().position(|(_, nodes)| *nodes == 0);
         let place = known.or_else(unused).unwrap_or(self.kinds.len());
-        let Some(number) = u8::try_from(place).ok().filter(|_| place < numbers) else {
-            self.others.insert(node, kind);
-            return OTHER;
+        let number = match u8::try_from(place) {
+            Ok(number) if place < numbers => number,
+            _ => {
+                self.others.insert(node, kind);
+                return OTHER;
+            }
         };
         match self.kinds.get_mut(place) {
             Some((_, nodes)) if known.is_some() => *nodes += 1,

@@ -18,8 +18,9 @@ pub(super) fn scan(tables: &Tables, policy: &Policy, search: Search<'_>) -> Find
     let mut rooms: Vec<ClassRoom> = class.demand.iter().map(|_| ClassRoom::default()).collect();
     for node in tables.nodes.ids() {
         let mut failed = policy.failed(tables, (class, search.task), node);
-        let outside = search.within.is_some_and(|nodes| !nodes.contains(node.index()));
-        failed.extend(outside.then(|| (Check::OutsideDomain, String::new())));
+        if search.within.is_some_and(|nodes| !nodes.contains(node.index())) {
+            failed.push((Check::OutsideDomain, String::new()));
+        }
         let bars = failed.iter().any(|(check, _)| check.is_of_facts());
         failed.extend(of_room(tables, class, node));
         let kept = failed.iter().any(|(check, _)| *check == Check::Reserved);

@@ -72,7 +72,9 @@ fn some_template() -> impl Strategy<Value = PodFacts> {
     (cpu, memory, prop_oneof![4 => Just(0), 1 => 0..5_i64], any::<bool>()).prop_map(|(cpu, memory, gpu, image)| {
         let mut facts = PodFacts::default();
         facts.template.requests = resources(cpu, memory, gpu);
-        facts.template.images.extend(image.then(|| "model:1".to_owned()));
+        if image {
+            facts.template.images.push("model:1".to_owned());
+        }
         facts
     })
 }
@@ -153,9 +155,15 @@ fn step(tables: &mut Tables, step: &Step, best: impl FnOnce(&Tables, TaskId) -> 
     match step {
         Step::Place(pod, on) => {
             let pending = tasks(tables, false);
-            let Some(task) = (!pending.is_empty()).then(|| pending[pod.index(pending.len())]) else { return };
-            let any = on.filter(|_| !nodes.is_empty()).map(|on| nodes[on.index(nodes.len())]);
-            if let Some(node) = any.or_else(|| best(tables, task)) {
+            if pending.is_empty() {
+                return;
+            }
+            let task = pending[pod.index(pending.len())];
+            let node = match on {
+                Some(on) if !nodes.is_empty() => Some(nodes[on.index(nodes.len())]),
+                _ => best(tables, task),
+            };
+            if let Some(node) = node {
                 tables.assign(task, node);
             }
         }
