@@ -40,6 +40,9 @@ ids! {
     HyperId,
 }
 
+/// A namespace in a queue: whose work, and whose share of the queue.
+pub(crate) type QueueNamespace = (QueueId, NamespaceId);
+
 /// Milliseconds since the Unix epoch. The engine has no clock: it is always an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]

@@ -262,12 +262,7 @@ pub trait Plugin: Debug + Send + Sync {
 
     /// All the checks of this plugin that the node fails, each with what it is about, for an answer that somebody asked
     /// for: to be overridden where `check_facts`, `check_use` and `check_task` stop at the first of several.
-    fn failed(
-        &self,
-        tables: &Tables,
-        (class, task): (&ClassRow, Option<TaskId>),
-        node: NodeId,
-    ) -> Vec<(Check, String)> {
+    fn failed(&self, tables: &Tables, class: &ClassRow, task: Option<TaskId>, node: NodeId) -> Vec<(Check, String)> {
         let of_class = [self.check_facts(tables, class, node), self.check_use(tables, class, node)];
         let mut failed: Vec<(Check, String)> =
             of_class.into_iter().flatten().map(|check| (check, self.detail(tables, check, class, node))).collect();

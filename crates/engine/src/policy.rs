@@ -22,6 +22,7 @@ mod namespaces;
 mod nodes;
 mod victims;
 
+pub(crate) use namespaces::NamespaceHead;
 pub(crate) use victims::Allowed;
 
 /// The configured plugins, tier after tier.

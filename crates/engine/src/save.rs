@@ -147,6 +147,24 @@ macro_rules! saved_generic {
 }
 pub(crate) use saved_generic;
 
+/// Saves a struct without a mark of its fields: as the tuple that it was when it was first saved.
+macro_rules! saved_unmarked {
+    ($row:ident { $($field:ident),* $(,)? }) => {
+        impl crate::save::Save for $row {
+            fn save(&self, out: &mut Vec<u8>) {
+                let Self { $($field),* } = self;
+                $(crate::save::Save::save($field, out);)*
+            }
+
+            fn load(from: &mut crate::save::Source<'_>) -> Result<Self, crate::save::LoadError> {
+                $(let $field = crate::save::Save::load(from)?;)*
+                Ok(Self { $($field),* })
+            }
+        }
+    };
+}
+pub(crate) use saved_unmarked;
+
 /// Saves structs of one nameless field.
 macro_rules! saved_inside {
     ($($row:ident),+ $(,)?) => {$(

@@ -58,9 +58,18 @@ struct Wanted {
 /// What did not fit: nothing is freed while the action runs, so the same from another group can't fit either.
 type FailedMemo = FxHashMap<FailureKey, Vec<Reason>>;
 
-/// Groups equal in this get the same answer from the same nodes: queue, class, pods needed, pods wanted, and the windows
-/// that bar them.
-type FailureKey = (QueueId, ClassId, u32, usize, Barring);
+/// Groups equal in this get the same answer from the same nodes.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct FailureKey {
+    queue: QueueId,
+    class: ClassId,
+    /// Pods that the minimum lacks.
+    needed: u32,
+    /// Pods that wait.
+    wanted: usize,
+    /// The windows that bar its pods.
+    barring: Barring,
+}
 
 /// What the turns of one action share.
 struct Round {
@@ -460,9 +469,16 @@ fn needed(session: &Session<'_>, group: GroupId) -> u32 {
 
 /// Under what the group's failure tells of others; nothing where it wants pods of several kinds.
 fn failure_key(session: &Session<'_>, group: GroupId, wanted: &Wanted) -> Option<FailureKey> {
-    let left = wanted.tasks.len() - wanted.next;
     let barring = wanted.tasks.first().map(|first| session.tables.barring(*first)).unwrap_or_default();
-    wanted.uniform.map(|class| (session.tables.groups.row(group).queue, class, needed(session, group), left, barring))
+    let queue = session.tables.groups.row(group).queue;
+    let wanted_pods = wanted.tasks.len() - wanted.next;
+    wanted.uniform.map(|class| FailureKey {
+        queue,
+        class,
+        needed: needed(session, group),
+        wanted: wanted_pods,
+        barring,
+    })
 }
 
 /// Placements that are not decided yet.

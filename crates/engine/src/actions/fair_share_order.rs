@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::ids::{GroupId, NamespaceId, QueueId};
-use crate::policy::{Policy, QueueTurn};
+use crate::policy::{NamespaceHead, Policy, QueueTurn};
 use crate::search::pending::enqueue_candidates::{BatchId, EnqueueCandidates};
 use crate::search::pending::ordered::{Cursor, Ordered};
 use crate::search::pending::{PendingIndex, TaskClassKey};
@@ -97,8 +97,9 @@ impl<K> NamespaceEntries<K> {
     fn compare(&self, tables: &Tables, policy: &Policy, queue: QueueId, counted: Counted, other: &Self) -> Ordering {
         match (self.entries.back(), other.entries.back()) {
             (Some(mine), Some(others)) => {
-                let others = (other.namespace, others.head());
-                policy.namespace_order(tables, queue, (self.namespace, mine.head()), others, counted)
+                let mine = NamespaceHead { namespace: self.namespace, group: mine.head() };
+                let others = NamespaceHead { namespace: other.namespace, group: others.head() };
+                policy.namespace_order(tables, queue, mine, others, counted)
             }
             // One without work does not stay.
             (mine, others) => others.is_some().cmp(&mine.is_some()),
@@ -354,8 +355,13 @@ impl<K: Copy> FairShareOrder<K> {
         let namespace_of = |namespace| {
             if policy.shares_among_namespaces(tables, turn.queue) { namespace } else { NamespaceId::from(0) }
         };
-        let (namespace, own) = (namespace_of(namespace), namespace_of(tables.groups.row(turn.group).namespace_id));
-        let order = |other| policy.namespace_order(tables, turn.queue, (namespace, other), (own, turn.group), counted);
+        let namespace = namespace_of(namespace);
+        let own = namespace_of(tables.groups.row(turn.group).namespace_id);
+        let own = NamespaceHead { namespace: own, group: turn.group };
+        let order = |group| {
+            let other = NamespaceHead { namespace, group };
+            policy.namespace_order(tables, turn.queue, other, own, counted)
+        };
         let Some(groups) = alike.groups(kind) else { return };
         let cursor = groups.first(|other| order(other).is_gt());
         let Some(head) = groups.at(cursor) else { return };

@@ -218,7 +218,7 @@ pub(crate) fn consider(session: &mut Session<'_>, group: GroupId, fronts: &mut F
     if holder.is_some() && outranked.is_none() || holder.is_none() && full {
         return;
     }
-    if !is_next(session, (queue, Gate::Nodes), group, settings) || !is_possible(session, group) {
+    if !is_next(session, queue, Gate::Nodes, group, settings) || !is_possible(session, group) {
         return;
     }
     session.tables.reservations.all.retain(|other| Some(other.group) != outranked);
@@ -355,8 +355,8 @@ fn waits_for_room(session: &Session<'_>, group: GroupId) -> bool {
 }
 
 /// Whether the group has been the first in its queue for long enough.
-fn is_next(session: &mut Session<'_>, place: (QueueId, Gate), group: GroupId, settings: Reserving) -> bool {
-    let entry = session.tables.reservations.front.entry(place).or_insert((group, session.now));
+fn is_next(session: &mut Session<'_>, queue: QueueId, gate: Gate, group: GroupId, settings: Reserving) -> bool {
+    let entry = session.tables.reservations.front.entry((queue, gate)).or_insert((group, session.now));
     if entry.0 != group {
         *entry = (group, session.now);
     }
@@ -404,5 +404,5 @@ pub(crate) fn admits(session: &mut Session<'_>, group: GroupId, missing: &Missin
     if promised.into_iter().flatten().any(before) {
         return false;
     }
-    is_next(session, (queue, Gate::Admission), group, settings)
+    is_next(session, queue, Gate::Admission, group, settings)
 }

@@ -206,7 +206,7 @@ impl InterPod {
             self.terms.row_mut(*term).matching.add(domain, change);
         }
         for spread in &row.spreads {
-            let (_, key, eligible) = *self.spreads.key(*spread);
+            let SpreadKey { key, eligible, .. } = *self.spreads.key(*spread);
             if self.eligible.row(eligible).has(node) {
                 let domain = self.keys.row(key).domain(node);
                 self.spreads.row_mut(*spread).add(domain, change);
@@ -289,10 +289,10 @@ impl InterPod {
             let set = self.eligible.row_mut(eligible);
             nodes.table.iter().for_each(|(node, row)| set.set(node, rule.admits(Some(row))));
         }
-        let triple = (selection, key, eligible);
-        let (id, new) = self.spreads.acquire(triple, SpreadRow::default);
+        let parts = SpreadKey { selection, key, eligible };
+        let (id, new) = self.spreads.acquire(parts, SpreadRow::default);
         if !new {
-            self.release_parts(triple);
+            self.release_parts(parts);
             return id;
         }
         let (column, eligible) = (self.keys.row(key), self.eligible.row(eligible));
@@ -310,12 +310,12 @@ impl InterPod {
     }
 
     fn release_spread(&mut self, id: u32) {
-        let Some((triple, _)) = self.spreads.release(id) else { return };
-        self.selections.row_mut(triple.0).spreads.retain(|other| *other != id);
-        self.release_parts(triple);
+        let Some((parts, _)) = self.spreads.release(id) else { return };
+        self.selections.row_mut(parts.selection).spreads.retain(|other| *other != id);
+        self.release_parts(parts);
     }
 
-    fn release_parts(&mut self, (selection, key, eligible): SpreadKey) {
+    fn release_parts(&mut self, SpreadKey { selection, key, eligible }: SpreadKey) {
         self.release_selection(selection);
         drop(self.keys.release(key));
         drop(self.eligible.release(eligible));

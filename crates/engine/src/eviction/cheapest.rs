@@ -67,13 +67,24 @@ impl Choice {
     }
 }
 
-/// What losing the victims costs: the highest priority among them, the sum of all, their number, and how early the
-/// earliest of the highest priority has started (the later the better).
-fn cost(tables: &Tables, room: &Room) -> (i32, i64, usize, i64) {
+/// What losing the victims costs, compared field by field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Cost {
+    /// The highest priority among them.
+    highest: i32,
+    /// The sum of all priorities.
+    sum: i64,
+    victims: usize,
+    /// When the earliest of the highest priority has started, negative: the later the better.
+    started: i64,
+}
+
+fn cost(tables: &Tables, room: &Room) -> Cost {
     let rows = || room.victims.iter().map(|victim| tables.task(*victim));
     let highest = rows().map(|row| row.priority).max().unwrap_or(i32::MIN);
     // Shifted, so that more victims never cost less.
     let sum = rows().map(|row| i64::from(row.priority) + (1 << 31)).fold(0, i64::saturating_add);
     let earliest = rows().filter(|row| row.priority == highest).filter_map(|row| row.started).min();
-    (highest, sum, room.victims.len(), earliest.map_or(0, |time| time.0.saturating_neg()))
+    let started = earliest.map_or(0, |time| time.0.saturating_neg());
+    Cost { highest, sum, victims: room.victims.len(), started }
 }

@@ -22,8 +22,15 @@ pub(super) const NAME: &str = "preempt";
 /// Groups of one kind of pod that are equal in this fail alike until something is committed.
 type FailedMemo = FxHashSet<FailureKey>;
 
-/// Queue, class, what plugins read of the preemptor, the minimum and the number of pods.
-type FailureKey = (QueueId, ClassId, u64, u32, usize);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct FailureKey {
+    queue: QueueId,
+    class: ClassId,
+    /// What plugins read of the preemptor.
+    victim_key: u64,
+    min_member: u32,
+    pods: usize,
+}
 
 pub(crate) fn run(session: &mut Session<'_>) {
     let choice = Choice::for_preempt(session.config);
@@ -128,12 +135,9 @@ fn failure_key(session: &Session<'_>, group: GroupId, tasks: &[TaskId]) -> Optio
     let first = *tasks.first()?;
     let class = tables.task(first).class;
     let alike = !row.has_placed() && tasks.iter().all(|task| tables.task(*task).class == class);
-    let key = session.policy.victim_key(tables, Switch::Preemptable, first)?;
-    (alike && !session.policy.is_specific(tables, first)).then_some((
-        row.queue,
-        class,
-        key,
-        row.min_member,
-        tasks.len(),
-    ))
+    let victim_key = session.policy.victim_key(tables, Switch::Preemptable, first)?;
+    if !alike || session.policy.is_specific(tables, first) {
+        return None;
+    }
+    Some(FailureKey { queue: row.queue, class, victim_key, min_member: row.min_member, pods: tasks.len() })
 }

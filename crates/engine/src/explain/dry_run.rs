@@ -6,11 +6,11 @@
 //! again, which a replay could not know of. Called by `unblock_probes`.
 
 use crate::cluster::nodes::ChangeLog;
-use crate::ids::{GroupId, QueueId};
+use crate::ids::GroupId;
 use crate::world::groups::marks::Marked;
 use crate::world::journal::Savepoint;
 use crate::world::namespace_shares::Touched;
-use crate::world::queues::Sums;
+use crate::world::queues::QueueSums;
 use crate::world::reservations::snapshot::ReservationSnapshot;
 use crate::world::tables::Tables;
 
@@ -23,7 +23,7 @@ pub(crate) struct DryRun {
     reservation_snapshot: ReservationSnapshot,
     namespace_shares: Touched,
     /// Sums go back to what they were in length, too.
-    sums: Vec<(QueueId, Sums, Sums)>,
+    sums: Vec<QueueSums>,
     group: GroupId,
     allocated: Vec<i64>,
 }

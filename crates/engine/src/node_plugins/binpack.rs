@@ -52,18 +52,18 @@ impl BinPack {
     /// The score of a node, with what counts of what the pod asks for, and what is spared as it does not ask for it.
     fn score_of(&self, tables: &Tables, counted: &Counted, node: NodeId) -> i64 {
         let mut mean = Mean::default();
-        for (dim, amount, weight) in &counted.requested {
-            let offered = tables.nodes.allocatable(node, *dim);
-            let wanted = tables.nodes.used(node, *dim).saturating_add(*amount);
-            if offered == 0 || *weight == 0 {
-                mean.add(0, *weight);
+        for Requested { dim, amount, weight } in counted.requested.iter().copied() {
+            let offered = tables.nodes.allocatable(node, dim);
+            let wanted = tables.nodes.used(node, dim).saturating_add(amount);
+            if offered == 0 || weight == 0 {
+                mean.add(0, weight);
                 continue;
             }
             if wanted > offered {
                 mean = Mean::default();
                 break;
             }
-            mean.add(ratio(wanted, offered, FULL), *weight);
+            mean.add(ratio(wanted, offered, FULL), weight);
         }
         let wasted = counted.spared.iter().any(|dim| tables.nodes.allocatable(node, *dim) > 0);
         mean.times(self.weight).saturating_add(if wasted { 0 } else { self.for_sparing() })
@@ -77,10 +77,18 @@ impl BinPack {
 
 /// What counts for a class of pods.
 struct Counted {
-    /// What it asks for, how much, and the weight.
-    requested: SmallVec<[(DimId, i64, i64); 4]>,
+    requested: SmallVec<[Requested; 4]>,
     /// What is kept for others.
     spared: SmallVec<[DimId; 4]>,
+}
+
+/// A resource that a class asks for.
+#[derive(Debug, Clone, Copy)]
+struct Requested {
+    dim: DimId,
+    amount: i64,
+    /// How much the resource counts in the mean.
+    weight: i64,
 }
 
 /// The names that an argument lists.
@@ -105,7 +113,10 @@ impl Plugin for BinPack {
 
     fn score_nodes(&self, tables: &Tables, class: &ClassRow, nodes: &[NodeId], scores: &mut [i64]) {
         let dims = &tables.dims;
-        let requested = class.demand.iter().filter_map(|(dim, amount)| Some((dim, amount, self.weight_of(dims, dim)?)));
+        let requested = class
+            .demand
+            .iter()
+            .filter_map(|(dim, amount)| Some(Requested { dim, amount, weight: self.weight_of(dims, dim)? }));
         let spared = self.spared.iter().filter_map(|name| dims.lookup(name));
         let counted = Counted {
             requested: requested.collect(),

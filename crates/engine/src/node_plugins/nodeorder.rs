@@ -60,7 +60,7 @@ impl Plugin for NodeOrder {
 
     fn score_nodes(&self, tables: &Tables, class: &ClassRow, nodes: &[NodeId], scores: &mut [i64]) {
         let columns = Columns::new(tables);
-        let gpu = columns.gpu.map_or(0, |(gpu, ..)| class.demand.get(gpu));
+        let gpu = columns.gpu.map_or(0, |gpu| class.demand.get(gpu.dim));
         let requests = [class.demand.get(CPU), class.demand.get(MEMORY), gpu];
         let balances = self.balanced != 0 && !class.demand.is_best_effort();
         let asks = self.images != 0 && !class.template.images.is_empty();
@@ -151,18 +151,27 @@ struct Columns<'a> {
     offered: [&'a [i64]; 2],
     scored: [&'a [i64]; 2],
     taken: [&'a [i64]; 2],
-    gpu: Option<(DimId, &'a [i64], &'a [i64])>,
+    gpu: Option<GpuColumns<'a>>,
+}
+
+/// Where nodes offer GPUs: their resource, and its columns.
+#[derive(Debug, Clone, Copy)]
+struct GpuColumns<'a> {
+    dim: DimId,
+    offered: &'a [i64],
+    taken: &'a [i64],
 }
 
 impl<'a> Columns<'a> {
     fn new(tables: &'a Tables) -> Self {
         let nodes = &tables.nodes;
-        let gpu = tables.dims.gpu().map(|gpu| (gpu, nodes.offered(gpu), nodes.taken(gpu)));
+        let gpu = tables.dims.gpu();
+        let gpu = gpu.map(|dim| GpuColumns { dim, offered: nodes.offered(dim), taken: nodes.taken(dim) });
         Self {
             offered: [nodes.offered(CPU), nodes.offered(MEMORY)],
             scored: [nodes.taken_for_scoring(0), nodes.taken_for_scoring(1)],
             taken: [nodes.taken(CPU), nodes.taken(MEMORY)],
-            gpu: gpu.filter(|(_, offered, _)| !offered.is_empty()),
+            gpu: gpu.filter(|gpu| !gpu.offered.is_empty()),
         }
     }
 
@@ -191,7 +200,7 @@ impl<'a> Columns<'a> {
         };
         add(self.offered[0][node], self.taken[0][node], requests[0]);
         add(self.offered[1][node], self.taken[1][node], requests[1]);
-        if let Some((_, offered, taken)) = self.gpu {
+        if let Some(GpuColumns { offered, taken, .. }) = self.gpu {
             add(offered[node], taken[node], requests[2]);
         }
         ((1.0 - deviation(&fractions[..count])) * SCORE_MAX as f64) as i64

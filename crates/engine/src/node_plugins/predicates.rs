@@ -123,12 +123,7 @@ impl Plugin for Predicates {
         failed.filter(|(failed, _)| *failed == check).map_or_else(String::new, |(_, detail)| detail)
     }
 
-    fn failed(
-        &self,
-        tables: &Tables,
-        (class, task): (&ClassRow, Option<TaskId>),
-        node: NodeId,
-    ) -> Vec<(Check, String)> {
+    fn failed(&self, tables: &Tables, class: &ClassRow, task: Option<TaskId>, node: NodeId) -> Vec<(Check, String)> {
         let (template, row) = (&class.template, tables.nodes.row(node));
         let mut failed: Vec<(Check, String)> = Vec::new();
         let mut note = |fails: bool, check: Check, about: String| failed.extend(fails.then_some((check, about)));

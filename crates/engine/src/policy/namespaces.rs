@@ -8,6 +8,13 @@ use crate::ids::{GroupId, NamespaceId, QueueId};
 use crate::world::namespace_shares::Counted;
 use crate::world::tables::Tables;
 
+/// A namespace of a queue, and the first of its groups that wait there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NamespaceHead {
+    pub(crate) namespace: NamespaceId,
+    pub(crate) group: GroupId,
+}
+
 impl Policy {
     /// Whether the namespaces of the queue share it among themselves. In strict order they don't.
     pub(crate) fn shares_among_namespaces(&self, tables: &Tables, queue: QueueId) -> bool {
@@ -25,12 +32,12 @@ impl Policy {
         &self,
         tables: &Tables,
         queue: QueueId,
-        left: (NamespaceId, GroupId),
-        right: (NamespaceId, GroupId),
+        left: NamespaceHead,
+        right: NamespaceHead,
         counted: Counted,
     ) -> Ordering {
-        first_decided(self.with(Switch::JobOrder).map(|plugin| plugin.job_rank(tables, left.1, right.1)))
-            .then_with(|| tables.compare_namespaces(queue, left.0, right.0, counted))
-            .then_with(|| self.job_order(tables, left.1, right.1))
+        first_decided(self.with(Switch::JobOrder).map(|plugin| plugin.job_rank(tables, left.group, right.group)))
+            .then_with(|| tables.compare_namespaces(queue, left.namespace, right.namespace, counted))
+            .then_with(|| self.job_order(tables, left.group, right.group))
     }
 }

@@ -40,7 +40,8 @@ impl Policy {
     pub(crate) fn failed(
         &self,
         tables: &Tables,
-        (class, task): (&ClassRow, Option<TaskId>),
+        class: &ClassRow,
+        task: Option<TaskId>,
         node: NodeId,
     ) -> Vec<(Check, String)> {
         let plain = |fails: bool, check: Check| fails.then(|| (check, String::new()));
@@ -52,7 +53,7 @@ impl Policy {
         let window = task.and_then(|task| tables.barred_on(task, node));
         failed.extend(window.map(|window| (Check::Closed, window.name.to_string())));
         for plugin in self.with(Switch::Predicate) {
-            failed.extend(plugin.failed(tables, (class, task), node));
+            failed.extend(plugin.failed(tables, class, task, node));
         }
         failed
     }

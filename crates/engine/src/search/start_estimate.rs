@@ -8,11 +8,11 @@
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::ids::{GroupId, TimeMs};
+use crate::ids::{GroupId, QueueNamespace, TimeMs};
 use crate::policy::Policy;
 use crate::reasons::Reason;
 use crate::search::View;
-use crate::search::pending::queue_positions::{Entry, QueueNamespace, Waiting};
+use crate::search::pending::queue_positions::{Entry, Waiting};
 use crate::search::pending::{PendingIndex, SIZE_MAX, SIZE_WHOLE as WHOLE};
 use crate::search::reservation_forecast;
 use crate::share;
@@ -85,12 +85,20 @@ type Ratios = SmallVec<[u32; 8]>;
 #[derive(Debug, Default)]
 pub(crate) struct StartEstimates {
     releases: Option<Releases>,
-    /// What was guessed, when, of a group made when.
-    watched: FxHashMap<GroupId, (TimeMs, TimeMs, i64)>,
+    watched: FxHashMap<GroupId, WatchedGuess>,
     watched_now: usize,
     tried_now: usize,
     /// By length of the guess, the oldest replaced first.
     came: Vec<(Ratios, usize)>,
+}
+
+/// A guess that is compared with what comes of it.
+#[derive(Debug, Clone, Copy)]
+struct WatchedGuess {
+    /// When the group was made: ids are given out again.
+    group_created: TimeMs,
+    made: TimeMs,
+    lead_ms: i64,
 }
 
 impl StartEstimates {
@@ -114,7 +122,7 @@ impl StartEstimates {
         if !row.reasons.as_ref().is_some_and(|kept| is_foreseeable(&kept.failure.reasons)) {
             return;
         }
-        let known = self.watched.get(&group).is_some_and(|(of, ..)| *of == created);
+        let known = self.watched.get(&group).is_some_and(|guess| guess.group_created == created);
         let enough = self.watched_now >= WATCHED_A_CYCLE || self.tried_now >= TRIED_A_CYCLE;
         if known || enough || self.watched.len() >= WATCHED_MAX {
             return;
@@ -122,14 +130,14 @@ impl StartEstimates {
         self.tried_now += 1;
         if let Some(lead_ms) = self.lead_ms(view, group, Look::Sums) {
             self.watched_now += 1;
-            self.watched.insert(group, (created, view.now, lead_ms));
+            self.watched.insert(group, WatchedGuess { group_created: created, made: view.now, lead_ms });
         }
     }
 
     /// A group has started, or is gone: what was guessed of it is compared with what came.
     pub(crate) fn ended(&mut self, group: GroupId, started: Option<TimeMs>, now: TimeMs) {
-        let Some((created, made, lead_ms)) = self.watched.remove(&group) else { return };
-        if started != Some(created) {
+        let Some(WatchedGuess { group_created, made, lead_ms }) = self.watched.remove(&group) else { return };
+        if started != Some(group_created) {
             return;
         }
         let waited = now.0.saturating_sub(made.0).max(1_000);
@@ -342,6 +350,8 @@ crate::save::saved! {
     StartEstimates as "Outlook" { releases, watched, watched_now, tried_now, came };
     Releases { at, free, endless, work, ends, soonest };
 }
+
+crate::save::saved_unmarked!(WatchedGuess { group_created, made, lead_ms });
 
 impl Releases {
     /// O(pods), and a sort of their ends.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::facts::GroupPhase;
-use crate::ids::{DimId, GroupId, NamespaceId, QueueId, TimeMs};
+use crate::ids::{DimId, GroupId, NamespaceId, QueueId, QueueNamespace, TimeMs};
 use crate::reasons::Reason;
 use crate::resource_dims::{Demand, PODS};
 use crate::share::{self, at};
@@ -59,7 +59,7 @@ pub(crate) struct InqueueDemand {
     /// By namespace, to groups that were admitted in earlier cycles.
     unmade: FxHashMap<Arc<str>, Vec<i64>>,
     /// To those of one namespace in one queue.
-    of_namespaces: FxHashMap<(QueueId, NamespaceId), OfNamespace>,
+    of_namespaces: FxHashMap<QueueNamespace, OfNamespace>,
     /// What groups will hold that were promised a sum, and have not held it.
     sums: Vec<i64>,
     /// What of it they do not hold yet.
@@ -186,7 +186,8 @@ impl InqueueDemand {
                     own.groups.remove(&group);
                 }
                 if promised {
-                    charge_namespace(&mut self.of_namespaces, (*queue, promise.namespace_id), &promise.amounts, sign);
+                    let key = (*queue, promise.namespace_id);
+                    charge_namespace(&mut self.of_namespaces, key, &promise.amounts, sign);
                 }
             }
         }
@@ -215,16 +216,16 @@ impl InqueueDemand {
 }
 
 fn charge_namespace(
-    of_namespaces: &mut FxHashMap<(QueueId, NamespaceId), OfNamespace>,
-    namespace: (QueueId, NamespaceId),
+    of_namespaces: &mut FxHashMap<QueueNamespace, OfNamespace>,
+    key: QueueNamespace,
     amounts: &Demand,
     sign: i64,
 ) {
-    let promised = of_namespaces.entry(namespace).or_default();
+    let promised = of_namespaces.entry(key).or_default();
     amounts.add_to(&mut promised.amounts, sign);
     promised.groups = promised.groups.saturating_add_signed(if sign > 0 { 1 } else { -1 });
     if promised.groups == 0 {
-        of_namespaces.remove(&namespace);
+        of_namespaces.remove(&key);
     }
 }
 

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::ids::{NamespaceId, QueueId, TimeMs};
+use crate::ids::{NamespaceId, QueueId, QueueNamespace, TimeMs};
 use crate::resource_dims::Demand;
 use crate::share;
 use crate::world::tables::Tables;
@@ -92,19 +92,37 @@ impl NamespaceShare {
 /// See `NamespaceShares::touched`.
 #[derive(Debug)]
 pub(crate) struct Touched {
-    before: Vec<((QueueId, NamespaceId), Option<NamespaceShare>)>,
-    changed: FxHashSet<(QueueId, NamespaceId)>,
+    before: Vec<(QueueNamespace, Option<NamespaceShare>)>,
+    changed: FxHashSet<QueueNamespace>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct NamespaceShares {
-    of: FxHashMap<(QueueId, NamespaceId), NamespaceShare>,
+    of: FxHashMap<QueueNamespace, NamespaceShare>,
     /// Weights other than 1.
     weights: FxHashMap<NamespaceId, i64>,
     /// Those whose holdings changed since they were settled.
-    changed: FxHashSet<(QueueId, NamespaceId)>,
-    /// What weights and shares were settled for: versions of namespaces and queues, and how many namespaces there were.
-    seen: (u64, u64, usize),
+    changed: FxHashSet<QueueNamespace>,
+    seen: SettledFor,
+}
+
+/// What weights and shares were settled for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct SettledFor {
+    namespaces_version: u64,
+    queues_version: u64,
+    /// How many namespaces there were.
+    namespaces: usize,
+}
+
+/// What a share remembers beside its sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RememberedShare {
+    queue: QueueId,
+    namespace: NamespaceId,
+    share: i64,
+    past: i128,
+    at: TimeMs,
 }
 
 impl NamespaceShares {
@@ -115,7 +133,7 @@ impl NamespaceShares {
     }
 
     /// What is known of some before a trial charges them.
-    pub(crate) fn touched(&self, shares: &[(QueueId, NamespaceId)]) -> Touched {
+    pub(crate) fn touched(&self, shares: &[QueueNamespace]) -> Touched {
         let before = shares.iter().map(|share_of| (*share_of, self.of.get(share_of).cloned())).collect();
         Touched { before, changed: self.changed.clone() }
     }
@@ -133,24 +151,25 @@ impl NamespaceShares {
 
     /// What the namespace holds of the cluster and held lately, and its weight.
     pub(crate) fn usage_and_weight(&self, total: &[i64], queue: QueueId, namespace: NamespaceId) -> (i64, i64) {
-        self.usage_and_weight_with(total, (queue, namespace), &[])
+        self.usage_and_weight_with(total, queue, namespace, &[])
     }
 
     /// The same as if it held `more`, too.
-    fn usage_and_weight_with(&self, total: &[i64], share_of: (QueueId, NamespaceId), more: &[i64]) -> (i64, i64) {
-        let known = self.of.get(&share_of);
+    fn usage_and_weight_with(&self, total: &[i64], queue: QueueId, namespace: NamespaceId, more: &[i64]) -> (i64, i64) {
+        let known = self.of.get(&(queue, namespace));
         let usage = known.map_or(&[][..], |known| known.usage.as_slice());
         let share = share::dominant_sum(usage, more, total);
         let lately = known.map_or(0, |known| known.lately);
-        (share.saturating_add(lately), self.weights.get(&share_of.1).copied().unwrap_or(1))
+        (share.saturating_add(lately), self.weights.get(&namespace).copied().unwrap_or(1))
     }
 
     /// For the digest: all that is not a sum over tasks.
-    pub(crate) fn memory(&self) -> Vec<(QueueId, NamespaceId, i64, i128, TimeMs)> {
+    pub(crate) fn memory(&self) -> Vec<RememberedShare> {
         let remembered = self.of.iter().filter(|(_, share_of)| share_of.past != 0);
-        let mut memory: Vec<_> = remembered
-            .map(|((queue, namespace), share_of)| (*queue, *namespace, share_of.share, share_of.past, share_of.at))
-            .collect();
+        let remembered = remembered.map(|(&(queue, namespace), &NamespaceShare { share, past, at, .. })| {
+            RememberedShare { queue, namespace, share, past, at }
+        });
+        let mut memory: Vec<RememberedShare> = remembered.collect();
         memory.sort_unstable();
         memory
     }
@@ -160,7 +179,11 @@ impl Tables {
     /// Brings shares, weights and the past up to date. O(shares that changed), or O(shares) where the past counts.
     pub(crate) fn settle_namespace_shares(&mut self, decay: Option<&Decay>, now: TimeMs) {
         let Self { namespace_shares: shares, queues, objects, namespaces, nodes, .. } = self;
-        let seen = (objects.namespaces.version, queues.version, namespaces.span());
+        let seen = SettledFor {
+            namespaces_version: objects.namespaces.version,
+            queues_version: queues.version,
+            namespaces: namespaces.span(),
+        };
         if shares.seen != seen {
             shares.seen = seen;
             let named = objects.namespaces.all.iter().filter(|(_, facts)| facts.weight > 1);
@@ -198,7 +221,7 @@ impl Tables {
                 Counted::Usage => &[][..],
                 Counted::UsageAndPromised => self.inqueue_demand.of_namespace(queue, namespace),
             };
-            self.namespace_shares.usage_and_weight_with(&self.nodes.total, (queue, namespace), promised)
+            self.namespace_shares.usage_and_weight_with(&self.nodes.total, queue, namespace, promised)
         };
         let ((left, left_weight), (right, right_weight)) = (standing(left), standing(right));
         let per_weight = |share: i64, other: i64| i128::from(share) * i128::from(other);
@@ -210,6 +233,8 @@ crate::save::saved! {
     NamespaceShare as "Tenant" { usage as "held", share, past, at, lately };
     NamespaceShares as "Tenants" { of, weights, changed, seen };
 }
+
+crate::save::saved_unmarked!(SettledFor { namespaces_version, queues_version, namespaces });
 
 #[cfg(test)]
 mod tests {

@@ -26,6 +26,15 @@ pub(crate) fn amount(amounts: &[i64], dim: DimId) -> i64 {
     amounts.get(dim.index()).copied().unwrap_or(0)
 }
 
+/// What a queue holds, noted to be put back after a trial.
+#[derive(Debug)]
+pub(crate) struct QueueSums {
+    queue: QueueId,
+    own: Sums,
+    /// With those below it.
+    tree: Sums,
+}
+
 impl Sums {
     /// What is taken or promised: allocated and nominated.
     pub(crate) fn promised(&self, dim: DimId) -> i64 {
@@ -265,14 +274,18 @@ impl Queues {
     }
 
     /// What these queues and all above them hold, to be put back after a trial.
-    pub(crate) fn sums(&self, queues: &[QueueId]) -> Vec<(QueueId, Sums, Sums)> {
+    pub(crate) fn sums(&self, queues: &[QueueId]) -> Vec<QueueSums> {
         let line = queues.iter().flat_map(|queue| std::iter::once(queue).chain(&self.row(*queue).ancestors));
-        line.map(|queue| (*queue, self.row(*queue).own.clone(), self.row(*queue).tree.clone())).collect()
+        let sums = |queue: &QueueId| {
+            let QueueRow { own, tree, .. } = self.row(*queue);
+            QueueSums { queue: *queue, own: own.clone(), tree: tree.clone() }
+        };
+        line.map(sums).collect()
     }
 
-    /// Puts them back.
-    pub(crate) fn set_sums(&mut self, sums: Vec<(QueueId, Sums, Sums)>) {
-        for (queue, own, tree) in sums {
+    /// Puts back what `sums` told before a trial.
+    pub(crate) fn set_sums(&mut self, sums: Vec<QueueSums>) {
+        for QueueSums { queue, own, tree } in sums {
             let row = self.row_mut(queue);
             (row.own, row.tree) = (own, tree);
         }

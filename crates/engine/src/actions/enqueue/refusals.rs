@@ -10,10 +10,10 @@ use super::{Known, could_start_now, goes_past, is_impossible, may_come_to_be_owe
 use crate::actions::fair_share_order::Head;
 use crate::actions::reserve;
 use crate::ids::{GroupId, NamespaceId, QueueId};
-use crate::policy::Policy;
+use crate::policy::{NamespaceHead, Policy};
 use crate::reasons::Failure;
 use crate::reasons::Reason;
-use crate::search::pending::enqueue_candidates::{BatchId, RefusalBasis};
+use crate::search::pending::enqueue_candidates::{BatchHead, BatchId, RefusalBasis};
 use crate::session::Session;
 use crate::world::minimum::{Missing, Past};
 use crate::world::namespace_shares::Counted;
@@ -34,7 +34,7 @@ pub(super) fn with_a_turn(session: &mut Session<'_>, known: &mut Known) -> Vec<H
         .pending_index
         .enqueue_candidates
         .heads()
-        .map(|(kind, ask, group)| Head { kind, queue: ask.queue, namespace: ask.namespace, group })
+        .map(|BatchHead { batch, key, group }| Head { kind: batch, queue: key.queue, namespace: key.namespace, group })
         .collect();
     let mut with_turn = Vec::new();
     // Of each queue that looks for one, the first that needs no turn otherwise.
@@ -67,7 +67,10 @@ pub(super) fn with_a_turn(session: &mut Session<'_>, known: &mut Known) -> Vec<H
 fn comes_before(session: &Session<'_>, one: &Head<BatchId>, other: &Head<BatchId>) -> bool {
     let (tables, policy) = (&*session.tables, &*session.policy);
     let shares = policy.shares_among_namespaces(tables, one.queue);
-    let namespace = |head: &Head<BatchId>| (if shares { head.namespace } else { NamespaceId::from(0) }, head.group);
+    let namespace = |head: &Head<BatchId>| NamespaceHead {
+        namespace: if shares { head.namespace } else { NamespaceId::from(0) },
+        group: head.group,
+    };
     policy.namespace_order(tables, one.queue, namespace(one), namespace(other), Counted::UsageAndPromised).is_lt()
 }
 

@@ -66,9 +66,9 @@ impl InterPod {
         for (_, _, term) in self.terms.iter_mut() {
             term.matching = Tally::default();
         }
-        for (_, (_, key, eligible), spread) in self.spreads.iter_mut() {
+        for (_, parts, spread) in self.spreads.iter_mut() {
             *spread = SpreadRow::default();
-            let (column, eligible) = (self.keys.row(*key), self.eligible.row(*eligible));
+            let (column, eligible) = (self.keys.row(parts.key), self.eligible.row(parts.eligible));
             for (node, _) in nodes.table.iter().filter(|(node, _)| eligible.has(*node)) {
                 spread.count_node(column.domain(node), true);
             }
@@ -112,9 +112,9 @@ impl InterPod {
     }
 
     fn count_node(&mut self, node: NodeId, there: bool) {
-        for (_, (_, key, eligible), spread) in self.spreads.iter_mut() {
-            if self.eligible.row(*eligible).has(node) {
-                spread.count_node(self.keys.row(*key).domain(node), there);
+        for (_, parts, spread) in self.spreads.iter_mut() {
+            if self.eligible.row(parts.eligible).has(node) {
+                spread.count_node(self.keys.row(parts.key).domain(node), there);
             }
         }
     }

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::InterPod;
-use super::spreads::Eligible;
+use super::spreads::{Eligible, SpreadKey};
 use super::tally::Change;
 use crate::cluster::nodes::Nodes;
 use crate::facts::{PodSelector, PodTemplate, PodTerm, SpreadConstraint};
@@ -106,7 +106,7 @@ impl InterPod {
         }
         let eligible = Eligible::new(template, constraint, keys);
         let spread = self.acquire_spread(&[pods], &constraint.term.topology_key, eligible, nodes);
-        let (selection, key, _) = *self.spreads.key(spread);
+        let SpreadKey { selection, key, .. } = *self.spreads.key(spread);
         ClassSpread {
             spread,
             key,

@@ -62,8 +62,13 @@ impl EligibleNodes {
     }
 }
 
-/// Selection, topology key, eligibility.
-pub(crate) type SpreadKey = (u32, u32, u32);
+/// What makes a spread: places in `InterPod`'s tables of selections, topology keys and rules of eligibility.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct SpreadKey {
+    pub(crate) selection: u32,
+    pub(crate) key: u32,
+    pub(crate) eligible: u32,
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct SpreadRow {
@@ -115,3 +120,4 @@ crate::save::saved! {
 }
 
 crate::save::saved_inside!(EligibleNodes);
+crate::save::saved_unmarked!(SpreadKey { selection, key, eligible });

@@ -62,7 +62,7 @@ fn exceeded(
         limits.peek()?;
         let wanted = Some(wanted()).filter(|wanted| !wanted.is_empty())?;
         let held = held(queue);
-        limits.find_map(|(dim, class, limit)| {
+        limits.find_map(|ClassLimit { dim, class, limit }| {
             let requested = devices(tables, wanted.difference(&held), class);
             let used = devices(tables, held.iter(), class);
             let over = requested > 0 && used.saturating_add(requested) > limit;
@@ -71,10 +71,20 @@ fn exceeded(
     })
 }
 
+/// How many devices of a class a queue may hold.
+struct ClassLimit<'a> {
+    dim: DimId,
+    class: &'a str,
+    limit: i64,
+}
+
 /// The classes that a queue limits.
-fn limits<'a>(dims: &'a Dims, row: &'a QueueRow) -> impl Iterator<Item = (DimId, &'a str, i64)> {
+fn limits<'a>(dims: &'a Dims, row: &'a QueueRow) -> impl Iterator<Item = ClassLimit<'a>> {
     let positive = row.capability.iter().filter(|(_, limit)| *limit > 0);
-    positive.filter_map(|(dim, limit)| Some((*dim, dims.name(*dim).strip_prefix(CLASS)?, *limit)))
+    positive.filter_map(|(dim, limit)| {
+        let class = dims.name(*dim).strip_prefix(CLASS)?;
+        Some(ClassLimit { dim: *dim, class, limit: *limit })
+    })
 }
 
 /// How many devices of a class the claims ask for.

@@ -7,8 +7,17 @@ const MEMORY_UNIT_BYTES: i128 = 1_000_000_000;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Proportional {
-    /// Name, cores a unit in thousandths, memory units in thousandths.
-    resources: Vec<(String, i64, i64)>,
+    resources: Vec<ScarceResource>,
+}
+
+/// What is kept for each idle unit of a scarce resource.
+#[derive(Debug, PartialEq, Eq)]
+struct ScarceResource {
+    name: String,
+    /// Cores, in thousandths.
+    cpu_milli: i64,
+    /// Units of memory, in thousandths.
+    memory_milli: i64,
 }
 
 impl Proportional {
@@ -24,7 +33,11 @@ impl Proportional {
         };
         let mut resources = Vec::new();
         for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            resources.push((name.to_owned(), rate(format!("{name}.cpu"))?, rate(format!("{name}.memory"))?));
+            resources.push(ScarceResource {
+                name: name.to_owned(),
+                cpu_milli: rate(format!("{name}.cpu"))?,
+                memory_milli: rate(format!("{name}.memory"))?,
+            });
         }
         Ok(enable.then_some(Self { resources }))
     }
@@ -38,16 +51,16 @@ impl Proportional {
         memory_bytes: i64,
         idle: impl Fn(&str) -> i64,
     ) -> bool {
-        if asked.any(|name| self.resources.iter().any(|(scarce, ..)| scarce == name)) {
+        if asked.any(|name| self.resources.iter().any(|scarce| scarce.name == name)) {
             return true;
         }
-        self.resources.iter().all(|(name, cores, units)| {
-            let idle = i128::from(idle(name).max(0));
+        self.resources.iter().all(|scarce| {
+            let idle = i128::from(idle(&scarce.name).max(0));
             if idle == 0 {
                 return true;
             }
-            i128::from(cpu_milli) >= idle * i128::from(*cores)
-                && i128::from(memory_bytes) >= idle * i128::from(*units) * MEMORY_UNIT_BYTES / 1_000
+            i128::from(cpu_milli) >= idle * i128::from(scarce.cpu_milli)
+                && i128::from(memory_bytes) >= idle * i128::from(scarce.memory_milli) * MEMORY_UNIT_BYTES / 1_000
         })
     }
 }

@@ -29,8 +29,17 @@ impl Strategy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Strategies {
     exact: BTreeMap<String, (Strategy, i64)>,
-    /// What stands before the `*`, the longest first.
-    prefixes: Vec<(String, Strategy, i64)>,
+    /// The longest prefix first.
+    patterns: Vec<Pattern>,
+}
+
+/// What all resources get whose names begin alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pattern {
+    /// What stands before the `*`.
+    prefix: String,
+    strategy: Strategy,
+    weight: i64,
 }
 
 impl Strategies {
@@ -54,16 +63,19 @@ impl Strategies {
             chosen.into_iter().partition(|(name, _)| name.contains('*'));
         let known = patterns.into_iter().filter_map(|(name, (strategy, weight))| {
             let prefix = name.strip_suffix('*').filter(|rest| !rest.is_empty() && !rest.contains('*'))?;
-            Some((prefix.to_owned(), strategy, weight))
+            Some(Pattern { prefix: prefix.to_owned(), strategy, weight })
         });
-        let mut prefixes: Vec<_> = known.collect();
-        prefixes.sort_by(|left, right| right.0.len().cmp(&left.0.len()).then_with(|| left.0.cmp(&right.0)));
-        Self { exact, prefixes }
+        let mut patterns: Vec<Pattern> = known.collect();
+        patterns.sort_by(|left, right| {
+            let (left, right) = (&left.prefix, &right.prefix);
+            right.len().cmp(&left.len()).then_with(|| left.cmp(right))
+        });
+        Self { exact, patterns }
     }
 
     pub(super) fn of(&self, resource: &str) -> Option<(Strategy, i64)> {
-        let pattern = || self.prefixes.iter().find(|(prefix, ..)| resource.starts_with(prefix.as_str()));
-        self.exact.get(resource).copied().or_else(|| pattern().map(|(_, strategy, weight)| (*strategy, *weight)))
+        let pattern = || self.patterns.iter().find(|pattern| resource.starts_with(pattern.prefix.as_str()));
+        self.exact.get(resource).copied().or_else(|| pattern().map(|pattern| (pattern.strategy, pattern.weight)))
     }
 }
 
@@ -85,7 +97,7 @@ pub(super) fn of_pod(configured: &Strategies, annotations: &BTreeMap<String, Str
         (Some(strategy), None) => {
             let mut own = configured.clone();
             own.exact.values_mut().for_each(|entry| entry.0 = strategy);
-            own.prefixes.iter_mut().for_each(|entry| entry.1 = strategy);
+            own.patterns.iter_mut().for_each(|pattern| pattern.strategy = strategy);
             Some(own)
         }
     }

@@ -17,8 +17,16 @@ use crate::world::tables::Tables;
 /// Answers kept; beyond it all are dropped.
 const ANSWERS_MAX: usize = 8192;
 
-/// A minimum: class, its generation, count.
-type Key = Vec<(ClassId, u64, u32)>;
+/// So many pods of a class, of which a minimum consists.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct PodsOfClass {
+    class: ClassId,
+    /// The class's generation: ids are given out again.
+    generation: u64,
+    count: u32,
+}
+
+type Key = Vec<PodsOfClass>;
 
 /// What is known of the empty cluster, in one version of what nodes offer.
 #[derive(Debug, Default)]
@@ -49,7 +57,11 @@ impl Finder {
         if self.empty.offers_version != offers_version || self.empty.answers.len() >= ANSWERS_MAX {
             self.empty = EmptyCluster { offers_version, answers: FxHashMap::default() };
         }
-        let entry = |part: &Part| (part.class, tables.classes.row(part.class).generation, part.count);
+        let entry = |part: &Part| PodsOfClass {
+            class: part.class,
+            generation: tables.classes.row(part.class).generation,
+            count: part.count,
+        };
         let key: Key = parts.iter().map(entry).collect();
         if let Some(answer) = self.empty.answers.get(&key) {
             return answer.clone();

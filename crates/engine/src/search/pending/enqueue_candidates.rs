@@ -83,10 +83,19 @@ pub(crate) struct EnqueueCandidates {
     fresh: Vec<GroupId>,
 }
 
+/// A batch and the first of its groups.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BatchHead<'a> {
+    pub(crate) batch: BatchId,
+    pub(crate) key: &'a BatchKey,
+    pub(crate) group: GroupId,
+}
+
 impl EnqueueCandidates {
-    /// The batches, and the first group of each.
-    pub(crate) fn heads(&self) -> impl Iterator<Item = (BatchId, &BatchKey, GroupId)> {
-        self.batches.iter().filter_map(|(id, key_of, batch)| Some((id, key_of, batch.groups.at(Default::default())?)))
+    pub(crate) fn heads(&self) -> impl Iterator<Item = BatchHead<'_>> {
+        self.batches.iter().filter_map(|(id, key, batch)| {
+            Some(BatchHead { batch: id, key, group: batch.groups.at(Default::default())? })
+        })
     }
 
     pub(crate) fn batch(&self, batch: BatchId) -> &Batch {

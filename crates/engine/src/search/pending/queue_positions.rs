@@ -10,12 +10,10 @@ use std::num::NonZeroU32;
 
 use rustc_hash::FxHashMap;
 
-use crate::ids::{GroupId, NamespaceId, QueueId, TimeMs};
+use crate::ids::{GroupId, QueueNamespace, TimeMs};
 
 const MINUTE_MS: i64 = 60_000;
 
-/// Whose work waits: a namespace in a queue.
-pub(crate) type QueueNamespace = (QueueId, NamespaceId);
 /// Higher priorities first, then the oldest.
 type Rank = (Reverse<i32>, i32);
 
@@ -152,6 +150,7 @@ impl QueuePositions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::{NamespaceId, QueueId};
 
     fn entry(priority: i32, minute: i64, size: i64) -> Entry {
         let created = TimeMs(minute * MINUTE_MS + 5);

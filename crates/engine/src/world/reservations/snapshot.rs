@@ -9,10 +9,18 @@ use crate::world::tables::Tables;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct ReservationSnapshot {
-    amounts: Vec<(NodeId, DimId, i64)>,
+    amounts: Vec<ReservedAmount>,
     lifted: Option<Lift>,
     freed_for: Option<GroupId>,
     seen: u64,
+}
+
+/// What a node keeps of a resource.
+#[derive(Debug, Clone, Copy)]
+struct ReservedAmount {
+    node: NodeId,
+    dim: DimId,
+    amount: i64,
 }
 
 impl Tables {
@@ -20,13 +28,14 @@ impl Tables {
         let Reservations { lifted, freed_for, seen, .. } = self.reservations;
         let nodes = self.reservations.places.keys().filter(|node| self.nodes.table.get(node.index()).is_some());
         let dims = || (0..self.dims.len()).map(DimId::from);
-        let amounts = nodes.flat_map(|node| dims().map(|dim| (*node, dim, self.nodes.reserved(*node, dim)))).collect();
+        let reserved = |node: NodeId, dim: DimId| ReservedAmount { node, dim, amount: self.nodes.reserved(node, dim) };
+        let amounts = nodes.flat_map(|node| dims().map(|dim| reserved(*node, dim))).collect();
         ReservationSnapshot { amounts, lifted, freed_for, seen }
     }
 
     pub(crate) fn put_back(&mut self, reservation_snapshot: &ReservationSnapshot) {
-        for (node, dim, amount) in &reservation_snapshot.amounts {
-            self.nodes.set_reserved(*node, *dim, *amount);
+        for ReservedAmount { node, dim, amount } in reservation_snapshot.amounts.iter().copied() {
+            self.nodes.set_reserved(node, dim, amount);
         }
         let Reservations { lifted, freed_for, seen, .. } = &mut self.reservations;
         (*lifted, *freed_for, *seen) =

@@ -17,7 +17,7 @@ pub(super) fn scan(tables: &Tables, policy: &Policy, search: Search<'_>) -> Find
     let mut findings = Findings { nodes: tables.nodes.known, ..Findings::default() };
     let mut rooms: Vec<ClassRoom> = class.demand.iter().map(|_| ClassRoom::default()).collect();
     for node in tables.nodes.ids() {
-        let mut failed = policy.failed(tables, (class, search.task), node);
+        let mut failed = policy.failed(tables, class, search.task, node);
         if search.within.is_some_and(|nodes| !nodes.contains(node.index())) {
             failed.push((Check::OutsideDomain, String::new()));
         }

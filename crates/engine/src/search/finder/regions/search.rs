@@ -18,8 +18,15 @@ use crate::world::tables::Tables;
 
 type Rank = (i64, Reverse<NodeId>);
 
-/// Regions that may hold a better node: with their level and index.
-pub(super) type Open = BinaryHeap<(Rank, usize, usize)>;
+/// Regions that may hold a better node, the best rank first.
+pub(super) type Open = BinaryHeap<OpenRegion>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct OpenRegion {
+    rank: Rank,
+    level: usize,
+    index: usize,
+}
 
 /// What a node is searched for.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +70,7 @@ impl Regions {
     fn run(&self, search: &mut Search<'_, '_>, open: &mut Open) -> Option<()> {
         let top = self.levels.len().checked_sub(1)?;
         self.open(search, open, top, 0)?;
-        while let Some((rank, level, index)) = open.pop() {
+        while let Some(OpenRegion { rank, level, index }) = open.pop() {
             if search.best.is_some_and(|best| best >= rank) {
                 break;
             }
@@ -97,7 +104,7 @@ impl Regions {
         for ((index, lowest), bound) in indices.into_iter().zip(bounds) {
             let rank = (bound, Reverse(lowest));
             if search.best.is_none_or(|best| rank > best) {
-                open.push((rank, level, index));
+                open.push(OpenRegion { rank, level, index });
             }
         }
         Some(())
