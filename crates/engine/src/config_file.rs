@@ -7,7 +7,6 @@ use crate::config::{Action, Argument, Config, ConfigError, PluginConfig, Switch,
 use crate::config::{autoscaling, fairness, promise, reservation};
 use crate::plugin::Registry;
 
-mod kinds;
 mod metrics;
 #[cfg(test)]
 mod tests;
@@ -171,7 +170,7 @@ impl Reader<'_> {
             if !self.registry.reads(plugin, name) {
                 let (plugin, argument) = (plugin.clone(), name.clone());
                 self.warn(value.line, WarningKind::UnknownArgument { plugin, argument });
-            } else if let Some(wanted) = kinds::ignored(plugin, name, &Argument::from(&value.value)) {
+            } else if let Some(wanted) = ignored(plugin, name, &Argument::from(&value.value)) {
                 let what = format!("argument {name} of plugin {plugin}");
                 self.warn(value.line, WarningKind::IgnoredValue { what, wanted });
             }
@@ -254,6 +253,61 @@ fn line_in(tree: &Tree, rest: &str) -> Option<u64> {
             line_in(items.get(at.parse::<usize>().ok()?)?, rest)
         }
         Value::Scalar(_) => None,
+    }
+}
+
+/// What one of Volcano's strict getters takes: a value of another type has no effect there, and none here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ArgumentKind {
+    Int,
+    /// An integer, too.
+    Number,
+    /// The words true and false, too.
+    Bool,
+    Text,
+}
+
+/// Plugin, argument (one that ends in `*` stands for all that begin so, one that begins with it for all that end so).
+const ARGUMENT_KINDS: &[(&str, &str, ArgumentKind)] = &[
+    ("nodeorder", "*.weight", ArgumentKind::Int),
+    ("binpack", "binpack.resources", ArgumentKind::Text),
+    ("binpack", "binpack.spared", ArgumentKind::Text),
+    ("binpack", "binpack.*", ArgumentKind::Int),
+    ("overcommit", "overcommit-factor", ArgumentKind::Number),
+    ("predicates", "*Enable", ArgumentKind::Bool),
+    ("predicates", "volumebinding.weight", ArgumentKind::Int),
+    ("nodegroup", "*", ArgumentKind::Bool),
+    ("usage", "*.weight", ArgumentKind::Int),
+    ("numa-aware", "weight", ArgumentKind::Int),
+    ("deviceshare", "*Enable", ArgumentKind::Bool),
+    ("deviceshare", "deviceshare.ScheduleWeight", ArgumentKind::Int),
+    ("network-topology-aware", "weight", ArgumentKind::Int),
+    ("network-topology-aware", "hypernode.binpack.cpu", ArgumentKind::Int),
+    ("network-topology-aware", "hypernode.binpack.memory", ArgumentKind::Int),
+    ("network-topology-aware", "hypernode.binpack.normal-pod.enable", ArgumentKind::Bool),
+    ("capacity", "ancestorReclaimLevel", ArgumentKind::Int),
+    ("task-topology", "task-topology.weight", ArgumentKind::Int),
+];
+
+/// What the argument must be to have an effect, where `value` is something else.
+fn ignored(plugin: &str, argument: &str, value: &Argument) -> Option<&'static str> {
+    let is = |pattern: &str| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(end), _) => argument.ends_with(end),
+        (None, Some(start)) => argument.starts_with(start),
+        (None, None) => argument == pattern,
+    };
+    let (.., kind) = ARGUMENT_KINDS.iter().find(|(name, pattern, _)| *name == plugin && is(pattern))?;
+    match (kind, value) {
+        (_, Argument::Null)
+        | (ArgumentKind::Int | ArgumentKind::Number, Argument::Int(_))
+        | (ArgumentKind::Number, Argument::Float(_))
+        | (ArgumentKind::Bool, Argument::Bool(_))
+        | (ArgumentKind::Text, Argument::Text(_)) => None,
+        (ArgumentKind::Bool, Argument::Text(text)) if text.parse::<bool>().is_ok() => None,
+        (ArgumentKind::Int, _) => Some("an integer"),
+        (ArgumentKind::Number, _) => Some("a number"),
+        (ArgumentKind::Bool, _) => Some("true or false"),
+        (ArgumentKind::Text, _) => Some("text"),
     }
 }
 

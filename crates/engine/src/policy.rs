@@ -3,26 +3,25 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::FxHasher;
 
 use crate::config::{Config, Fairness, Switch, Switches};
-use crate::ids::{DimId, GroupId, HyperId, NodeId, QueueId, TaskId, TimeMs};
+use crate::ids::{DimId, GroupId, HyperId, NamespaceId, NodeId, QueueId, TaskId, TimeMs};
 use crate::plan::Prebind;
 use crate::plugin::score::POINT;
-use crate::plugin::{HyperSearch, Plugin, Preference, Registry, Vote};
+use crate::plugin::{Alike, HyperSearch, Plugin, Preference, Registry, Vote};
 use crate::reasons::Reason;
 use crate::resource_dims::Demand;
 use crate::world::minimum::Missing;
-use crate::world::namespace_shares::Decay;
+use crate::world::namespace_shares::{Counted, Decay};
 use crate::world::tables::Tables;
 use crate::world::tasks::Counting;
 
-mod admission;
-mod bounds;
-mod namespaces;
 mod nodes;
 mod victims;
 
-pub(crate) use namespaces::NamespaceHead;
 pub(crate) use victims::Allowed;
 
 /// The configured plugins, tier after tier.
@@ -60,6 +59,13 @@ pub(crate) struct QueueTurn {
     pub(crate) queue: QueueId,
     /// How much its next group asks for; 0 where that is not looked at.
     pub(crate) size: i64,
+}
+
+/// A namespace of a queue, and the first of its groups that wait there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NamespaceHead {
+    pub(crate) namespace: NamespaceId,
+    pub(crate) group: GroupId,
 }
 
 impl Policy {
@@ -411,6 +417,56 @@ impl Policy {
             annotations.entry(key).or_insert(value);
         }
         annotations
+    }
+
+    /// Whether the namespaces of the queue share it among themselves. In strict order they don't.
+    pub(crate) fn shares_among_namespaces(&self, tables: &Tables, queue: QueueId) -> bool {
+        self.fairness.namespaces && !self.is_strict(tables, queue)
+    }
+
+    /// Whether nothing of the queue is placed behind the first that does not fit.
+    pub(crate) fn is_strict(&self, tables: &Tables, queue: QueueId) -> bool {
+        self.fairness.is_strict(&tables.queues.row(queue).annotations)
+    }
+
+    /// Which of two namespaces of a queue goes first: the one whose first group outranks the other's, then the one that
+    /// holds less, then the one whose first group goes first.
+    pub(crate) fn namespace_order(
+        &self,
+        tables: &Tables,
+        queue: QueueId,
+        left: NamespaceHead,
+        right: NamespaceHead,
+        counted: Counted,
+    ) -> Ordering {
+        first_decided(self.with(Switch::JobOrder).map(|plugin| plugin.job_rank(tables, left.group, right.group)))
+            .then_with(|| tables.compare_namespaces(queue, left.namespace, right.namespace, counted))
+            .then_with(|| self.job_order(tables, left.group, right.group))
+    }
+
+    /// Which groups are admitted, or refused, alike, so that one of them answers for all: what tells the group apart from others that ask for the same in the same place; nothing if it is like no other.
+    pub(crate) fn admits_alike(&self, tables: &Tables, group: GroupId) -> Option<u64> {
+        let mut hasher = FxHasher::default();
+        for slot in &self.plugins {
+            match slot.plugin.admits_alike(tables, group) {
+                Alike::Key(key) => key.hash(&mut hasher),
+                Alike::Unsaid if slot.ours => {}
+                Alike::Unsaid | Alike::Alone => return None,
+            }
+        }
+        Some(hasher.finish())
+    }
+
+    /// Whether the order of groups begins with what goes before the order of namespaces, so that whose turn it is does
+    /// not depend on who else has one.
+    pub(crate) fn ranks_representative(&self) -> bool {
+        let ranking = self.with(Switch::JobOrder).enumerate().filter(|(_, plugin)| plugin.ranks());
+        !self.fairness.namespaces || ranking.last().is_none_or(|(place, _)| place == 0)
+    }
+
+    /// Whether a queue may be owed more where it was not owed less.
+    pub(crate) fn preemptive_in_part(&self) -> bool {
+        self.with(Switch::Preemptive).any(|plugin| plugin.preemptive_in_part())
     }
 }
 

@@ -1,4 +1,4 @@
-//! A queue's `capability` as a hard limit, whichever plugins are configured.
+//! A queue's `capability` as a hard limit, whichever plugins are configured, and how many jobs it runs at a time.
 //! Terminating pods count until they are gone, so a queue is never over by a decision of ours.
 
 use crate::ids::{DimId, QueueId};
@@ -85,4 +85,24 @@ pub(crate) fn exceeded_in_future(tables: &Tables, queue: QueueId, demand: &Deman
     demand.add_to(&mut wanted, 1);
     let used: Vec<i64> = (0..tables.dims.len()).map(|dim| row.own.promised(DimId::from(dim))).collect();
     exceeded(tables, queue, &wanted, &used)
+}
+
+/// The queue, or the nearest above it, that runs as many jobs as it may at a time (`maxRunningJobs`): further ones wait,
+/// whatever room there is. A job counts from its admission until it has ended, for its queue and for those above it; pods
+/// that need no PodGroup don't count. O(queues) where one has such a limit.
+pub(crate) fn jobs_reached(tables: &Tables, queue: QueueId) -> Option<Reason> {
+    let row = tables.queues.row(queue);
+    let limited = std::iter::once(queue).chain(row.ancestors.iter().copied());
+    let mut limited = limited.filter_map(|queue| Some((queue, tables.queues.row(queue).max_running_jobs?)));
+    limited.find_map(|(queue, limit)| {
+        let running = running_in(tables, queue);
+        let name = tables.queues.row(queue).name.to_string();
+        (running >= limit).then_some(Reason::QueueJobs { queue: name, limit, running })
+    })
+}
+
+fn running_in(tables: &Tables, queue: QueueId) -> u32 {
+    let all = tables.queues.table.iter();
+    let below = all.filter(|(id, row)| *id == queue || row.ancestors.contains(&queue));
+    below.map(|(id, _)| tables.groups.admitted_to(id)).sum()
 }

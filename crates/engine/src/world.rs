@@ -3,11 +3,9 @@
 //! Invariant: `tables::Tables` alone changes rows, so that every sum follows. The facade that programs use is `engine::World`.
 
 mod apply;
-mod bare_pods;
 mod dependents;
 pub(crate) mod end_times;
 pub(crate) mod eviction_records;
-mod evictions;
 pub(crate) mod groups;
 pub(crate) mod inqueue_demand;
 pub(crate) mod journal;

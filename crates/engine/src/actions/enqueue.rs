@@ -36,7 +36,6 @@ use crate::world::tasks::Counting;
 use crate::world::tasks::TaskState;
 
 mod autoscaling;
-mod job_limit;
 mod refusals;
 
 pub(crate) use refusals::renew;
@@ -244,7 +243,7 @@ fn decide(
     if !row.is_open() {
         return Err(Reason::QueueClosed { queue: name, state: format!("{:?}", row.state) }.into());
     }
-    if let Some(reason) = job_limit::reached(session.tables, queue) {
+    if let Some(reason) = queue_limit::jobs_reached(session.tables, queue) {
         return Err(reason.into());
     }
     if session.tables.nodes.known == 0 {
@@ -353,7 +352,7 @@ pub(crate) fn admits_now(session: &mut Session<'_>, group: GroupId) -> bool {
     let asks = !missing.parts.is_empty() || missing.block.is_some();
     let mut known = Known { tries_left: 1, ..Known::default() };
     let queue = row.queue;
-    let may = session.tables.queues.row(queue).is_open() && job_limit::reached(session.tables, queue).is_none();
+    let may = session.tables.queues.row(queue).is_open() && queue_limit::jobs_reached(session.tables, queue).is_none();
     asks && may && could_start_now(session, group, &mut missing, &mut known)
 }
 

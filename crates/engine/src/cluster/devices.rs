@@ -4,6 +4,8 @@
 //! claim without devices is given some the moment that a pod of it has a place, and loses them with its last pod if
 //! they were not written yet. Called by `Tables`; asked by the plugin `predicates`.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::cluster::node_matching::matches_term;
@@ -14,10 +16,8 @@ use crate::cluster::use_counts::{Change, Users};
 use crate::facts::{DeviceClaimFacts, DeviceClassFacts, DeviceFacts, DeviceName, DeviceSliceFacts};
 use crate::ids::QueueId;
 
-mod charges;
 mod selector;
 
-use charges::Charges;
 use selector::Selector;
 
 /// Devices for a claim: those of each request, by its name.
@@ -206,7 +206,42 @@ impl Devices {
     }
 }
 
+/// Which device claims count against which queue: a claim once for a queue, however many pods of the queue that have a place
+/// or are promised one name it. Kept by `Tables`; read by the plugin `capacity`.
+#[derive(Debug, Default)]
+pub(crate) struct Charges {
+    /// How many times pods of the queue name a claim, by its `namespace/name`.
+    of: FxHashMap<QueueId, BTreeMap<String, u32>>,
+}
+
+impl Charges {
+    /// Counts a pod that names `claims` (`sign` 1), or no longer does (-1).
+    pub(super) fn count(&mut self, queue: QueueId, namespace: &str, claims: &[String], sign: i32) {
+        if claims.is_empty() {
+            return;
+        }
+        let charged = self.of.entry(queue).or_default();
+        for name in claims {
+            let key = key_of(namespace, name);
+            let pods = charged.entry(key.clone()).or_default();
+            *pods = pods.checked_add_signed(sign).expect("charges follow the tasks' states");
+            if *pods == 0 {
+                charged.remove(&key);
+            }
+        }
+        if charged.is_empty() {
+            self.of.remove(&queue);
+        }
+    }
+
+    /// The claims of each queue that has any, in no order that means anything.
+    pub(crate) fn by_queue(&self) -> impl Iterator<Item = (QueueId, impl Iterator<Item = &str>)> {
+        self.of.iter().map(|(queue, claims)| (*queue, claims.keys().map(String::as_str)))
+    }
+}
+
 crate::save::saved! {
     Decided { node, devices };
     Devices { claims, classes, slices, users, decided, busy, charges };
+    Charges { of };
 }

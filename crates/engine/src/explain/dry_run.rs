@@ -7,11 +7,11 @@
 
 use crate::cluster::nodes::ChangeLog;
 use crate::ids::GroupId;
-use crate::world::groups::marks::Marked;
+use crate::world::groups::Marked;
 use crate::world::journal::Savepoint;
 use crate::world::namespace_shares::Touched;
 use crate::world::queues::QueueSums;
-use crate::world::reservations::snapshot::ReservationSnapshot;
+use crate::world::reservations::ReservationSnapshot;
 use crate::world::tables::Tables;
 
 /// What is put back.

@@ -13,7 +13,6 @@ use crate::facts::{GroupPhase, GroupStatus, OwnerFacts};
 use crate::ids::{GroupId, NamespaceId, QueueId, TimeMs};
 use crate::world::sub_jobs::SubJobs;
 
-pub(crate) mod marks;
 mod members;
 mod row;
 
@@ -93,6 +92,10 @@ struct Marks {
     /// Counted as admitted there.
     admitted: Option<QueueId>,
 }
+
+/// How many groups each list of those to be looked at again had, before a trial that was only for an answer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Marked([usize; 3]);
 
 impl Groups {
     pub(crate) fn new() -> Self {
@@ -367,6 +370,23 @@ impl Groups {
         let moved = std::mem::take(&mut self.moved);
         moved.iter().for_each(|group| self.marks[group.index()].moved = false);
         moved
+    }
+
+    pub(crate) fn marks(&self) -> Marked {
+        Marked([self.dirty.len(), self.moved.len(), self.unsettled.len()])
+    }
+
+    /// Forgets what was marked since; everything else of the groups was rolled back. O(that).
+    pub(crate) fn unmark(&mut self, Marked([dirty, moved, unsettled]): Marked) {
+        for group in self.dirty.drain(dirty..) {
+            self.marks[group.index()].dirty = false;
+        }
+        for group in self.moved.drain(moved..) {
+            self.marks[group.index()].moved = false;
+        }
+        for group in self.unsettled.drain(unsettled..) {
+            self.marks[group.index()].unsettled = false;
+        }
     }
 }
 

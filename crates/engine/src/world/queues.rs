@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cluster::table::{Keyed, Table};
-use crate::facts::{NodeGroupAffinity, QueueFacts, QueueState};
-use crate::ids::{DimId, QueueId, TimeMs};
+use crate::facts::{NodeGroupAffinity, PodFacts, QueueFacts, QueueState};
+use crate::ids::{DimId, GroupId, QueueId, TimeMs};
 use crate::resource_dims::{CPU, Demand, Dims, MEMORY};
 use crate::share::add;
+use crate::world::groups::GroupRow;
+use crate::world::tables::Tables;
 use crate::world::tasks::TaskState;
 
 /// What tasks take or want, by dimension.
@@ -299,6 +301,35 @@ impl Queues {
         for above in 0..row.ancestors.len() {
             let above = self.row(queue).ancestors[above];
             self.row_mut(above).tree.charge(state, demand, sign);
+        }
+    }
+}
+
+/// The queue of a pod alone is the one that its PodGroup will get from admission: what the pod names, but the queue of its
+/// namespace, if that has one, in place of the default queue.
+impl Tables {
+    /// The queue that a pod without a PodGroup names, where that is not the default one; else its namespace decides.
+    pub(crate) fn own_queue<'f>(&self, facts: &'f PodFacts) -> Option<&'f str> {
+        facts.queue.as_deref().filter(|queue| !queue.is_empty() && **queue != *self.default_queue)
+    }
+
+    /// The queue that is set for pods of a namespace; None where it has none of its own.
+    pub(crate) fn queue_of_namespace(&self, namespace: &str) -> Option<Arc<str>> {
+        self.objects.namespaces.all.get(namespace)?.queue.clone()
+    }
+
+    /// Brings such pods to the queues that their namespaces have now. O(groups) if any has another one than before.
+    pub(crate) fn refresh_inherited_queues(&mut self) {
+        if !std::mem::take(&mut self.queues_to_inherit) {
+            return;
+        }
+        let inherits = |row: &GroupRow| row.of_one && !row.known && row.inherits_queue;
+        let groups = self.groups.table.iter().filter(|(_, row)| inherits(row));
+        let groups: Vec<(GroupId, Arc<str>)> = groups.map(|(group, row)| (group, row.namespace.clone())).collect();
+        for (group, namespace) in groups {
+            let queue = self.queue_of_namespace(&namespace);
+            self.set_queue(group, queue.as_deref());
+            self.groups.refresh(group);
         }
     }
 }
