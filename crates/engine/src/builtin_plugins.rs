@@ -25,7 +25,8 @@ pub fn template_annotations() -> impl Iterator<Item = &'static str> {
 pub(crate) const NOT_YET: &[&str] = &["extender"];
 
 impl Default for Registry {
-    /// Volcano's plugins.
+    /// All plugins of this crate, Volcano's by the names that its configuration file uses; others are put in with
+    /// `add`.
     fn default() -> Self {
         let mut registry = Self::empty();
         registry.add("cdp", &[], |_| Ok(Box::new(cdp::Cdp::default())));

@@ -14,7 +14,7 @@ mod tree;
 
 use tree::{Tree, Value};
 
-/// Longest configuration read.
+/// In bytes; a longer configuration is refused.
 const BYTES_MAX: usize = 1 << 20;
 
 impl Config {

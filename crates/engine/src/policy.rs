@@ -119,7 +119,7 @@ impl Policy {
         }
     }
 
-    /// A cycle starts.
+    /// Called when a cycle starts, before its first action: settles shares, and lets plugins work out what they go by.
     pub(crate) fn open(&mut self, tables: &mut Tables, now: TimeMs) {
         tables.follow_moves = self.follows;
         tables.moves.clear();
@@ -354,7 +354,7 @@ impl Policy {
         self.all().find_map(|plugin| plugin.job_valid(tables, group))
     }
 
-    /// Any yes counts.
+    /// Why the queue gets nothing more for now: the first reason that a plugin gives, as one is enough.
     pub(crate) fn overused(&self, tables: &Tables, queue: QueueId) -> Option<Reason> {
         self.with(Switch::Overused)
             .filter_map(|plugin| plugin.overused(tables, queue))
@@ -400,7 +400,7 @@ impl Policy {
         self.plugins.iter().find_map(|slot| slot.plugin.real_capability(tables, queue))
     }
 
-    /// All must agree.
+    /// Whether the queue may take room from others for such a demand: every plugin that decides it has to agree.
     pub(crate) fn preemptive(&self, tables: &Tables, queue: QueueId, demand: &Demand) -> bool {
         self.with(Switch::Preemptive).all(|plugin| plugin.preemptive(tables, queue, demand))
     }

@@ -14,7 +14,7 @@ pub(crate) fn exceeded(tables: &Tables, queue: QueueId, wanted: &[i64], used: &[
     all_exceeded(tables, queue, wanted, used).next()
 }
 
-/// All such dimensions.
+/// Like `exceeded`, for each dimension in which the limit would be exceeded.
 pub(crate) fn all_exceeded(
     tables: &Tables,
     queue: QueueId,

@@ -67,7 +67,7 @@ pub struct Expected {
     pub promised: bool,
 }
 
-/// A gang's minimum.
+/// What a gang has to have together before it starts, and how far it has come.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Minimum {

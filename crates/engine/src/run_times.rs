@@ -23,7 +23,7 @@ const RELIABLE: usize = 5;
 /// Kinds remembered; beyond it all are forgotten, and learned again as pods end.
 const KINDS_MAX: usize = 1 << 16;
 
-/// One job's run.
+/// How long the pods of one job ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Run {
     /// Tells the job from others; nothing where nobody knows whose it was.
@@ -62,7 +62,6 @@ impl Runs {
         self.next = (self.next + 1) % RUNS_MAX as u8;
     }
 
-    /// The newest first.
     fn newest(&self) -> impl Iterator<Item = &Run> {
         let (newer, older) = self.last.split_at(usize::from(self.next));
         newer.iter().rev().chain(older.iter().rev())

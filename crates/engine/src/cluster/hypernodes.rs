@@ -29,7 +29,7 @@ const HYPER_NODES_MAX: usize = 65_536;
 /// The HyperNodes that hold one node, lowest tier first; the root is always the last.
 pub(crate) type Chain = SmallVec<[HyperId; 4]>;
 
-/// One HyperNode, resolved.
+/// A HyperNode with its members looked up: which nodes and HyperNodes are in it.
 #[derive(Debug, Clone)]
 pub(crate) struct HyperRow {
     pub(crate) name: Arc<str>,

@@ -51,10 +51,9 @@ struct ProfileRow {
     placed: FxHashMap<NodeId, Change>,
 }
 
-/// Namespace and labels.
 type ProfileKey = (Word, Labels);
 
-/// One term's counts.
+/// How many pods by domain concern one term: a selection of pods and a topology key.
 #[derive(Debug, Default)]
 struct TermRow {
     /// Pods of the selection.
@@ -83,7 +82,7 @@ impl TermRow {
     }
 }
 
-/// See the module.
+/// What pods ask of other pods near them, counted by domain. The module says what holds.
 #[derive(Debug, Default)]
 pub(crate) struct InterPod {
     words: Words,

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use crate::resource_dims::Resources;
 
-/// Milli-cores.
+/// Milli-cores that the node's agent offers besides.
 const CPU: &str = "volcano.sh/oversubscription-cpu";
-/// Bytes.
+/// Bytes that the node's agent offers besides.
 const MEMORY: &str = "volcano.sh/oversubscription-memory";
 
 /// `resources` with the amounts of the annotations added; what does not read, or is not above zero, adds nothing.

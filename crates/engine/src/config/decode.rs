@@ -76,7 +76,7 @@ impl<'a> Field<'a> {
         Self { path, value }
     }
 
-    /// Its entries.
+    /// The entries of a mapping; none for null.
     pub(crate) fn entries(&self) -> Result<BTreeMap<&'a str, Field<'a>>, Fault> {
         match self.value {
             Argument::Map(map) => Ok(map.iter().map(|(key, value)| (key.as_str(), self.inside(key, value))).collect()),
@@ -85,7 +85,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Its items.
+    /// The items of a list; none for null.
     pub(crate) fn items(&self) -> Result<Vec<Field<'a>>, Fault> {
         match self.value {
             Argument::List(list) => {
@@ -104,7 +104,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// In thousandths.
+    /// A number in thousandths, rounded; 0 for null.
     pub(crate) fn milli(&self) -> Result<i64, Fault> {
         match self.value {
             Argument::Null => Ok(0),

@@ -7,7 +7,7 @@ macro_rules! switches {
         pub enum Switch { $($name),+ }
 
         impl Switch {
-            /// All of them.
+            /// Every switch, in the order of declaration.
             pub const ALL: &[Switch] = &[$(Switch::$name),+];
 
             /// Its key in the file.
@@ -62,7 +62,7 @@ impl Default for Switches {
 }
 
 impl Switches {
-    /// None of them.
+    /// The set with every switch off. `default` has most of them on.
     pub fn none() -> Self {
         Self(0)
     }

@@ -44,7 +44,7 @@ impl Choice {
         }
     }
 
-    /// That of reclaim.
+    /// How reclaim chooses: Volcano has no arguments for it.
     pub(super) fn for_reclaim(config: &Config) -> Self {
         if config.gangs_leave_whole { Self::Cheapest(WHERE_GANGS_LEAVE_WHOLE) } else { Self::Score }
     }

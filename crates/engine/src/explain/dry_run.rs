@@ -62,7 +62,6 @@ impl Tables {
         self.put_back(&dry_run.reservation_snapshot);
     }
 
-    /// Ends the trial.
     pub(crate) fn end_dry_run(&mut self, dry_run: DryRun) {
         self.reset_dry_run(&dry_run);
         self.commit();

@@ -57,7 +57,7 @@ pub struct ShardFacts {
     pub in_use: Vec<String>,
 }
 
-/// A PodDisruptionBudget.
+/// A PodDisruptionBudget: how many of the pods that it selects may still be evicted.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BudgetFacts {
@@ -73,7 +73,7 @@ pub struct BudgetFacts {
     pub allowed: u32,
 }
 
-/// A ResourceQuota.
+/// A ResourceQuota: what pods of its namespace may ask for in all, and what they do.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QuotaFacts {

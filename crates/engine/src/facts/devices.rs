@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::NodeTerm;
 
-/// One device.
+/// A device, told from all others by its driver, the driver's pool, and its name there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceName {
@@ -36,7 +36,7 @@ pub struct DeviceRequest {
     pub selectors: Vec<String>,
 }
 
-/// A ResourceClaim.
+/// A ResourceClaim: which devices a pod asks for, and which it got.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceClaimFacts {
@@ -63,7 +63,7 @@ pub struct DeviceClaimFacts {
     pub terminating: bool,
 }
 
-/// A DeviceClass.
+/// A DeviceClass: what a device must fulfil to be one of the class.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceClassFacts {
@@ -96,7 +96,7 @@ pub struct DeviceFacts {
     pub attributes: BTreeMap<String, Attribute>,
 }
 
-/// A ResourceSlice.
+/// A ResourceSlice: devices that a driver publishes, and the nodes that reach them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceSliceFacts {

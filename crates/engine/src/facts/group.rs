@@ -37,7 +37,7 @@ pub struct OwnerFacts {
     pub uid: String,
 }
 
-/// A PodGroup.
+/// A PodGroup: the pods that start together, or not at all.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GroupFacts {

@@ -42,7 +42,7 @@ pub struct PodTerm {
     pub topology_key: String,
 }
 
-/// A preferred term.
+/// A term that scores nodes for a pod and refuses none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PreferredPodTerm {

@@ -20,7 +20,7 @@ pub enum PodPhase {
     Unknown,
 }
 
-/// A pod.
+/// A pod, be it one that is to be scheduled or another's that takes room.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodFacts {

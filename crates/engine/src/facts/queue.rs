@@ -20,7 +20,7 @@ pub enum QueueState {
     Unknown,
 }
 
-/// A queue.
+/// A queue: its limits, its place in the tree, and what it deserves.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QueueFacts {

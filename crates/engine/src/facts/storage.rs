@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{LabelSelector, NodeTerm};
 
-/// A PersistentVolumeClaim.
+/// A PersistentVolumeClaim: which volume it has, or which it would take.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeClaimFacts {
@@ -48,7 +48,7 @@ pub struct VolumeClaimFacts {
     pub selected_node: Option<String>,
 }
 
-/// A PersistentVolume.
+/// A PersistentVolume: how large it is, whose, and which nodes reach it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeFacts {
@@ -84,7 +84,7 @@ pub struct VolumeFacts {
     pub handle: String,
 }
 
-/// A StorageClass.
+/// A StorageClass: who makes its volumes, where, and whether the node is chosen first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StorageClassFacts {
@@ -128,7 +128,7 @@ pub struct PodClaims {
 }
 
 impl PodClaims {
-    /// Claims nothing.
+    /// True for a pod that names no claim, not even one that is yet to be made.
     pub fn is_empty(&self) -> bool {
         self.volumes.is_empty() && self.devices.is_empty() && self.unmade.is_empty()
     }

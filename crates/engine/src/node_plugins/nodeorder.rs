@@ -207,7 +207,6 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The standard deviation.
 fn deviation(fractions: &[f64]) -> f64 {
     match fractions {
         [] | [_] => 0.0,

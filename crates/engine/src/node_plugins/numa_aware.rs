@@ -31,7 +31,6 @@ pub(crate) const POLICY: &str = "volcano.sh/numa-topology-policy";
 /// What the pod is told: how much it gets of each NUMA node.
 const DECISION: &str = "volcano.sh/topology-decision";
 
-/// A pod's cpus.
 type Cpus = BTreeSet<u32>;
 
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use crate::resource_dims::PODS;
 
 /// Dimensions that rows tell of; of others nothing is known.
 pub(crate) const DIMS_MAX: usize = 12;
-/// No node.
+/// What stands in a row where no node has a value.
 pub(crate) const NONE: i64 = i64::MIN;
 
 /// For cpu and memory in use as scoring counts them, the complement of the least, and the most; then that of the lowest

@@ -13,7 +13,7 @@ use crate::ids::{DimId, QueueId, TaskId};
 use crate::plugin::{GangEviction, Plugin};
 use crate::world::tables::Tables;
 
-/// Who may leave.
+/// The victims that plugins allow.
 #[derive(Debug, Default)]
 pub(crate) struct Allowed {
     pub(crate) tasks: Vec<TaskId>,

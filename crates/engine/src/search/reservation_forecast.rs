@@ -19,7 +19,7 @@ use crate::world::tasks::TaskState;
 
 /// What runs is looked at anew after so long at least.
 const RENEW_MS: i64 = 1_000;
-/// See `renewal_ms`.
+/// Each millisecond after which what runs is looked at anew stands for so many pods (`renewal_ms`).
 const PODS_A_MS: i64 = 20;
 
 /// What a node will have.

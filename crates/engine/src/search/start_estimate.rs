@@ -33,7 +33,7 @@ const WATCHED_A_CYCLE: usize = 16;
 const TRIED_A_CYCLE: usize = 256;
 /// Guesses remembered of each length.
 const REMEMBERED: usize = 128;
-/// Fewer say nothing.
+/// Guesses of about a length of which it must be known what came before the next one is corrected by them.
 const ENOUGH: usize = 12;
 /// Lengths told apart: each twice the one before, from a second on.
 const LENGTHS: usize = 24;

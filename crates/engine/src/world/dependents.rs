@@ -19,7 +19,7 @@ impl Role {
 }
 
 impl GroupRow {
-    /// Sets `minMember`. O(roles).
+    /// Takes over `minMember` as declared, and works out what of it must start together now. O(roles).
     pub(crate) fn set_minimum(&mut self, min_member: u32) {
         self.declared_min = min_member;
         self.settle_minimum();

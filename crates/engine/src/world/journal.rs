@@ -48,7 +48,7 @@ impl Journal {
 }
 
 impl Tables {
-    /// Starts a cycle.
+    /// Starts a cycle: from here on changes are noted, so that they can be rolled back.
     pub(crate) fn begin(&mut self) {
         self.refresh_inter_pod();
         self.images.settle(&mut self.nodes);

@@ -77,7 +77,7 @@ pub(crate) fn only(tables: &Tables, row: &GroupRow) -> Option<ClassId> {
     (task.state == TaskState::Pending).then_some(task.class)
 }
 
-/// Just these pods.
+/// Like `missing`, for just these pods, whatever their groups lack.
 pub(crate) fn of_pods(tables: &Tables, tasks: &[TaskId]) -> Missing {
     let mut parts: Vec<Part> = Vec::new();
     for task in tasks.iter().map(|task| tables.task(*task)) {

@@ -89,7 +89,7 @@ impl NamespaceShare {
     }
 }
 
-/// See `NamespaceShares::touched`.
+/// Shares of namespaces as they were before a trial charged them; `NamespaceShares::untouch` puts them back.
 #[derive(Debug)]
 pub(crate) struct Touched {
     before: Vec<(QueueNamespace, Option<NamespaceShare>)>,

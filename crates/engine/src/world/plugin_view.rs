@@ -14,12 +14,12 @@ use crate::world::tables::Tables;
 use crate::world::tasks::{TaskRow, TaskState};
 
 impl Tables {
-    /// Every pod. O(pods).
+    /// The ids of all pods, those of other schedulers included. O(pods).
     pub fn task_ids(&self) -> impl Iterator<Item = TaskId> {
         self.tasks.iter().map(|(id, _)| id)
     }
 
-    /// A node.
+    /// The row of a node; `node` must be an id that these tables gave out and did not take back.
     pub fn node(&self, node: NodeId) -> &NodeRow {
         self.nodes.row(node)
     }
@@ -29,7 +29,7 @@ impl Tables {
         self.nodes.ids()
     }
 
-    /// A group.
+    /// The row of a group; `group` must be an id that these tables gave out and did not take back.
     pub fn group(&self, group: GroupId) -> &GroupRow {
         self.groups.row(group)
     }
@@ -39,7 +39,7 @@ impl Tables {
         self.groups.table.iter().filter(|(_, row)| row.exists()).map(|(id, _)| id)
     }
 
-    /// A queue.
+    /// The row of a queue; `queue` must be an id that these tables gave out and did not take back.
     pub fn queue(&self, queue: QueueId) -> &QueueRow {
         self.queues.row(queue)
     }
@@ -74,7 +74,7 @@ impl Tables {
         self.by_name(|dim| self.nodes.releasing(node, dim))
     }
 
-    /// What nothing takes.
+    /// What a node offers and no pod takes; what pods on their way out still hold is not idle.
     pub fn idle(&self, node: NodeId) -> Resources {
         self.by_name(|dim| self.nodes.idle(node, dim))
     }
@@ -130,17 +130,17 @@ impl Tables {
 }
 
 impl TaskRow {
-    /// The pod's uid.
+    /// The pod's uid, which tells it from later pods of the same name.
     pub fn uid(&self) -> &str {
         &self.uid
     }
 
-    /// Its namespace.
+    /// The namespace of the pod, and of its group.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Its name.
+    /// The pod's name; a later pod of its namespace may have the same.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -150,7 +150,7 @@ impl TaskRow {
         self.group
     }
 
-    /// Where it stands.
+    /// How far the pod has come between being placed and being gone.
     pub fn state(&self) -> TaskState {
         self.state
     }
@@ -160,7 +160,7 @@ impl TaskRow {
         self.node
     }
 
-    /// Its priority.
+    /// The pod's priority: higher goes first.
     pub fn priority(&self) -> i32 {
         self.priority
     }
@@ -187,12 +187,12 @@ impl TaskRow {
 }
 
 impl NodeRow {
-    /// Its name.
+    /// The node's name, by which pods are bound to it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its labels.
+    /// The labels of the node, which selectors and affinities of pods are matched with.
     pub fn labels(&self) -> &BTreeMap<String, String> {
         &self.labels
     }
@@ -207,39 +207,39 @@ impl NodeRow {
         &self.tasks
     }
 
-    /// Cordoned.
+    /// True for a cordoned node (`spec.unschedulable`).
     pub fn is_unschedulable(&self) -> bool {
         self.unschedulable
     }
 }
 
 impl GroupRow {
-    /// Its namespace.
+    /// The namespace of the PodGroup, and of all its pods.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Its name.
+    /// The PodGroup's name; for a group of one that which a PodGroup of its pod would have.
     pub fn name(&self) -> &str {
         self.key.get(self.namespace.len() + 1..).unwrap_or_default()
     }
 
-    /// Its uid.
+    /// The PodGroup's uid; empty while only pods name the group.
     pub fn uid(&self) -> &str {
         &self.uid
     }
 
-    /// Its queue.
+    /// The queue that the group is in: the default queue where it names none.
     pub fn queue(&self) -> QueueId {
         self.queue
     }
 
-    /// Its phase.
+    /// The phase that the group has in this cycle, which its PodGroup may not show yet.
     pub fn phase(&self) -> GroupPhase {
         self.phase
     }
 
-    /// Its priority.
+    /// The group's priority: higher goes first.
     pub fn priority(&self) -> i32 {
         self.priority
     }
@@ -249,7 +249,7 @@ impl GroupRow {
         self.topology.as_deref()
     }
 
-    /// Its minimum.
+    /// How many pods must start together now: `minMember` less those that can't be there yet.
     pub fn min_member(&self) -> u32 {
         self.min_member
     }
@@ -259,7 +259,7 @@ impl GroupRow {
         self.created
     }
 
-    /// Its pods.
+    /// The group's pods in order of their ids, those that have ended included until they are deleted.
     pub fn tasks(&self) -> impl Iterator<Item = TaskId> {
         self.tasks.iter().copied()
     }
@@ -276,7 +276,7 @@ impl GroupRow {
 }
 
 impl QueueRow {
-    /// Its name.
+    /// The queue's name, unique in the cluster.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -291,7 +291,7 @@ impl QueueRow {
         self.priority
     }
 
-    /// It takes work.
+    /// True for a queue that is there and open.
     pub fn takes_work(&self) -> bool {
         self.is_open()
     }

@@ -69,7 +69,7 @@ impl Sums {
     }
 }
 
-/// A queue.
+/// What the engine knows of a queue. Rows of queues that only groups name are not `known`.
 #[derive(Debug)]
 pub struct QueueRow {
     pub(crate) name: Arc<str>,

@@ -14,7 +14,7 @@ use crate::ids::{DimId, GroupId, NodeId, QueueId, TimeMs};
 use crate::world::end_times::Confidence;
 use crate::world::tables::Tables;
 
-/// Amounts by dimension.
+/// Amounts by dimension; what is not listed is 0.
 pub(crate) type Amounts = SmallVec<[(DimId, i64); 4]>;
 
 /// What a group will have of a node.
@@ -42,7 +42,7 @@ pub(crate) enum Gate {
     Nodes,
 }
 
-/// A group's reservation.
+/// Room that is kept for a group which is next and does not fit yet.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     pub(crate) group: GroupId,

@@ -161,7 +161,7 @@ impl Tables {
         self.maintenance_windows.refresh(&self.objects.windows, &self.nodes, now);
     }
 
-    /// A pod.
+    /// The row of a pod; `task` must be an id that these tables gave out and did not take back.
     pub fn task(&self, task: TaskId) -> &TaskRow {
         self.tasks.row(task.index())
     }

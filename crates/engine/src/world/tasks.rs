@@ -54,7 +54,7 @@ impl TaskState {
     }
 }
 
-/// A pod.
+/// What the engine knows of a pod.
 #[derive(Debug)]
 pub struct TaskRow {
     pub(crate) uid: Arc<str>,

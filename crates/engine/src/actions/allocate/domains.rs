@@ -27,7 +27,7 @@ enum Room {
     Minimum,
 }
 
-/// A group's turn.
+/// What a group whose pods must lie close together has found in its turn so far.
 struct Turn {
     group: GroupId,
     counting: Counting,

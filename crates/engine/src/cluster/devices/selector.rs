@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::facts::Attribute;
 
-/// Longest expression read.
+/// In bytes; a longer expression is refused.
 const LENGTH_MAX: usize = 4096;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

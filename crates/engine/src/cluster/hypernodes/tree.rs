@@ -11,7 +11,7 @@ use super::{HYPER_NODES_MAX, HyperNodeProblem, HyperRow, ROOT_NAME};
 use crate::facts::{HyperNodeFacts, HyperNodeMember, MemberKind};
 use crate::ids::HyperId;
 
-/// What `build` makes.
+/// The tree that `build` makes out of facts.
 pub(super) struct Built {
     pub(super) rows: Vec<HyperRow>,
     pub(super) by_name: FxHashMap<Arc<str>, HyperId>,

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::cluster::nodes::NodeRow;
 use crate::ids::NodeId;
 
-/// No domain.
+/// The domain of nodes that are in none.
 pub(crate) const NONE: u32 = u32::MAX;
 
 #[derive(Debug, Default)]

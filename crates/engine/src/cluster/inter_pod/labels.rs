@@ -11,7 +11,6 @@ use smallvec::SmallVec;
 use crate::cluster::interned::Interned;
 use crate::facts::{LabelSelector, Operator};
 
-/// An interned string.
 pub(crate) type Word = u32;
 
 /// Key and value, sorted by key.

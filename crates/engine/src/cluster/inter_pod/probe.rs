@@ -44,7 +44,7 @@ impl Counted<'_> {
     }
 }
 
-/// See the module.
+/// What one pod asks of other pods, resolved once and asked for every node.
 #[derive(Debug)]
 pub(crate) struct Probe<'a> {
     affinity: SmallVec<[Counted<'a>; 2]>,

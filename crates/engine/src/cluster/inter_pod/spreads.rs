@@ -15,7 +15,7 @@ use crate::cluster::nodes::NodeRow;
 use crate::facts::{NodeTerm, PodTemplate, SpreadConstraint, Toleration};
 use crate::ids::NodeId;
 
-/// Which nodes count.
+/// Which nodes count for a spread: by the pod's selectors, its tolerations, and the topology keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Eligible {
     node_selector: BTreeMap<String, String>,

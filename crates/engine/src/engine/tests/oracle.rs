@@ -70,7 +70,6 @@ impl Setting {
         matches!(self, Self::Shipped | Self::Capacity | Self::Tiers)
     }
 
-    /// Queues below others.
     fn has_tree(self) -> bool {
         matches!(self, Self::Capacity | Self::Tiers)
     }

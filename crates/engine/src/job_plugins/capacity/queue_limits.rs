@@ -20,7 +20,7 @@ pub(super) struct QueueLimits {
 }
 
 impl QueueLimits {
-    /// By dimension.
+    /// What it deserves as a column, indexed by dimension; 0 where none is named.
     pub(super) fn deserved(&self) -> Vec<i64> {
         let mut all = Vec::new();
         for (dim, amount) in &self.deserved {

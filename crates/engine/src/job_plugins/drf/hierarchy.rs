@@ -12,7 +12,7 @@ use crate::ids::{DimId, GroupId, QueueId};
 use crate::resource_dims::{CPU, MEMORY};
 use crate::share::{self, WHOLE, at};
 
-/// Longest path read.
+/// Steps of a queue's path that are read; a queue with a longer one counts as one without a path.
 const DEPTH_MAX: usize = 32;
 /// Weights are kept in thousandths.
 const WEIGHT_UNIT: i64 = 1_000;

@@ -25,7 +25,7 @@ fn job(lab: &mut Lab, annotations: &[(&str, &str)]) {
     lab.apply(Delta::GroupUpsert(Box::new(GroupFacts { annotations, ..group("job", 4) })));
 }
 
-/// Pods by node.
+/// The pods of each node that the plan binds any to, as `a-0+b-0`, sorted.
 fn by_node(plan: &Plan) -> Vec<String> {
     let mut nodes: std::collections::BTreeMap<&str, Vec<&str>> = std::collections::BTreeMap::new();
     for bind in &plan.binds {

@@ -20,7 +20,7 @@ impl Estimate {
     }
 }
 
-/// Ratios in thousandths.
+/// How requests and limits of a pod make its estimated use. Ratios are in thousandths.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Estimator {
     request: i64,

@@ -186,7 +186,7 @@ pub(super) fn scan(
 }
 
 impl Findings {
-    /// As a reason.
+    /// The findings as a reason, for so many pods of the class.
     pub(crate) fn unfit(&self, tables: &Tables, PodsWanted { needed, found_room }: PodsWanted) -> NodesUnfit {
         let left = i64::from(needed.saturating_sub(found_room));
         let free = |dim: &DimId| self.free.get(dim).copied().unwrap_or(0);

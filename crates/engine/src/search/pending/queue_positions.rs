@@ -17,7 +17,7 @@ const MINUTE_MS: i64 = 60_000;
 /// Higher priorities first, then the oldest.
 type Rank = (Reverse<i32>, i32);
 
-/// What waits.
+/// How much work waits: sums over groups.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Waiting {
     pub(crate) groups: i64,

@@ -16,7 +16,7 @@ pub(in crate::search::finder) struct RoomIndex {
     pages: Vec<Page>,
 }
 
-/// One dimension.
+/// How the room in one dimension has changed.
 #[derive(Debug, Default)]
 struct Page {
     /// As of the last change.
