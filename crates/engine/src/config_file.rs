@@ -260,7 +260,7 @@ fn line_in(tree: &Tree, rest: &str) -> Option<u64> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ArgumentKind {
     Int,
-    /// An integer, too.
+    /// An integer counts as one, too.
     Number,
     /// The words true and false, too.
     Bool,

@@ -155,8 +155,14 @@ mod tests {
         })
     }
 
-    /// Three pods of app `a`, one of `b`, one without labels.
-    fn bench(budgets: Vec<Delta>) -> (Bench, Vec<TaskId>, TaskId) {
+    struct Victims {
+        bench: Bench,
+        /// Three pods of app `a`, one of `b`, one without labels.
+        tasks: Vec<TaskId>,
+        preemptor: TaskId,
+    }
+
+    fn victims(budgets: Vec<Delta>) -> Victims {
         let mut bench = Bench::new();
         budgets.into_iter().for_each(|delta| bench.apply(delta));
         let labels = [Some("a"), Some("a"), Some("a"), Some("b"), None];
@@ -167,7 +173,7 @@ mod tests {
         });
         let tasks = tasks.collect();
         let preemptor = bench.pending("wants", 0, |_| {});
-        (bench, tasks, preemptor)
+        Victims { bench, tasks, preemptor }
     }
 
     #[test]
@@ -179,7 +185,7 @@ mod tests {
             (vec![budget("all", None, 1)], vec![0]),
             (vec![budget("all", None, 3), budget("a", Some("a"), 1)], vec![0, 3, 4]),
         ] {
-            let (bench, tasks, preemptor) = bench(budgets.clone());
+            let Victims { bench, tasks, preemptor } = victims(budgets.clone());
             let mut plugin = Pdb::default();
             plugin.open(&bench.tables, TimeMs(0));
             let victims = plugin.preemptable(&bench.tables, preemptor, &tasks).unwrap();
@@ -191,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_was_evicted_in_this_cycle_counts_until_it_is_taken_back() {
-        let (mut bench, tasks, preemptor) = bench(vec![budget("a", Some("a"), 2)]);
+        let Victims { mut bench, tasks, preemptor } = victims(vec![budget("a", Some("a"), 2)]);
         let mut plugin = Pdb::default();
         plugin.open(&bench.tables, TimeMs(0));
         bench.tables.begin();

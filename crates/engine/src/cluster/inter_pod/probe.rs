@@ -52,8 +52,21 @@ pub(crate) struct Probe<'a> {
     first: bool,
     anti: SmallVec<[Counted<'a>; 2]>,
     others: SmallVec<[Counted<'a>; 2]>,
-    /// With the greatest count that may be there already.
-    spread: SmallVec<[(Counted<'a>, i64); 2]>,
+    spread: SmallVec<[CountedSpread<'a>; 2]>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct CountedSpread<'a> {
+    counted: Counted<'a>,
+    /// The greatest count that may be there already.
+    most: i64,
+}
+
+impl CountedSpread<'_> {
+    /// The node's domain has as many of the pods as it may have. One without the label is in none.
+    fn is_over(&self, node: NodeId) -> bool {
+        self.counted.domain(node) != NONE && i64::from(self.counted.count(node)) > self.most
+    }
 }
 
 impl InterPod {
@@ -150,12 +163,12 @@ impl InterPod {
         }
     }
 
-    fn spread(&self, profile: Profile, spread: &ClassSpread) -> (Counted<'_>, i64) {
+    fn spread(&self, profile: Profile, spread: &ClassSpread) -> CountedSpread<'_> {
         let row = self.spreads.row(spread.spread);
         let least = if row.levels.domains < spread.min_domains { 0 } else { i64::from(row.levels.least()) };
         let own = self.counts_itself(profile, spread);
         let counted = Counted { key: spread.key, domain_of: &self.keys.row(spread.key).domain_of, counts: &row.counts };
-        (counted, spread.max_skew + least - i64::from(own))
+        CountedSpread { counted, most: spread.max_skew + least - i64::from(own) }
     }
 
     /// All rules that keep the pod off `node`, each with the topology key that it is about.
@@ -176,8 +189,10 @@ impl InterPod {
             Check::PodAffinity => probe.affinity.iter().find(|term| term.count(node) == 0),
             Check::PodAntiAffinity => probe.anti.iter().find(|term| term.count(node) > 0),
             Check::OtherAntiAffinity => probe.others.iter().find(|term| term.count(node) > 0),
-            Check::SpreadLabel => probe.spread.iter().map(|(term, _)| term).find(|term| term.domain(node) == NONE),
-            Check::Spread => probe.spread.iter().find(|spread| is_over(spread, node)).map(|(term, _)| term),
+            Check::SpreadLabel => {
+                probe.spread.iter().map(|spread| &spread.counted).find(|term| term.domain(node) == NONE)
+            }
+            Check::Spread => probe.spread.iter().find(|spread| spread.is_over(node)).map(|spread| &spread.counted),
             _ => None,
         };
         failed.map_or("", |term| self.keys.key(term.key))
@@ -190,10 +205,10 @@ impl Probe<'_> {
         let first = [Check::PodAffinity, Check::PodAntiAffinity, Check::OtherAntiAffinity];
         first.into_iter().find(|check| self.fails(*check, node)).or_else(|| {
             self.spread.iter().find_map(|spread| {
-                if spread.0.domain(node) == NONE {
+                if spread.counted.domain(node) == NONE {
                     return Some(Check::SpreadLabel);
                 }
-                is_over(spread, node).then_some(Check::Spread)
+                spread.is_over(node).then_some(Check::Spread)
             })
         })
     }
@@ -207,14 +222,9 @@ impl Probe<'_> {
             }
             Check::PodAntiAffinity => self.anti.iter().any(|term| term.count(node) > 0),
             Check::OtherAntiAffinity => self.others.iter().any(|term| term.count(node) > 0),
-            Check::SpreadLabel => self.spread.iter().any(|(term, _)| term.domain(node) == NONE),
-            Check::Spread => self.spread.iter().any(|spread| is_over(spread, node)),
+            Check::SpreadLabel => self.spread.iter().any(|spread| spread.counted.domain(node) == NONE),
+            Check::Spread => self.spread.iter().any(|spread| spread.is_over(node)),
             _ => false,
         }
     }
-}
-
-/// The node's domain has as many of the pods as it may have. One without the label is in none.
-fn is_over((term, most): &(Counted<'_>, i64), node: NodeId) -> bool {
-    term.domain(node) != NONE && i64::from(term.count(node)) > *most
 }

@@ -62,8 +62,18 @@ struct Scene {
     arrival: i64,
     /// When a node is lost, and for how long, in seconds.
     lost: Option<(i64, i64)>,
-    /// When an administrator closes the last node, in how many seconds that begins, and how long it takes.
-    window: Option<(i64, i64, i64)>,
+    window: Option<Closing>,
+}
+
+/// An administrator closes the last node. All in seconds.
+#[derive(Debug, Clone, Copy)]
+struct Closing {
+    /// When he says so.
+    at: i64,
+    /// After how long it begins.
+    begins: i64,
+    /// How long it takes.
+    long: i64,
 }
 
 impl Scene {
@@ -83,7 +93,11 @@ impl Scene {
             urgent: if dice.one_in(4) { 6 } else { 0 },
             arrival,
             lost: dice.one_in(4).then(|| (arrival + dice.below(90), 1 + dice.below(20))),
-            window: dice.one_in(4).then(|| (arrival + dice.below(60), dice.below(40), 1 + dice.below(30))),
+            window: dice.one_in(4).then(|| Closing {
+                at: arrival + dice.below(60),
+                begins: dice.below(40),
+                long: 1 + dice.below(30),
+            }),
         }
     }
 
@@ -280,7 +294,7 @@ fn run(seed: u64) -> bool {
                 undisturbed = now;
             }
         }
-        if let Some((at, begins, long)) = scene.window {
+        if let Some(Closing { at, begins, long }) = scene.window {
             if second == at {
                 let name = format!("n{}", scene.nodes - 1);
                 farm.window("upgrade", &[&name], begins, Some(begins + long), &[]);

@@ -2,17 +2,27 @@
 
 use super::*;
 
-/// A task of one core a pod, how many it has, its minimum, and those that it depends on.
-type Task<'a> = (&'a str, u32, u32, &'a [&'a str]);
+/// A task whose pods ask for one core each.
+#[derive(Clone, Copy)]
+struct Task<'a> {
+    role: &'a str,
+    count: u32,
+    min: u32,
+    depends_on: &'a [&'a str],
+}
+
+fn task<'a>(role: &'a str, count: u32, min: u32, depends_on: &'a [&'a str]) -> Task<'a> {
+    Task { role, count, min, depends_on }
+}
 
 impl Lab {
     /// A Job that is not admitted yet: its tasks, and its PodGroup.
     fn job(&mut self, name: &str, min_available: u32, tasks: &[Task<'_>]) {
-        let shape = |(role, count, _, depends_on): &Task<'_>| ShapeTask {
-            role: (*role).to_owned(),
-            count: *count,
+        let shape = |task: &Task<'_>| ShapeTask {
+            role: task.role.to_owned(),
+            count: task.count,
             template: PodTemplate { requests: resources(1_000), ..PodTemplate::default() }.into(),
-            depends_on: match depends_on {
+            depends_on: match task.depends_on {
                 [] => None,
                 tasks => Some(DependsOn { tasks: tasks.iter().map(|task| (*task).to_owned()).collect(), any: false }),
             },
@@ -20,10 +30,10 @@ impl Lab {
         let owner = OwnerFacts { kind: "Job".to_owned(), name: name.to_owned(), uid: format!("job-{name}") };
         let tasks_of = tasks.iter().map(shape).collect();
         self.apply(Delta::ShapeUpsert { owner_uid: owner.uid.clone(), tasks: tasks_of, ended: false });
-        let all: i64 = tasks.iter().map(|(_, count, ..)| i64::from(*count)).sum();
+        let all: i64 = tasks.iter().map(|task| i64::from(task.count)).sum();
         self.apply(Delta::GroupUpsert(Box::new(GroupFacts {
             created: TimeMs(self.world.groups().count() as i64),
-            min_task_member: tasks.iter().map(|(role, _, min, _)| ((*role).to_owned(), *min)).collect(),
+            min_task_member: tasks.iter().map(|task| (task.role.to_owned(), task.min)).collect(),
             min_resources: Some(resources(1_000 * all.min(i64::from(min_available)))),
             owner: Some(owner),
             status: GroupStatus::default(),
@@ -73,7 +83,7 @@ fn a_job_whose_task_depends_on_another_starts_with_what_can_be_there() {
     for (min_available, master, work) in MINIMA {
         let case = format!("minAvailable {min_available}, of tasks {master} and {work}");
         let mut lab = Lab::new(&[4_000]);
-        lab.job("d", min_available, &[("master", 2, master, &["work"]), ("work", 2, work, &[])]);
+        lab.job("d", min_available, &[task("master", 2, master, &["work"]), task("work", 2, work, &[])]);
         lab.cycle();
         assert_eq!(lab.phase("d"), GroupPhase::Inqueue, "{case}");
         lab.make("d", "work", 2);
@@ -88,7 +98,7 @@ fn a_job_whose_task_depends_on_another_starts_with_what_can_be_there() {
 #[test]
 fn what_can_be_there_starts_together_or_not_at_all() {
     let mut lab = Lab::new(&[3_000]);
-    lab.job("d", 3, &[("master", 1, 1, &["work"]), ("work", 2, 2, &[])]);
+    lab.job("d", 3, &[task("master", 1, 1, &["work"]), task("work", 2, 2, &[])]);
     lab.cycle();
     let taken = PodFacts { mine: false, node: Some("n0".to_owned()), phase: PodPhase::Running, ..pod("o", 0, 2_000) };
     lab.pod(taken);
@@ -102,7 +112,7 @@ fn what_can_be_there_starts_together_or_not_at_all() {
 fn all_of_a_job_is_admitted_as_one() {
     // Three tasks, one after the other, and room for two of them.
     let mut lab = Lab::new(&[2_000]);
-    let chain: [Task<'_>; 3] = [("a", 1, 1, &[]), ("b", 1, 1, &["a"]), ("c", 1, 1, &["b"])];
+    let chain: [Task<'_>; 3] = [task("a", 1, 1, &[]), task("b", 1, 1, &["a"]), task("c", 1, 1, &["b"])];
     lab.job("d", 3, &chain);
     lab.cycle();
     assert_eq!(lab.phase("d"), GroupPhase::Pending, "{}", lab.why("d"));
@@ -116,11 +126,11 @@ fn room_for_tasks_that_come_later_is_kept_from_other_groups() {
     for late in [false, true] {
         let mut lab = Lab::new(&[3_000]);
         lab.queue("default", &[("cpu", 3_000)]);
-        lab.job("d", 3, &[("master", 1, 1, &["work"]), ("work", 2, 2, &[])]);
+        lab.job("d", 3, &[task("master", 1, 1, &["work"]), task("work", 2, 2, &[])]);
         lab.cycle();
         lab.make("d", "work", 2);
         assert_eq!(lab.start("d").len(), 2);
-        lab.job("other", 1, &[("only", 1, 1, &[])]);
+        lab.job("other", 1, &[task("only", 1, 1, &[])]);
         lab.make("other", "only", 1);
         assert_eq!(lab.start("other"), [""; 0], "the last core is the master's");
         if late {
@@ -139,7 +149,7 @@ fn room_for_tasks_that_come_later_is_kept_from_other_groups() {
 #[test]
 fn why_says_which_task_waits_for_which() {
     let mut lab = Lab::new(&[4_000]);
-    lab.job("d", 3, &[("a", 1, 1, &[]), ("b", 1, 1, &["a"]), ("c", 1, 1, &["a", "b"])]);
+    lab.job("d", 3, &[task("a", 1, 1, &[]), task("b", 1, 1, &["a"]), task("c", 1, 1, &["a", "b"])]);
     lab.cycle();
     lab.make("d", "a", 1);
     lab.start("d");
@@ -156,7 +166,7 @@ fn why_says_which_task_waits_for_which() {
 #[test]
 fn a_job_that_starts_over_waits_for_its_tasks_in_their_order_again() {
     let mut lab = Lab::new(&[4_000]);
-    lab.job("d", 4, &[("master", 2, 2, &["work"]), ("work", 2, 2, &[])]);
+    lab.job("d", 4, &[task("master", 2, 2, &["work"]), task("work", 2, 2, &[])]);
     for _ in 0..2 {
         lab.cycle();
         lab.make("d", "work", 2);
@@ -174,13 +184,13 @@ fn tasks_are_known_in_any_order_of_what_is_told() {
     // The PodGroup first, then its pods, then the Job: as after a restart of the scheduler.
     let mut lab = Lab::new(&[4_000]);
     lab.make("d", "work", 2);
-    let tasks: [Task<'_>; 2] = [("master", 2, 2, &["work"]), ("work", 2, 2, &[])];
+    let tasks: [Task<'_>; 2] = [task("master", 2, 2, &["work"]), task("work", 2, 2, &[])];
     lab.job("d", 4, &tasks);
     lab.apply(Delta::ShapeRemove { owner_uid: "job-d".to_owned() });
     lab.job("d", 4, &tasks);
     assert_eq!(lab.start("d"), ["d-work-0", "d-work-1"], "{}", lab.why("d"));
     // Its master depends on nothing any more.
-    lab.job("d", 4, &[("master", 2, 2, &[]), ("work", 2, 2, &[])]);
+    lab.job("d", 4, &[task("master", 2, 2, &[]), task("work", 2, 2, &[])]);
     lab.cycle();
     assert_eq!(lab.tables().groups.row(lab.group_id("d")).min_member, 4);
 }

@@ -125,11 +125,11 @@ fn a_tier_may_be_given_by_its_name() {
 }
 
 fn parted(lab: &mut Lab, min: u32, min_parts: u32, parts: &[(&str, u32)]) {
-    parted_by(lab, min, (min_parts, 2), parts);
+    parted_by(lab, min, min_parts, 2, parts);
 }
 
 /// Parts of `size`, of which `min_parts` have to start.
-fn parted_by(lab: &mut Lab, min: u32, (min_parts, size): (u32, u32), parts: &[(&str, u32)]) {
+fn parted_by(lab: &mut Lab, min: u32, min_parts: u32, size: u32, parts: &[(&str, u32)]) {
     let policy = SubGroupPolicy {
         name: "stage".to_owned(),
         match_label_keys: vec!["stage".to_owned()],
@@ -154,7 +154,7 @@ fn parted_by(lab: &mut Lab, min: u32, (min_parts, size): (u32, u32), parts: &[(&
 #[test]
 fn parts_get_more_than_they_need_where_the_group_needs_it() {
     let mut lab = two_racks();
-    parted_by(&mut lab, 3, (0, 1), &[("1", 1), ("2", 2)]);
+    parted_by(&mut lab, 3, 0, 1, &[("1", 1), ("2", 2)]);
     assert_eq!(lab.cycle().binds.len(), 3, "{}", lab.why("job"));
 }
 

@@ -7,8 +7,15 @@ use super::*;
 use crate::config::{Argument, PluginConfig};
 use crate::facts::BudgetFacts;
 
-/// Priority of the pod, whether it may leave, and whether a budget counts it.
-type Odds = (i32, bool, bool);
+/// What a pod is given besides.
+#[derive(Debug, Clone, Copy)]
+struct Odds {
+    priority: i32,
+    /// Whether it may leave.
+    leaves: bool,
+    /// Whether a budget counts it.
+    counted: bool,
+}
 
 const ACTIONS: &str = "actions: enqueue, allocate, preempt, reclaim, backfill\n";
 
@@ -55,10 +62,10 @@ fn deltas(scene: &Scene, odds: &[Odds]) -> Vec<Delta> {
         Delta::TaskUpsert(facts) => Some(facts),
         _ => None,
     });
-    for (facts, (priority, leaves, counted)) in pods.zip(odds.iter().cycle()) {
-        facts.template.priority = *priority;
-        facts.preemptable = Some(*leaves);
-        if *counted {
+    for (facts, odds) in pods.zip(odds.iter().cycle()) {
+        facts.template.priority = odds.priority;
+        facts.preemptable = Some(odds.leaves);
+        if odds.counted {
             facts.labels.insert("counted".to_owned(), "yes".to_owned());
         }
     }
@@ -92,6 +99,7 @@ fn play(config: &Config, scene: &Scene, odds: &[Odds]) {
 
 fn some_odds() -> impl Strategy<Value = Vec<Odds>> {
     let odds = (0..3_i32, prop::bool::weighted(0.8), prop::bool::weighted(0.3));
+    let odds = odds.prop_map(|(priority, leaves, counted)| Odds { priority, leaves, counted });
     proptest::collection::vec(odds, 1..=7)
 }
 

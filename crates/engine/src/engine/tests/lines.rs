@@ -52,7 +52,7 @@ struct Job {
     queue: usize,
     priority: usize,
     /// What its pods ask for: cpu, gpu.
-    asks: (i64, i64),
+    asks: Asks,
     pods: u32,
     min: u32,
     /// How its needs are known.
@@ -60,6 +60,19 @@ struct Job {
     /// Seconds that it may wait, as `sla` has it.
     waits: Option<i64>,
     deadline: Option<i64>,
+}
+
+/// Cores and GPUs.
+#[derive(Debug, Clone, Copy)]
+struct Asks {
+    cpu: i64,
+    gpu: i64,
+}
+
+impl Asks {
+    fn times(self, count: u32) -> Self {
+        Self { cpu: self.cpu * i64::from(count), gpu: self.gpu * i64::from(count) }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,11 +90,22 @@ enum Happens {
     /// The oldest pod that runs ends.
     End,
     Node(usize, i64, i64),
-    Queue(usize, Option<i64>, Option<i64>, i64, i32, bool),
+    Queue(QueuePlan),
     Quota(usize, i64),
     Remove(usize),
     Wait(i64),
     Nothing,
+}
+
+/// A queue with limits of cores and GPUs, if any; it deserves half as many GPUs as cores.
+#[derive(Debug, Clone, Copy)]
+struct QueuePlan {
+    queue: usize,
+    cpu: Option<i64>,
+    gpu: Option<i64>,
+    deserved: i64,
+    weight: i32,
+    open: bool,
 }
 
 fn some_job() -> impl Strategy<Value = Job> {
@@ -89,7 +113,7 @@ fn some_job() -> impl Strategy<Value = Job> {
         6 => Just(Known::Tasks), 1 => Just(Known::TwoTasks), 2 => Just(Known::Sum), 2 => Just(Known::Pods),
         1 => Just(Known::TwoPods)];
     let where_ = (0..2_usize, 0..3_usize, 0..3_usize);
-    let asks = (0..4_i64, prop_oneof![3 => Just(0_i64), 1 => 1..3_i64]);
+    let asks = (0..4_i64, prop_oneof![3 => Just(0_i64), 1 => 1..3_i64]).prop_map(|(cpu, gpu)| Asks { cpu, gpu });
     let times = (proptest::option::weighted(0.1, 1..5_i64), proptest::option::weighted(0.2, 1..9_i64));
     (where_, asks, 1..3_u32, 1..3_u32, known, times).prop_map(|(where_, asks, pods, min, known, (waits, deadline))| {
         let (namespace, queue, priority) = where_;
@@ -104,7 +128,9 @@ fn something() -> impl Strategy<Value = Happens> {
         6 => Just(Happens::End),
         1 => (0..3_usize, 0..6_i64, 0..3_i64).prop_map(|(node, cpu, gpu)| Happens::Node(node, cpu, gpu)),
         1 => (0..3_usize, limit(), limit(), 0..5_i64, 1..4_i32, prop::bool::weighted(0.8)).prop_map(
-            |(queue, cpu, gpu, deserved, weight, open)| Happens::Queue(queue, cpu, gpu, deserved, weight, open)),
+            |(queue, cpu, gpu, deserved, weight, open)| {
+                Happens::Queue(QueuePlan { queue, cpu, gpu, deserved, weight, open })
+            }),
         1 => (0..2_usize, 0..9_i64).prop_map(|(namespace, cpu)| Happens::Quota(namespace, cpu)),
         1 => (0..40_usize).prop_map(Happens::Remove),
         2 => (1..6_i64).prop_map(Happens::Wait),
@@ -112,7 +138,7 @@ fn something() -> impl Strategy<Value = Happens> {
     ]
 }
 
-fn asked((cpu, gpu): (i64, i64)) -> Resources {
+fn asked(Asks { cpu, gpu }: Asks) -> Resources {
     let mut asked = resources(cpu * 1_000);
     if gpu > 0 {
         asked.insert("nvidia.com/gpu".to_owned(), gpu);
@@ -120,7 +146,7 @@ fn asked((cpu, gpu): (i64, i64)) -> Resources {
     asked
 }
 
-fn template(asks: (i64, i64)) -> PodTemplate {
+fn template(asks: Asks) -> PodTemplate {
     PodTemplate { requests: asked(asks), ..PodTemplate::default() }
 }
 
@@ -166,7 +192,10 @@ impl Pair {
             let (name, value) = (format!("p{priority}"), priority);
             pair.apply(&Delta::PriorityClassUpsert { name, value, global_default: false });
         }
-        (0..2).for_each(|queue| pair.happen(&Happens::Queue(queue, None, None, 2, 1, true)));
+        for queue in 0..2 {
+            let plan = QueuePlan { queue, cpu: None, gpu: None, deserved: 2, weight: 1, open: true };
+            pair.happen(&Happens::Queue(plan));
+        }
         pair.happen(&Happens::Node(0, 4, 1));
         pair
     }
@@ -189,12 +218,12 @@ impl Pair {
                 facts.allocatable.insert("nvidia.com/gpu".to_owned(), *gpu);
                 self.apply(&Delta::NodeUpsert(facts));
             }
-            Happens::Queue(queue, cpu, gpu, deserved, weight, open) => {
+            Happens::Queue(QueuePlan { queue, cpu, gpu, deserved, weight, open }) => {
                 let (name, weight) = (format!("q{queue}"), *weight);
                 let mut capability = resources(cpu.unwrap_or(0) * 1_000);
                 capability.extend(gpu.map(|gpu| ("nvidia.com/gpu".to_owned(), gpu)));
                 let state = if *open { QueueState::Open } else { QueueState::Closed };
-                let deserved = asked((*deserved, *deserved / 2));
+                let deserved = asked(Asks { cpu: *deserved, gpu: *deserved / 2 });
                 let uid = name.clone();
                 let facts = QueueFacts { name, uid, capability, deserved, weight, state, ..QueueFacts::default() };
                 self.apply(&Delta::QueueUpsert(facts));
@@ -226,7 +255,7 @@ impl Pair {
         let shape = |role: &str, cpu| ShapeTask {
             role: role.to_owned(),
             count: job.pods,
-            template: template((job.asks.0 + cpu, job.asks.1)).into(),
+            template: template(Asks { cpu: job.asks.cpu + cpu, ..job.asks }).into(),
             ..ShapeTask::default()
         };
         let tasks = match job.known {
@@ -235,7 +264,7 @@ impl Pair {
             _ => Vec::new(),
         };
         self.apply(&Delta::ShapeUpsert { owner_uid: uid.clone(), tasks, ended: false });
-        let sum = asked((job.asks.0 * i64::from(job.min), job.asks.1 * i64::from(job.min)));
+        let sum = asked(job.asks.times(job.min));
         let waits = job.waits.map(|waits| ("volcano.sh/sla-waiting-time".to_owned(), format!("{waits}s")));
         self.apply(&Delta::GroupUpsert(Box::new(GroupFacts {
             namespace: format!("ns{}", job.namespace),
@@ -266,7 +295,7 @@ impl Pair {
                     namespace: format!("ns{}", job.namespace),
                     name,
                     role: (*role).to_owned(),
-                    template: template((job.asks.0 + cpu, job.asks.1)).into(),
+                    template: template(Asks { cpu: job.asks.cpu + cpu, ..job.asks }).into(),
                     ..pod(&format!("g{index}"), number, 0)
                 };
                 if !self.pods.contains_key(&facts.uid) {

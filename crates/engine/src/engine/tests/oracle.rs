@@ -87,8 +87,16 @@ struct Trial {
     lab: Lab,
     naive: Naive,
     serial: u32,
-    /// Who lost what to whom since something happened outside: the loser, the winner and a resource.
-    seen: BTreeSet<(usize, usize, usize)>,
+    /// Since something happened outside.
+    seen: BTreeSet<Loss>,
+}
+
+/// One group lost some of a resource to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Loss {
+    loser: usize,
+    winner: usize,
+    resource: usize,
 }
 
 impl Trial {
@@ -212,12 +220,13 @@ impl Trial {
             }
             if let Some(beneficiary) = &eviction.beneficiary {
                 let winner: usize = beneficiary.split_once("/g").unwrap().1.parse().unwrap();
-                lost.extend((0..RESOURCES.len()).filter(|at| amounts[*at] > 0).map(|at| (group, winner, at)));
+                let taken = (0..RESOURCES.len()).filter(|at| amounts[*at] > 0);
+                lost.extend(taken.map(|resource| Loss { loser: group, winner, resource }));
             }
         }
-        for (loser, winner, at) in &lost {
-            let back = winner != loser && self.seen.contains(&(*winner, *loser, *at));
-            assert!(!back, "g{loser} and g{winner} take {} from each other", RESOURCES[*at]);
+        for Loss { loser, winner, resource } in lost.iter().copied() {
+            let back = winner != loser && self.seen.contains(&Loss { loser: winner, winner: loser, resource });
+            assert!(!back, "g{loser} and g{winner} take {} from each other", RESOURCES[resource]);
         }
         self.seen.extend(lost);
     }

@@ -471,8 +471,19 @@ struct Story {
     /// Whether queues have a limit of all cores.
     limited: bool,
     apps: Vec<App>,
-    /// Jobs of one core: their queue, the cycle in which they come, how many cycles they run, whether they have a limit.
-    singles: Vec<(usize, usize, usize, bool)>,
+    singles: Vec<Single>,
+}
+
+/// A job of one core.
+#[derive(Debug, Clone, Copy)]
+struct Single {
+    queue: usize,
+    /// The cycle in which it comes.
+    comes: usize,
+    /// How many cycles it runs.
+    runs: usize,
+    /// Whether it has a limit.
+    limited: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -499,6 +510,7 @@ fn some_story() -> impl Strategy<Value = Story> {
         shrinks,
     });
     let single = (0..3_usize, 0..30_usize, 1..6_usize, any::<bool>());
+    let single = single.prop_map(|(queue, comes, runs, limited)| Single { queue, comes, runs, limited });
     let nodes = proptest::collection::vec(1..5_i64, 1..4);
     let (apps, singles) = (proptest::collection::vec(app, 1..7), proptest::collection::vec(single, 0..25));
     (nodes, any::<bool>(), apps, singles).prop_map(|(nodes, limited, apps, singles)| Story {
@@ -524,7 +536,7 @@ struct Play<'a> {
 impl Play<'_> {
     fn one_core(&self, name: &str, index: u32) -> PodFacts {
         let single = name.strip_prefix("one").map(|number| self.story.singles[number.parse::<usize>().unwrap()]);
-        let limit = single.filter(|(.., limited)| *limited).map(|(_, _, runs, _)| (runs as i64 + 1) * 1_000);
+        let limit = single.filter(|single| single.limited).map(|single| (single.runs as i64 + 1) * 1_000);
         PodFacts { created: self.lab.now, ..limited(name, index, 1_000, limit) }
     }
 
@@ -540,7 +552,7 @@ impl Play<'_> {
             let sum = 1_000 * (1 + i64::from(app.executors));
             self.lab.app_in(&format!("q{}", app.queue % queues), &format!("app{number}"), sum);
         }
-        for (number, (queue, comes, ..)) in self.story.singles.iter().enumerate() {
+        for (number, Single { queue, comes, .. }) in self.story.singles.iter().enumerate() {
             if *comes == self.cycle {
                 let name = format!("one{number}");
                 self.lab.single(&format!("q{}", queue % queues), self.one_core(&name, 0));
@@ -568,7 +580,7 @@ impl Play<'_> {
                 (0..=app.executors - first_left).for_each(|index| self.ends(&name, index));
             }
         }
-        for (number, (_, _, runs, _)) in self.story.singles.iter().enumerate() {
+        for (number, Single { runs, .. }) in self.story.singles.iter().enumerate() {
             let name = format!("one{number}");
             let since = self.running.get(&format!("{name}-0")).copied().flatten();
             if since.is_some_and(|since| self.cycle > since + runs) {

@@ -21,8 +21,7 @@ struct NodePlan {
     cordoned: bool,
     taints: [bool; 2],
     ssd: bool,
-    /// What runs there: cores, Gi, gpus, and whether it takes the port.
-    runs: Vec<(i64, i64, i64, bool)>,
+    runs: Vec<RunningPlan>,
 }
 
 #[derive(Debug, Clone)]
@@ -39,6 +38,14 @@ struct GroupPlan {
     port: bool,
 }
 
+/// What runs on a node.
+#[derive(Debug, Clone, Copy)]
+struct RunningPlan {
+    /// Cores, Gi and GPUs.
+    amounts: [i64; 3],
+    takes_port: bool,
+}
+
 #[derive(Debug, Clone)]
 struct Scene {
     nodes: Vec<NodePlan>,
@@ -49,7 +56,8 @@ struct Scene {
 
 fn some_node() -> impl Strategy<Value = NodePlan> {
     let rarely = || prop::bool::weighted(0.2);
-    let runs = (0..4_i64, 0..4_i64, 0..2_i64, rarely());
+    let runs = (0..4_i64, 0..4_i64, 0..2_i64, rarely())
+        .prop_map(|(cpu, memory, gpu, takes_port)| RunningPlan { amounts: [cpu, memory, gpu], takes_port });
     let amounts = (1..9_i64, 1..9_i64, 0..3_i64, prop_oneof![3 => Just(110), 1 => 1..4_i64]);
     (amounts, rarely(), [rarely(), rarely()], any::<bool>(), prop::collection::vec(runs, 0..3)).prop_map(
         |((cpu, memory, gpu, pods), cordoned, taints, ssd, runs)| NodePlan {
@@ -160,7 +168,8 @@ impl Scene {
         }
         for (index, plan) in self.nodes.iter().enumerate() {
             lab.apply(Delta::NodeUpsert(self.node(index)));
-            for (serial, (cpu, memory, gpu, takes_port)) in plan.runs.iter().copied().enumerate() {
+            for (serial, RunningPlan { amounts: of_pod, takes_port }) in plan.runs.iter().copied().enumerate() {
+                let [cpu, memory, gpu] = of_pod;
                 let mut facts = pod(&format!("r{index}-{serial}"), 0, 0);
                 (facts.mine, facts.group) = (false, None);
                 facts.template.requests = amounts(cpu, memory, gpu);
@@ -169,7 +178,7 @@ impl Scene {
                 }
                 (facts.node, facts.phase) = (Some(format!("n{index}")), PodPhase::Running);
                 lab.pod(facts);
-                placed.push(Placed { node: index, amounts: [cpu, memory, gpu], port: takes_port, group: None });
+                placed.push(Placed { node: index, amounts: of_pod, port: takes_port, group: None });
             }
         }
         for (index, plan) in self.groups.iter().enumerate() {
@@ -235,7 +244,7 @@ impl Scene {
             let own = |placed: &&Placed| placed.group.is_some_and(|group| self.groups[group].queue == plan.queue);
             let used: i64 = placed.iter().filter(own).map(|placed| placed.amounts[0]).sum();
             if used + plan.cpu > limit {
-                truth.limits.insert((limit * 1_000, used * 1_000, plan.cpu * 1_000));
+                truth.limits.insert(Limit { limit: limit * 1_000, used: used * 1_000, requested: plan.cpu * 1_000 });
             }
         }
         truth
@@ -255,7 +264,15 @@ struct Truth {
     fits: bool,
     checks: BTreeMap<(Check, String), u32>,
     short: BTreeMap<String, i64>,
-    limits: BTreeSet<(i64, i64, i64)>,
+    limits: BTreeSet<Limit>,
+}
+
+/// A limit that leaves too little.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Limit {
+    limit: i64,
+    used: i64,
+    requested: i64,
 }
 
 /// What the engine tells, in the same shape.
@@ -271,7 +288,7 @@ fn told(why: &Why) -> Truth {
             }
             Reason::QueueLimit { limit, used, requested, short, .. } => {
                 assert_eq!(*short, used + requested - limit);
-                truth.limits.insert((*limit, *used, *requested));
+                truth.limits.insert(Limit { limit: *limit, used: *used, requested: *requested });
             }
             _ => {}
         }
@@ -434,11 +451,11 @@ proptest! {
     }
 }
 
-/// A job of `pods` pods, each of so many cores and Gi, of which `min` start together.
-fn job(lab: &mut Lab, name: &str, (min, pods): (u32, u32), (cpu, memory): (i64, i64)) {
+/// A job of `pods` pods that start together, each of so many cores and Gi.
+fn job(lab: &mut Lab, name: &str, pods: u32, cpu: i64, memory: i64) {
     let created = TimeMs(lab.world.groups().count() as i64);
     let owner = Some(OwnerFacts { kind: "Job".to_owned(), name: name.to_owned(), uid: format!("job-{name}") });
-    lab.apply(Delta::GroupUpsert(Box::new(GroupFacts { created, owner, ..group(name, min) })));
+    lab.apply(Delta::GroupUpsert(Box::new(GroupFacts { created, owner, ..group(name, pods) })));
     for index in 0..pods {
         let mut facts = pod(name, index, 0);
         facts.template.requests = amounts(cpu, memory, 0);
@@ -453,12 +470,12 @@ fn text(lab: &mut Lab, name: &str) -> String {
 #[test]
 fn the_whole_answer_reads_like_this() {
     let mut lab = Lab::new(&[16_000, 16_000]);
-    job(&mut lab, "train-1", (1, 1), (2, 40));
-    job(&mut lab, "train-2", (1, 1), (2, 30));
-    job(&mut lab, "train-3", (1, 1), (2, 10));
+    job(&mut lab, "train-1", 1, 2, 40);
+    job(&mut lab, "train-2", 1, 2, 30);
+    job(&mut lab, "train-3", 1, 2, 10);
     lab.cycle();
-    job(&mut lab, "first", (1, 1), (4, 60));
-    job(&mut lab, "big", (2, 2), (4, 48));
+    job(&mut lab, "first", 1, 4, 60);
+    job(&mut lab, "big", 2, 4, 48);
     lab.cycle();
     insta::assert_snapshot!(text(&mut lab, "big"), @r"
     0/2 nodes fit 2 pods: 2 insufficient memory (short by 24Gi)
@@ -507,7 +524,7 @@ fn a_limit_that_would_let_it_pass_was_tried() {
     lab.cycle();
     lab.now = lab.now.plus_ms(120_000);
     lab.cycle();
-    job(&mut lab, "late", (1, 1), (4, 0));
+    job(&mut lab, "late", 1, 4, 0);
     lab.cycle();
     insta::assert_snapshot!(text(&mut lab, "late"), @r"
     0/2 nodes fit 1 pod: 1 insufficient cpu (short by 4), 1 with room that is kept for others
@@ -581,10 +598,10 @@ fn who_had_to_leave_and_for_whom_is_told_to_both() {
 fn queues_and_nodes_tell_who_holds_them() {
     let mut lab = Lab::new(&[8_000, 8_000]);
     lab.queue("default", &[("cpu", 12_000)]);
-    job(&mut lab, "one", (1, 1), (5, 10));
-    job(&mut lab, "two", (1, 1), (6, 20));
+    job(&mut lab, "one", 1, 5, 10);
+    job(&mut lab, "two", 1, 6, 20);
     lab.cycle();
-    job(&mut lab, "three", (1, 1), (2, 1));
+    job(&mut lab, "three", 1, 2, 1);
     lab.cycle();
     insta::assert_snapshot!(lab.world.queue_why("default").unwrap().to_string(), @r"
     1 group waits in queue default
