@@ -16,6 +16,7 @@ mod registry;
 pub(crate) mod score;
 #[cfg(test)]
 pub(crate) mod tests;
+mod view;
 
 pub use region::{Extremes, Region};
 pub use registry::{Factory, Registry};

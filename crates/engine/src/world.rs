@@ -13,7 +13,6 @@ pub(crate) mod maintenance_windows;
 pub(crate) mod min_resources;
 pub(crate) mod minimum;
 pub(crate) mod namespace_shares;
-mod plugin_view;
 pub(crate) mod queues;
 pub(crate) mod reservations;
 pub(crate) mod sub_jobs;
