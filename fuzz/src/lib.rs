@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use pumice_engine::{
     BudgetFacts, Config, Delta, DependsOn, GroupFacts, GroupPhase, GroupStatus, HostPort, HyperNodeFacts,
     HyperNodeMember, MemberKind, NodeFacts, NodeGroupAffinity, NodeTerm, Operator, OwnerFacts, PodFacts, PodPhase,
-    PodTemplate, PreferredTerm, QueueFacts, QueueState, QuotaFacts, Requirement, Resources, ShapeTask, ShardFacts,
-    SubGroupPolicy, Taint, TaintEffect, TimeMs, Toleration, TopologySpec, WindowFacts,
+    PodTemplate, PodUid, PreferredTerm, QueueFacts, QueueState, QuotaFacts, Requirement, Resources, ShapeTask,
+    ShardFacts, SubGroupPolicy, Taint, TaintEffect, TimeMs, Toleration, TopologySpec, WindowFacts,
 };
 
 /// Most events of one input.
@@ -253,7 +253,7 @@ fn pod(bytes: &mut Bytes<'_>) -> PodFacts {
     let node = bytes.one_in(3).then(|| bytes.pick(NODES).to_owned());
     let phase = if node.is_some() { PHASES[usize::from(bytes.below(5))] } else { PodPhase::Pending };
     PodFacts {
-        uid: format!("u{index}"),
+        uid: format!("u{index}").into(),
         namespace: "ns".to_owned(),
         name: format!("job-task-{index}"),
         mine: !bytes.one_in(8),
@@ -395,7 +395,7 @@ fn removal(bytes: &mut Bytes<'_>) -> Delta {
         4 => Delta::HyperNodeRemove(bytes.pick(&["h0", "h1", "h2", "h3"]).to_owned()),
         6 => Delta::WindowRemove(bytes.pick(&["w0", "w1", "w2"]).to_owned()),
         5 => Delta::PriorityClassRemove(bytes.pick(CLASSES).to_owned()),
-        _ => Delta::TaskRemove(format!("u{}", bytes.below(12))),
+        _ => Delta::TaskRemove(format!("u{}", bytes.below(12)).into()),
     }
 }
 
@@ -455,13 +455,13 @@ pub enum Event {
     Apply(Delta),
     /// A bind was answered.
     Bind {
-        uid: String,
+        uid: PodUid,
         fails: bool,
         now: TimeMs,
     },
     /// An eviction was answered.
     Evict {
-        uid: String,
+        uid: PodUid,
         fails: bool,
         now: TimeMs,
     },
@@ -499,8 +499,8 @@ impl Iterator for Events<'_> {
         let (bytes, now) = (&mut self.bytes, self.now);
         Some(match bytes.below(20) {
             0..=11 => Event::Apply(delta(bytes)),
-            12 | 13 => Event::Bind { uid: format!("u{}", bytes.below(12)), fails: bytes.one_in(2), now },
-            14 => Event::Evict { uid: format!("u{}", bytes.below(12)), fails: bytes.one_in(2), now },
+            12 | 13 => Event::Bind { uid: format!("u{}", bytes.below(12)).into(), fails: bytes.one_in(2), now },
+            14 => Event::Evict { uid: format!("u{}", bytes.below(12)).into(), fails: bytes.one_in(2), now },
             15 => Event::Status { name: bytes.pick(GROUPS).to_owned(), written: bytes.one_in(2) },
             16 if bytes.one_in(8) => Event::Configure(bytes.byte()),
             _ => {
@@ -534,7 +534,7 @@ pub fn small_world() -> Vec<Delta> {
     })));
     for index in 0..4 {
         deltas.push(Delta::TaskUpsert(Box::new(PodFacts {
-            uid: format!("u{index}"),
+            uid: format!("u{index}").into(),
             namespace: "ns".to_owned(),
             name: format!("job-task-{index}"),
             mine: true,

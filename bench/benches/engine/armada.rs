@@ -59,7 +59,7 @@ pub fn tables(figures: &mut Figures) {
         roomy(&mut builder, *nodes);
         for node in 0..*nodes {
             builder.apply(Delta::TaskUpsert(Box::new(PodFacts {
-                uid: format!("other-{node}"),
+                uid: format!("other-{node}").into(),
                 namespace: "ns".to_owned(),
                 name: format!("other-{node}"),
                 node: Some(format!("n{node:05}")),

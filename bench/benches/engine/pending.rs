@@ -63,7 +63,7 @@ fn job(index: usize) -> GroupFacts {
 
 fn running(index: usize, phase: PodPhase) -> PodFacts {
     PodFacts {
-        uid: format!("running-{index}"),
+        uid: format!("running-{index}").into(),
         namespace: namespace(index),
         name: format!("running-{index}"),
         mine: true,
@@ -196,7 +196,7 @@ fn ends(figures: &mut Figures, standing: &mut Standing) {
             let (namespace, group) = key.split_once('/').expect("a group is named by its namespace and name");
             let number: usize = group[6..13].parse().expect("the Job's number");
             standing.apply(Delta::TaskUpsert(Box::new(PodFacts {
-                uid: format!("pod-of-{group}"),
+                uid: format!("pod-of-{group}").into(),
                 namespace: namespace.to_owned(),
                 name: format!("{group}-worker-0"),
                 mine: true,

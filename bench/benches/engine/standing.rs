@@ -11,7 +11,7 @@ const NODES: usize = 1_000;
 /// Fills every node with a pod of another scheduler, and gives its delta.
 fn filler(node: usize, cpu_milli: i64) -> Delta {
     Delta::TaskUpsert(Box::new(PodFacts {
-        uid: format!("filler-{node}"),
+        uid: format!("filler-{node}").into(),
         namespace: "ns".to_owned(),
         name: format!("filler-{node}"),
         node: Some(format!("n{node:05}")),

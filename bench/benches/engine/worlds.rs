@@ -93,7 +93,7 @@ impl Builder {
         for index in 0..group.pods {
             let node = on(index);
             self.apply(Delta::TaskUpsert(Box::new(PodFacts {
-                uid: format!("uid-{}-{index}", group.name),
+                uid: format!("uid-{}-{index}", group.name).into(),
                 namespace: "ns".to_owned(),
                 name: format!("{}-w-{index}", group.name),
                 mine: true,

@@ -165,7 +165,7 @@ fn job(index: usize, created: TimeMs, count: usize, run_ms: i64, numbers: &mut N
         ..GroupFacts::default()
     };
     let pod = |pod: usize| PodFacts {
-        uid: uid(numbers),
+        uid: uid(numbers).into(),
         namespace: namespace.clone(),
         name: format!("{name}-main-{pod}"),
         mine: true,

@@ -480,7 +480,7 @@ fn notify_pods(session: &mut Session<'_>, group: GroupId, failure: &Failure) -> 
         }
         row.noticed = Some(class.clone());
         session.plan.pods.push(PodNotice {
-            uid: row.uid.to_string(),
+            uid: (&*row.uid).into(),
             namespace: row.namespace.to_string(),
             name: row.name.to_string(),
             reason: condition.to_owned(),

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::cycle_end;
 use crate::explain::QueueView;
 use crate::explain::{self, NodeWhy, QueueWhy, Why};
-use crate::facts::{Delta, GroupPhase, NodeFacts, OwnerFacts};
+use crate::facts::{Delta, GroupPhase, NodeFacts, OwnerFacts, PodUid};
 use crate::ids::{DimId, GroupId, TimeMs};
 use crate::plan::Plan;
 use crate::plan_lint;
@@ -133,7 +133,7 @@ impl World {
     ///
     /// # Errors
     /// None of its own: `result` carries the bind's.
-    pub fn bind_result(&mut self, uid: &str, result: Result<(), &str>, now: TimeMs) {
+    pub fn bind_result(&mut self, uid: &PodUid, result: Result<(), &str>, now: TimeMs) {
         self.tables.bind_result(uid, result, now);
     }
 
@@ -141,12 +141,12 @@ impl World {
     ///
     /// # Errors
     /// None of its own: `result` carries the eviction's.
-    pub fn evict_result(&mut self, uid: &str, result: Result<(), &str>, now: TimeMs) {
+    pub fn evict_result(&mut self, uid: &PodUid, result: Result<(), &str>, now: TimeMs) {
         self.tables.evict_result(uid, result, now);
     }
 
     /// A gate could not be removed: the pod waits for its queue again.
-    pub fn ungate_failed(&mut self, uid: &str) {
+    pub fn ungate_failed(&mut self, uid: &PodUid) {
         if let Some(task) = self.tables.tasks.find(uid)
             && self.tables.task(task).gate_passed
         {
@@ -170,7 +170,7 @@ impl World {
     }
 
     /// A pod's condition could not be written: it is planned again with its group's next review.
-    pub fn notice_failed(&mut self, uid: &str) {
+    pub fn notice_failed(&mut self, uid: &PodUid) {
         let Some(task) = self.tables.tasks.find(uid) else { return };
         let row = self.tables.tasks.row_mut(task.index());
         row.noticed = None;
@@ -187,7 +187,7 @@ impl World {
     }
 
     /// Whether a pod waits and no room is promised to it: a nomination of it is void.
-    pub fn waits_unpromised(&self, uid: &str) -> bool {
+    pub fn waits_unpromised(&self, uid: &PodUid) -> bool {
         let task = self.tables.tasks.find(uid);
         task.is_some_and(|task| self.tables.tasks.row(task.index()).state == tasks::TaskState::Pending)
     }

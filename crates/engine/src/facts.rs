@@ -9,6 +9,7 @@ mod cluster;
 mod devices;
 mod group;
 mod inter_pod;
+mod names;
 mod node;
 mod numa;
 mod pod;
@@ -25,6 +26,7 @@ pub use devices::{
 };
 pub use group::{GroupCondition, GroupFacts, GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
 pub use inter_pod::{InterPodConstraints, LabelSelector, PodSelector, PodTerm, PreferredPodTerm, SpreadConstraint};
+pub use names::PodUid;
 pub use node::{NodeFacts, NodeUsage, Taint, TaintEffect};
 pub use numa::{CpuPlace, NumaFacts};
 pub use pod::{DependsOn, PodFacts, PodPhase, ShapeTask};
@@ -55,7 +57,7 @@ pub enum Delta {
     /// A pod as it is now, ours or of another scheduler.
     TaskUpsert(Box<PodFacts>),
     /// A pod is gone, by uid.
-    TaskRemove(String),
+    TaskRemove(PodUid),
     /// A PodGroup as it is now.
     GroupUpsert(Box<GroupFacts>),
     /// A PodGroup is gone. Ignored when the stored one has another uid.

@@ -75,7 +75,7 @@ pub use facts::{
     DeviceClassFacts, DeviceFacts, DeviceName, DeviceRequest, DeviceSliceFacts, GroupCondition, GroupFacts, GroupPhase,
     GroupStatus, HostPort, HyperNodeFacts, HyperNodeMember, InterPodConstraints, LabelSelector, MemberKind, NodeFacts,
     NodeGroupAffinity, NodeTerm, NodeUsage, NumaFacts, Operator, OwnerFacts, PodClaims, PodFacts, PodPhase,
-    PodSelector, PodTemplate, PodTerm, PreferredPodTerm, PreferredTerm, QueueFacts, QueueState, QuotaFacts,
+    PodSelector, PodTemplate, PodTerm, PodUid, PreferredPodTerm, PreferredTerm, QueueFacts, QueueState, QuotaFacts,
     Requirement, ShapeTask, ShardFacts, Shared, SpreadConstraint, StorageClassFacts, SubGroupPolicy, Taint,
     TaintEffect, Toleration, TopologySpec, VolumeClaimFacts, VolumeFacts, WindowFacts,
 };

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{DeviceName, GroupStatus};
+use crate::facts::{DeviceName, GroupStatus, PodUid};
 use crate::ids::TimeMs;
 use crate::reasons::{plural, time_text};
 use crate::resource_dims::Resources;
@@ -44,7 +44,7 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bind {
-    pub uid: String,
+    pub uid: PodUid,
     pub namespace: String,
     pub name: String,
     pub node: String,
@@ -93,7 +93,7 @@ pub enum Prebind {
 #[serde(rename_all = "camelCase")]
 pub struct Ungate {
     /// The pod's uid: only this very pod.
-    pub uid: String,
+    pub uid: PodUid,
     pub namespace: String,
     pub name: String,
     /// The scheduling gate's name.
@@ -107,7 +107,7 @@ pub struct Ungate {
 #[serde(rename_all = "camelCase")]
 pub struct Eviction {
     /// The pod's uid: only this very pod.
-    pub uid: String,
+    pub uid: PodUid,
     pub namespace: String,
     pub name: String,
     pub node: String,
@@ -129,7 +129,7 @@ pub struct Eviction {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pipelined {
-    pub uid: String,
+    pub uid: PodUid,
     pub namespace: String,
     pub name: String,
     pub node: String,
@@ -158,7 +158,7 @@ pub struct GroupUpdate {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodNotice {
-    pub uid: String,
+    pub uid: PodUid,
     pub namespace: String,
     pub name: String,
     /// The condition's reason: `Unschedulable` or `SchedulerError`.

@@ -10,8 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_engine::{
-    Delta, GroupFacts, NodeFacts, NodeTerm, Operator, Plan, PodFacts, QueueFacts, Requirement, Resources, TaintEffect,
-    TimeMs, Toleration,
+    Delta, GroupFacts, NodeFacts, NodeTerm, Operator, Plan, PodFacts, PodUid, QueueFacts, Requirement, Resources,
+    TaintEffect, TimeMs, Toleration,
 };
 use pumice_ledger::{Away, AwayToleration};
 use rustc_hash::FxHashMap;
@@ -178,9 +178,9 @@ pub(crate) struct Ways {
     ways: BTreeMap<String, Vec<Way>>,
     gangs: bool,
     /// Facts of jobs with twins, by uid, and the ways of these.
-    jobs: FxHashMap<String, (PodFacts, Vec<usize>)>,
+    jobs: FxHashMap<PodUid, (PodFacts, Vec<usize>)>,
     /// Jobs whose twins are held back: nothing, or until when.
-    postponed: BTreeMap<String, TimeMs>,
+    postponed: BTreeMap<PodUid, TimeMs>,
     /// Nodes of some kind.
     nodes: BTreeSet<String>,
 }
@@ -290,22 +290,22 @@ impl Ways {
         deltas
     }
 
-    fn twins(&self, uid: &str) -> Vec<Delta> {
+    fn twins(&self, uid: &PodUid) -> Vec<Delta> {
         let Some((facts, ways)) = self.jobs.get(uid) else { return Vec::new() };
         let of_class = self.ways.get(&facts.priority_class);
         let ways = ways.iter().filter_map(|index| Some((*index, of_class?.get(*index)?)));
         ways.map(|(index, way)| Delta::TaskUpsert(Box::new(twin_of(facts, index, way)))).collect()
     }
 
-    fn without_twins(&self, uid: &str) -> Vec<Delta> {
+    fn without_twins(&self, uid: &PodUid) -> Vec<Delta> {
         let known = self.jobs.get(uid).filter(|_| !self.postponed.contains_key(uid));
         let ways = known.into_iter().flat_map(|(_, ways)| ways);
-        ways.map(|way| Delta::TaskRemove(uid_of_twin(*way, uid))).collect()
+        ways.map(|way| Delta::TaskRemove(uid_of_twin(*way, uid).into())).collect()
     }
 
     /// Before the first pass: twins that were held back for a promise have their turn again after a while.
     pub(crate) fn begin(&mut self, now: TimeMs) -> Vec<Delta> {
-        let over: Vec<String> =
+        let over: Vec<PodUid> =
             self.postponed.iter().filter(|(_, until)| **until <= now).map(|(uid, _)| uid.clone()).collect();
         over.iter().flat_map(|uid| self.again(uid)).collect()
     }
@@ -329,7 +329,7 @@ impl Ways {
     }
 
     /// The twins of a job that does not start at home after all.
-    pub(crate) fn again(&mut self, uid: &str) -> Vec<Delta> {
+    pub(crate) fn again(&mut self, uid: &PodUid) -> Vec<Delta> {
         match self.postponed.remove(uid) {
             Some(_) => self.twins(uid),
             None => Vec::new(),
@@ -337,7 +337,7 @@ impl Ways {
     }
 
     /// How a run with this uid is away; none where it is at home.
-    pub(crate) fn away(&self, uid: &str) -> Option<Away> {
+    pub(crate) fn away(&self, uid: &PodUid) -> Option<Away> {
         let (index, home) = twin(uid)?;
         let (facts, _) = self.jobs.get(home)?;
         let way = self.ways.get(&facts.priority_class)?.get(index)?;
@@ -371,7 +371,7 @@ impl Ways {
 /// A job as it would be away from home.
 fn twin_of(facts: &PodFacts, index: usize, way: &Way) -> PodFacts {
     let mut twin = facts.clone();
-    twin.uid = uid_of_twin(index, &facts.uid);
+    twin.uid = uid_of_twin(index, &facts.uid).into();
     twin.queue = twin.queue.take().map(|queue| queue_of_twins(&queue));
     twin.priority_class = class_name(way.priority);
     twin.group = twin.group.take().map(|group| group_of_twin(index, &group));

@@ -35,7 +35,7 @@ pub fn could_hold<'n>(
     let off: BTreeSet<(&str, &str)> = off.iter().map(|at| (at.cluster.as_str(), at.node.as_str())).collect();
     let (template, _) = shape_cache::template(shape, floating);
     let task = PodFacts {
-        uid: QUEUE.to_owned(),
+        uid: QUEUE.into(),
         namespace: QUEUE.to_owned(),
         name: QUEUE.to_owned(),
         mine: true,

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use pumice_engine::{Delta, GroupFacts, PodFacts, PodTemplate, QueueFacts, Resources};
+use pumice_engine::{Delta, GroupFacts, PodFacts, PodTemplate, PodUid, QueueFacts, Resources};
 use pumice_ledger::{JobId, PriceBand, PriorityClasses};
 use rustc_hash::FxHashMap;
 
@@ -99,7 +99,7 @@ type GangKey = (String, String);
 #[derive(Debug, Default)]
 struct Gang {
     facts: Option<Box<GroupFacts>>,
-    members: BTreeMap<String, Arc<str>>,
+    members: BTreeMap<PodUid, Arc<str>>,
     /// The class that the engine was told.
     class: Option<Arc<str>>,
 }
@@ -113,7 +113,7 @@ pub(crate) struct Market {
     bids: Arc<Bids>,
     rows: BTreeMap<Arc<str>, Row>,
     ranks: Ranks,
-    tasks: FxHashMap<String, Task>,
+    tasks: FxHashMap<PodUid, Task>,
     gangs: BTreeMap<GangKey, Gang>,
 }
 
@@ -218,7 +218,7 @@ impl Market {
         told
     }
 
-    fn forget(&mut self, uid: &str) {
+    fn forget(&mut self, uid: &PodUid) {
         let Some(Task { class, requests, gang }) = self.tasks.remove(uid) else { return };
         if let Some(row) = self.rows.get_mut(&class) {
             row.tasks -= 1;
@@ -274,7 +274,7 @@ impl Market {
     }
 
     /// Why a run has to make room, and for whom.
-    pub(crate) fn reason(&self, uid: &str, beneficiary: Option<&str>, job: Option<JobId>) -> Option<String> {
+    pub(crate) fn reason(&self, uid: &PodUid, beneficiary: Option<&str>, job: Option<JobId>) -> Option<String> {
         let own = self.rows.get(&self.tasks.get(uid)?.class)?;
         let (namespace, name) = beneficiary?.split_once('/')?;
         let (other, job) = (self.of_group(namespace, name)?, job?);

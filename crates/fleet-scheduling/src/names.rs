@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use pumice_engine::PodUid;
 use pumice_ledger::{JobId, NodeRef, RunId};
 
 /// Between cluster and node in the names that the engine has of nodes; no name of either has it.
@@ -28,14 +29,14 @@ pub(crate) fn node_ref(name: &str) -> Option<NodeRef> {
 }
 
 /// What the engine calls a run: its name says when it is its turn.
-pub(crate) fn uid(priority: u32, run: RunId) -> String {
+pub(crate) fn uid(priority: u32, run: RunId) -> PodUid {
     let mut uid = String::with_capacity(UID_LENGTH);
     let _ = write!(uid, "{priority:010}.{run}");
-    uid
+    uid.into()
 }
 
 /// The run of a single pod's uid, as text.
-pub(crate) fn name_in(uid: &str) -> &str {
+pub(crate) fn name_in(uid: &PodUid) -> &str {
     uid.split_once('.').map_or(uid, |(_, run)| run)
 }
 
@@ -65,12 +66,12 @@ pub(crate) fn job_of(group: &str) -> Option<JobId> {
 }
 
 /// What the engine calls a pod of a run.
-pub(crate) fn pod_uid(priority: u32, run: RunId, pod: u32) -> String {
-    format!("{}{POD_SEPARATOR}{pod:05}", uid(priority, run))
+pub(crate) fn pod_uid(priority: u32, run: RunId, pod: u32) -> PodUid {
+    format!("{}{POD_SEPARATOR}{pod:05}", uid(priority, run)).into()
 }
 
 /// The number of the pod of a uid; none where it is of a single pod.
-pub(crate) fn pod_of(uid: &str) -> Option<u32> {
+pub(crate) fn pod_of(uid: &PodUid) -> Option<u32> {
     uid.rsplit_once(POD_SEPARATOR)?.1.parse().ok()
 }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use pumice_engine::plugin::Registry;
 use pumice_engine::{
-    Argument, Config, Delta, Eviction, NodeFacts, Plan, PluginConfig, QueueFacts, Resources, Switches, TimeMs, World,
-    amount_text,
+    Argument, Config, Delta, Eviction, NodeFacts, Plan, PluginConfig, PodUid, QueueFacts, Resources, Switches, TimeMs,
+    World, amount_text,
 };
 use pumice_ledger::{Away, JobId, NodeRef, PRIORITY_FACTOR_MIN, Preemption, PriorityClasses, Proposal, Queue, RunId};
 
@@ -45,7 +45,7 @@ pub struct Pool {
     name: String,
     pub(crate) world: World,
     /// What the last rounds proposed and nobody settled yet: runs, and what the engine calls them.
-    proposed: BTreeMap<RunId, Vec<String>>,
+    proposed: BTreeMap<RunId, Vec<PodUid>>,
     /// When the engine wants a round even if nothing happens.
     wakes: Option<TimeMs>,
     /// Where the limits of the next round are handed over.
@@ -258,7 +258,7 @@ impl Pool {
     /// Groups that would leave for somebody's share and stay, since too many have left lately. A gang leaves where one run may.
     fn too_fast<'p>(&mut self, plan: &'p Plan, now: TimeMs) -> BTreeSet<&'p str> {
         let Some(leaving) = &mut self.leaving else { return BTreeSet::new() };
-        let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut groups: BTreeMap<&str, Vec<&PodUid>> = BTreeMap::new();
         for eviction in plan.evictions.iter().filter(|eviction| eviction.action == RECLAIM) {
             groups.entry(&eviction.group).or_default().push(&eviction.uid);
         }

@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pumice_engine::{Delta, GroupFacts, TimeMs};
+use pumice_engine::{Delta, GroupFacts, PodUid, TimeMs};
 use pumice_ledger::{Changes, Digest, Job, JobId, Ledger, Phase, QueueView, Run, RunId, Shape};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -358,7 +358,7 @@ impl PoolView {
             if is.is_some() && was.members.is_none() {
                 continue;
             }
-            let kept: BTreeSet<String> = is.map(ExposedRun::uids).into_iter().flatten().collect();
+            let kept: BTreeSet<PodUid> = is.map(ExposedRun::uids).into_iter().flatten().collect();
             let gone = was.uids().into_iter().filter(|uid| !kept.contains(uid));
             told.extend(gone.map(Delta::TaskRemove).map(PoolUpdate::from));
             let group = was.members.as_ref().filter(|_| is.is_none());

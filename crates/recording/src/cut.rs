@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pumice_engine::plugin::Registry;
-use pumice_engine::{Delta, Plan, TimeMs};
+use pumice_engine::{Delta, Plan, PodUid, TimeMs};
 
 use crate::case::{Case, ENTRIES_MAX};
 use crate::digest;
@@ -120,7 +120,7 @@ struct Search<'s> {
     end: Option<usize>,
     /// The job's PodGroups in its namespace, and the uids of its pods.
     groups: HashSet<String>,
-    pods: HashSet<String>,
+    pods: HashSet<PodUid>,
 }
 
 impl Search<'_> {

@@ -1,6 +1,6 @@
 //! What stands in a recording: the beginning of a World, what it was told, when it decided and what.
 
-use pumice_engine::{Delta, Plan, TimeMs, World};
+use pumice_engine::{Delta, Plan, PodUid, TimeMs, World};
 use serde::{Deserialize, Serialize};
 
 use crate::digest::digest;
@@ -55,25 +55,25 @@ pub struct Beginning {
 #[serde(rename_all = "camelCase")]
 pub enum Feedback {
     Bind {
-        uid: String,
+        uid: PodUid,
         /// Why it failed, if it did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
         at: TimeMs,
     },
     Evict {
-        uid: String,
+        uid: PodUid,
         /// Why it failed, if it did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
         at: TimeMs,
     },
     /// A gate could not be removed.
-    Gated { uid: String },
+    Gated { uid: PodUid },
     /// Of a PodGroup's status.
     Status { namespace: String, name: String, written: bool },
     /// A pod's condition could not be written.
-    Unnoticed { uid: String },
+    Unnoticed { uid: PodUid },
     /// A queue's status could not be written.
     QueueFailed { name: String },
 }
@@ -118,7 +118,7 @@ pub struct Cycle {
 /// A pod that was bound.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Bound {
-    pub uid: String,
+    pub uid: PodUid,
     /// `namespace/name`.
     pub pod: String,
     pub node: String,
@@ -127,7 +127,7 @@ pub struct Bound {
 /// A pod that was told to leave.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Evicted {
-    pub uid: String,
+    pub uid: PodUid,
     /// `namespace/name`.
     pub pod: String,
     pub node: String,

@@ -98,14 +98,14 @@ async fn reserve(
 fn reserved(claim: &mut dra::ResourceClaim, devices: &[(String, DeviceName)], node: &str, bind: &Bind) -> bool {
     let status = claim.status.get_or_insert_default();
     let consumers = status.reserved_for.get_or_insert_default();
-    if status.allocation.is_some() && consumers.iter().any(|consumer| consumer.uid == bind.uid) {
+    if status.allocation.is_some() && consumers.iter().any(|consumer| bind.uid == *consumer.uid) {
         return false;
     }
-    if !consumers.iter().any(|consumer| consumer.uid == bind.uid) {
+    if !consumers.iter().any(|consumer| bind.uid == *consumer.uid) {
         consumers.push(dra::ResourceClaimConsumerReference {
             resource: "pods".to_owned(),
             name: bind.name.clone(),
-            uid: bind.uid.clone(),
+            uid: bind.uid.to_string(),
             ..Default::default()
         });
     }
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_claim_gets_its_devices_once_and_each_pod_once() {
         let bind = |uid: &str| Bind {
-            uid: uid.to_owned(),
+            uid: uid.into(),
             namespace: "ns".to_owned(),
             name: "p".to_owned(),
             node: "n".to_owned(),

@@ -24,7 +24,7 @@ use pumice_api::shard::NodeShard;
 use pumice_api::topology::HyperNode;
 use pumice_clock as clock;
 use pumice_cluster::Change;
-use pumice_engine::Delta;
+use pumice_engine::{Delta, PodUid};
 use tokio::time::Instant;
 
 use crate::metrics::Metrics;
@@ -130,7 +130,7 @@ pub struct WatchedObjects {
     listed: [bool; KINDS],
     seen: [BTreeSet<String>; KINDS],
     /// Pods without a node, by uid.
-    unbound: HashMap<String, Unbound>,
+    unbound: HashMap<PodUid, Unbound>,
     /// Resource names in the `status.allocated` of queues.
     allocated: HashMap<String, BTreeSet<String>>,
     /// Jobs that other schedulers place, by uid.
@@ -138,7 +138,7 @@ pub struct WatchedObjects {
     /// Groups whose minimum was not placed yet, by uid: when they were made.
     waiting: HashMap<String, Timestamp>,
     /// Pods that a node refused, by uid: each counts once.
-    refused: HashSet<String>,
+    refused: HashSet<PodUid>,
 }
 
 /// What a write to a pod without a node must know of it.
@@ -200,7 +200,7 @@ impl WatchedObjects {
     }
 
     /// A pod, while it has no node.
-    pub(crate) fn unbound(&self, uid: &str) -> Option<&Unbound> {
+    pub(crate) fn unbound(&self, uid: &PodUid) -> Option<&Unbound> {
         self.unbound.get(uid)
     }
 
@@ -309,14 +309,14 @@ impl WatchedObjects {
             }
             Change::Deleted(pod) => {
                 if let Some(uid) = &pod.metadata.uid {
-                    unbound.remove(uid);
-                    refused.remove(uid);
+                    unbound.remove(uid.as_str());
+                    refused.remove(uid.as_str());
                 }
             }
             Change::Applied(pod) => {
                 let reason = pod.status.as_ref().and_then(translate::refusal);
                 if let (Some(uid), Some(reason)) = (&pod.metadata.uid, reason)
-                    && refused.insert(uid.clone())
+                    && refused.insert(uid.as_str().into())
                 {
                     metrics.refused(reason);
                 }
@@ -328,7 +328,7 @@ impl WatchedObjects {
             facts.mine &= !ours.is_elsewhere(pod.spec.as_ref());
             Delta::TaskUpsert(Box::new(facts))
         };
-        fold(&mut seen[Kind::Pod as usize], change, uid, upsert, Delta::TaskRemove, deltas);
+        fold(&mut seen[Kind::Pod as usize], change, uid, upsert, |uid| Delta::TaskRemove(uid.into()), deltas);
     }
 
     fn take_groups(&mut self, change: Change<PodGroup>, deltas: &mut Vec<Delta>) {
@@ -484,11 +484,11 @@ fn priority(class: &PriorityClass) -> Delta {
     }
 }
 
-fn keep_unbound(kept: &mut HashMap<String, Unbound>, pod: &Pod, metrics: &Metrics) {
+fn keep_unbound(kept: &mut HashMap<PodUid, Unbound>, pod: &Pod, metrics: &Metrics) {
     let Some(uid) = &pod.metadata.uid else { return };
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
     if node.is_some_and(|node| !node.is_empty()) {
-        if let Some(pod) = kept.remove(uid) {
+        if let Some(pod) = kept.remove(uid.as_str()) {
             metrics.task_waited(pod.since.elapsed());
         }
         return;
@@ -496,9 +496,9 @@ fn keep_unbound(kept: &mut HashMap<String, Unbound>, pod: &Pod, metrics: &Metric
     let all = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let conditions = all.filter(|condition| condition.type_ != "PodScheduled").cloned().collect();
     let version = pod.metadata.resource_version.clone();
-    match kept.get_mut(uid) {
+    match kept.get_mut(uid.as_str()) {
         Some(seen) => (seen.version, seen.conditions) = (version, conditions),
-        None => drop(kept.insert(uid.clone(), Unbound { version, conditions, since: Instant::now() })),
+        None => drop(kept.insert(uid.as_str().into(), Unbound { version, conditions, since: Instant::now() })),
     }
 }
 

@@ -15,7 +15,7 @@ use pumice_clock as clock;
 use pumice_cluster::events::Severity;
 use pumice_cluster::{EventRecorder, Failure, Window, failure};
 use pumice_engine::{
-    Bind, Ending, Eviction, FreedRoom, GroupUpdate, Late, Pipelined, Plan, PodNotice, QueueUpdate, Ungate,
+    Bind, Ending, Eviction, FreedRoom, GroupUpdate, Late, Pipelined, Plan, PodNotice, PodUid, QueueUpdate, Ungate,
 };
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -48,7 +48,7 @@ pub(crate) enum Subject {
     Bind(Arc<Bind>),
     Evict(Arc<Eviction>),
     Ungate {
-        uid: String,
+        uid: PodUid,
     },
     /// The nodes that this scheduler's NodeShard has.
     Shard {
@@ -59,7 +59,7 @@ pub(crate) enum Subject {
         name: String,
     },
     Pod {
-        uid: String,
+        uid: PodUid,
     },
     Queue {
         name: String,
@@ -84,16 +84,16 @@ pub(crate) enum CallOutcome {
     /// Nothing: it is asked for again, or nobody waits.
     No,
     Bind {
-        uid: String,
+        uid: PodUid,
         error: Option<String>,
     },
     Evict {
-        uid: String,
+        uid: PodUid,
         error: Option<String>,
     },
     /// A gate could not be removed.
     Gated {
-        uid: String,
+        uid: PodUid,
     },
     Group {
         namespace: String,
@@ -106,7 +106,7 @@ pub(crate) enum CallOutcome {
 struct Nomination {
     namespace: String,
     name: String,
-    uid: String,
+    uid: PodUid,
     node: Option<String>,
 }
 
@@ -121,11 +121,11 @@ pub(crate) struct Writer {
     ungates: VecDeque<Ungate>,
     shards: CoalescingQueue<String, Vec<String>>,
     groups: CoalescingQueue<(String, String), GroupUpdate>,
-    pods: CoalescingQueue<String, PodNotice>,
+    pods: CoalescingQueue<PodUid, PodNotice>,
     queues: CoalescingQueue<String, QueueUpdate>,
     nominations: VecDeque<Nomination>,
     /// What the pods were told last, by uid.
-    nominated: HashMap<String, Nomination>,
+    nominated: HashMap<PodUid, Nomination>,
     stamps: Stamps,
     queue_names: QueueNames,
     cycles: u64,
@@ -365,7 +365,7 @@ impl Writer {
     }
 
     /// Takes back nominations whose room is no longer kept. `is_void` tells of a pod by its uid. O(nominations).
-    pub(crate) fn withdraw(&mut self, watched: &WatchedObjects, is_void: impl Fn(&str) -> bool) {
+    pub(crate) fn withdraw(&mut self, watched: &WatchedObjects, is_void: impl Fn(&PodUid) -> bool) {
         let nominations = &mut self.nominations;
         self.nominated.retain(|uid, nomination| {
             // One that was bound keeps the name of the node it is on.
@@ -468,7 +468,7 @@ impl Writer {
         self.call(subject, calls::group(client, update.namespace.clone(), update.name.clone(), patch));
     }
 
-    fn pod(&mut self, uid: String, notice: &PodNotice, watched: &WatchedObjects, now: Instant) {
+    fn pod(&mut self, uid: PodUid, notice: &PodNotice, watched: &WatchedObjects, now: Instant) {
         // It may have got a node, or be gone, since this was planned.
         let Some(seen) = watched.unbound(&uid) else { return self.pods.done(&uid, now) };
         let patch = patches::pod(notice, seen, clock::now());

@@ -34,7 +34,7 @@ pub fn numa_facts(topology: &Numatopology) -> NumaFacts {
         topology_manager: policy("TopologyManagerPolicy"),
         free_cpus: free.into_iter().collect(),
         cpus: places,
-        shown_pods: spec.pod_allocations.iter().map(|pod| pod.uid.clone()).collect(),
+        shown_pods: spec.pod_allocations.iter().map(|pod| pod.uid.as_str().into()).collect(),
     }
 }
 

@@ -17,7 +17,7 @@ pub fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
     let status = pod.status.as_ref();
     let either = |key| annotation(metadata, key).or_else(|| label(metadata, key));
     PodFacts {
-        uid: text(metadata.uid.as_ref()),
+        uid: text(metadata.uid.as_ref()).into(),
         namespace: text(metadata.namespace.as_ref()),
         name: text(metadata.name.as_ref()),
         mine: schedulers.iter().any(|name| name == scheduler),

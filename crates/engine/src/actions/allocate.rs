@@ -582,7 +582,7 @@ pub(crate) fn bind(session: &mut Session<'_>, group: GroupId, task: TaskId) {
     session.tables.move_task(task, TaskState::Binding, Some(node));
     let row = session.tables.task(task);
     session.plan.binds.push(Bind {
-        uid: row.uid.to_string(),
+        uid: (&*row.uid).into(),
         namespace: row.namespace.to_string(),
         name: row.name.to_string(),
         node: session.tables.node_name(node).to_string(),

@@ -67,7 +67,7 @@ pub(crate) fn node(name: &str, cpu_milli: i64) -> NodeFacts {
 pub(crate) fn pod(group: &str, index: u32, cpu_milli: i64) -> PodFacts {
     let name = format!("{group}-{index}");
     PodFacts {
-        uid: format!("uid-{name}"),
+        uid: format!("uid-{name}").into(),
         namespace: "ns".to_owned(),
         name,
         mine: true,

@@ -97,7 +97,7 @@ impl Statement {
             let row = session.tables.task(task);
             let node = row.node.expect("a promise names a node");
             session.plan.pipelined.push(Pipelined {
-                uid: row.uid.to_string(),
+                uid: (&*row.uid).into(),
                 namespace: row.namespace.to_string(),
                 name: row.name.to_string(),
                 node: session.tables.node_name(node).to_string(),
@@ -198,7 +198,7 @@ pub(crate) fn evict_saying(
     let cpu_milli = session.tables.classes.row(row.class).demand.get(CPU);
     let lost = i128::from(ran_ms) * i128::from(cpu_milli) / 1_000;
     let eviction = Eviction {
-        uid: row.uid.to_string(),
+        uid: (&*row.uid).into(),
         namespace: row.namespace.to_string(),
         name: row.name.to_string(),
         node: row.node.map_or_else(String::new, |node| session.tables.node_name(node).to_string()),

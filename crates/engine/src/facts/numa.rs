@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::facts::PodUid;
+
 /// A Numatopology; its name is its node's.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -24,7 +26,7 @@ pub struct NumaFacts {
     pub cpus: BTreeMap<u32, CpuPlace>,
     /// Uids of pods whose cpus are no longer in `free_cpus`.
     #[serde(skip_serializing_if = "super::is_default")]
-    pub shown_pods: Vec<String>,
+    pub shown_pods: Vec<PodUid>,
 }
 
 /// Where a cpu lies.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{PodClaims, PodTemplate, Shared};
+use crate::facts::{PodClaims, PodTemplate, PodUid, Shared};
 use crate::ids::TimeMs;
 
 /// `status.phase` of a pod.
@@ -25,7 +25,7 @@ pub enum PodPhase {
 #[serde(rename_all = "camelCase", default)]
 pub struct PodFacts {
     #[serde(skip_serializing_if = "super::is_default")]
-    pub uid: String,
+    pub uid: PodUid,
     #[serde(skip_serializing_if = "super::is_default")]
     pub namespace: String,
     #[serde(skip_serializing_if = "super::is_default")]

@@ -8,7 +8,7 @@ use pumice_units::stable_hash;
 
 use crate::cluster::objects::Namespace;
 use crate::cluster::table::key_of;
-use crate::facts::{Delta, GroupPhase, NodeFacts, PodFacts};
+use crate::facts::{Delta, GroupPhase, NodeFacts, PodFacts, PodUid};
 use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, TaskId, TimeMs};
 use crate::world::groups::{GroupRow, MADE_PREFIX};
 use crate::world::sub_jobs::REST;
@@ -370,7 +370,7 @@ impl Tables {
         }
     }
 
-    fn remove_task(&mut self, uid: &str) -> bool {
+    fn remove_task(&mut self, uid: &PodUid) -> bool {
         let Some(task) = self.tasks.find(uid) else { return false };
         let row = self.detach_task(task);
         self.inter_pod.release_profile(row.profile);
@@ -380,7 +380,7 @@ impl Tables {
     }
 
     /// The answer to a bind: confirmed, or back to waiting with a backoff.
-    pub(crate) fn bind_result(&mut self, uid: &str, result: Result<(), &str>, now: TimeMs) {
+    pub(crate) fn bind_result(&mut self, uid: &PodUid, result: Result<(), &str>, now: TimeMs) {
         const BACKOFF_FIRST_MS: i64 = 500;
         const BACKOFF_DOUBLINGS_MAX: u32 = 7;
         let Some(task) = self.tasks.find(uid) else { return };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::PodFacts;
+use crate::facts::{PodFacts, PodUid};
 use crate::ids::{TaskId, TimeMs};
 use crate::plan::{Ending, FreedRoom};
 use crate::reasons::time_text;
@@ -111,9 +111,9 @@ impl Tables {
     }
 
     /// The API server refused an eviction.
-    pub(crate) fn eviction_refused(&mut self, uid: &str) {
+    pub(crate) fn eviction_refused(&mut self, uid: &PodUid) {
         let eviction_records = &mut self.eviction_records;
-        let open = |stored: &&mut StoredEviction| stored.ending == Ending::Open && *stored.uid == *uid;
+        let open = |stored: &&mut StoredEviction| stored.ending == Ending::Open && *stored.uid == **uid;
         if let Some(stored) = eviction_records.all.iter_mut().find(open) {
             stored.ending = Ending::Refused;
             eviction_records.open -= 1;
@@ -230,7 +230,7 @@ impl Tables {
 
     /// The answer to an eviction: a pod that could not be told to leave stays what it was, and the nominations of the group
     /// that was to have its room fall.
-    pub(crate) fn evict_result(&mut self, uid: &str, result: Result<(), &str>, now: TimeMs) {
+    pub(crate) fn evict_result(&mut self, uid: &PodUid, result: Result<(), &str>, now: TimeMs) {
         let (Some(task), Err(_)) = (self.tasks.find(uid), result) else { return };
         let row = self.tasks.row_mut(task.index());
         if row.state != TaskState::Releasing || row.evicting.as_ref().is_none_or(|evicting| evicting.confirmed) {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use pumice_engine::PodUid;
 use pumice_ledger::{JobId, RunId, RunPhase};
 
 use super::shape_cache::ParsedShape;
@@ -58,7 +59,7 @@ impl ExposedRun {
     }
 
     /// What the engine calls its task, or those of all of its pods.
-    pub(crate) fn uids(&self) -> Vec<String> {
+    pub(crate) fn uids(&self) -> Vec<PodUid> {
         match &self.members {
             None => vec![names::uid(self.priority, self.run)],
             Some(members) => {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pumice_engine::{Delta, NodeTerm, Operator, PodFacts, PodPhase, PodTemplate, Requirement, Shared, TimeMs};
+use pumice_engine::{Delta, NodeTerm, Operator, PodFacts, PodPhase, PodTemplate, PodUid, Requirement, Shared, TimeMs};
 use pumice_fleet_model::names::CLUSTER_LABEL;
 use pumice_ledger::{Away, Job, Ledger, NodeRef, Run, RunId, RunPhase};
 
@@ -104,7 +104,7 @@ impl RunUpdate {
         self.pod(uid, name, parts.get(member.part).unwrap_or(template), member.node.clone())
     }
 
-    fn pod(&self, uid: String, name: String, template: &Shared<PodTemplate>, node: Option<String>) -> PodFacts {
+    fn pod(&self, uid: PodUid, name: String, template: &Shared<PodTemplate>, node: Option<String>) -> PodFacts {
         let queue = self.claim.queue.to_string();
         let mut facts = PodFacts {
             uid,

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pumice_engine::{Delta, NODE_CLOSED, NodeFacts, PodFacts, PodPhase, PodTemplate, Resources, Taint, TaintEffect};
+use pumice_engine::{
+    Delta, NODE_CLOSED, NodeFacts, PodFacts, PodPhase, PodTemplate, PodUid, Resources, Taint, TaintEffect,
+};
 use pumice_fleet_model::names::CLUSTER_LABEL;
 use pumice_fleet_scheduling::{node_delta, node_name};
 use pumice_units::Quantity;
@@ -147,9 +149,9 @@ pub fn facts(node: wire::NodeState) -> NodeFacts {
 fn others(cluster: &str, node: &wire::NodeState) -> Delta {
     let uid = others_uid(cluster, &node.name);
     Delta::TaskUpsert(Box::new(PodFacts {
-        uid: uid.clone(),
+        name: uid.to_string(),
         namespace: "kube-system".to_owned(),
-        name: uid,
+        uid,
         node: Some(node_name(cluster, &node.name)),
         phase: PodPhase::Running,
         // What can't be read counts as all there is.
@@ -158,8 +160,8 @@ fn others(cluster: &str, node: &wire::NodeState) -> Delta {
     }))
 }
 
-fn others_uid(cluster: &str, node: &str) -> String {
-    format!("others/{}", node_name(cluster, node))
+fn others_uid(cluster: &str, node: &str) -> PodUid {
+    format!("others/{}", node_name(cluster, node)).into()
 }
 
 fn add(sum: &mut BTreeMap<String, i128>, more: &Resources) {

@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use pumice_engine::plugin::Registry;
 use pumice_engine::{
     Action, Bind, Config, Delta, Eviction, GroupFacts, NodeFacts, OwnerFacts, Plan, PodFacts, PodPhase, PodTemplate,
-    QueueFacts, Resources, ShapeTask, Shared, TimeMs, World,
+    PodUid, QueueFacts, Resources, ShapeTask, Shared, TimeMs, World,
 };
 
 use super::history::{Answer, Guessed, History, Hold, Question};
@@ -517,12 +517,12 @@ fn priority_class(value: i32) -> String {
     format!("priority{value}")
 }
 
-fn uid(job: u32, pod: u32, made: u32) -> String {
-    format!("{job}.{pod}.{made}")
+fn uid(job: u32, pod: u32, made: u32) -> PodUid {
+    format!("{job}.{pod}.{made}").into()
 }
 
 /// The job and the pod that a uid of ours names.
-fn place_of(uid: &str) -> Option<(u32, u32)> {
+fn place_of(uid: &PodUid) -> Option<(u32, u32)> {
     let mut parts = uid.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }

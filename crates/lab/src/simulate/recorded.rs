@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use pumice_engine::{Delta, GroupFacts, NodeFacts, PodFacts, PodPhase, Resources, ShapeTask, TimeMs, World};
+use pumice_engine::{Delta, GroupFacts, NodeFacts, PodFacts, PodPhase, PodUid, Resources, ShapeTask, TimeMs, World};
 use pumice_recording::{Beginning, Cycle, Entry, Item, PlayError, Range, ReadError, Recording, saved_world};
 
 use super::history::{History, Hold, Outcome};
@@ -116,7 +116,7 @@ struct Gathering {
     /// By namespace, name and uid of the group.
     by_group: HashMap<(String, String), usize>,
     by_owner: HashMap<String, Vec<ShapeTask>>,
-    pods: HashMap<String, Pod>,
+    pods: HashMap<PodUid, Pod>,
     nodes: BTreeMap<String, NodeFacts>,
     queues: BTreeMap<Arc<str>, i32>,
     priorities: HashMap<String, i32>,

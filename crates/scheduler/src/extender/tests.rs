@@ -94,7 +94,7 @@ fn world(config: &str) -> World {
         ..GroupFacts::default()
     })));
     world.apply(&Delta::TaskUpsert(Box::new(PodFacts {
-        uid: "u".to_owned(),
+        uid: "u".into(),
         namespace: "ns".to_owned(),
         name: "p".to_owned(),
         mine: true,

@@ -136,12 +136,13 @@ impl Drop for QueueReceiver {
 
 #[cfg(test)]
 mod tests {
+    use pumice_engine::PodUid;
     use pumice_recording::Feedback;
 
     use super::*;
 
     fn feedback() -> Batch {
-        Batch::Feedback(Feedback::Gated { uid: "u".to_owned() })
+        Batch::Feedback(Feedback::Gated { uid: "u".into() })
     }
 
     #[test]
@@ -161,7 +162,7 @@ mod tests {
                 }
             }
         });
-        let uids = || (0..10_000).map(|uid| uid.to_string());
+        let uids = || (0..10_000).map(|uid| PodUid::from(uid.to_string()));
         for uid in uids() {
             assert!(sender.give(Batch::Feedback(Feedback::Gated { uid })));
         }

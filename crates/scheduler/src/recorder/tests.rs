@@ -109,7 +109,7 @@ impl Studio {
         let requests = [("cpu".to_owned(), 1_500), ("memory".to_owned(), 1 << 30)].into();
         let phase = if node.is_some() { PodPhase::Succeeded } else { PodPhase::Pending };
         Delta::TaskUpsert(Box::new(PodFacts {
-            uid: format!("uid-{job}-{index}"),
+            uid: format!("uid-{job}-{index}").into(),
             namespace: "ns".to_owned(),
             name: format!("{job}-{index}"),
             mine: true,
@@ -126,7 +126,7 @@ impl Studio {
     fn end(&mut self, job: u32) {
         let name = format!("job-{job}");
         let mut deltas: Vec<Delta> = (0..3).map(|index| self.pod(&name, index, Some(format!("n{index}")))).collect();
-        deltas.extend((0..3).map(|index| Delta::TaskRemove(format!("uid-{name}-{index}"))));
+        deltas.extend((0..3).map(|index| Delta::TaskRemove(format!("uid-{name}-{index}").into())));
         deltas.push(Delta::GroupRemove { namespace: "ns".to_owned(), name, uid: String::new() });
         self.apply(deltas);
     }

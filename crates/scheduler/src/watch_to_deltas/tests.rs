@@ -93,16 +93,16 @@ fn conditions_of_others_are_kept_while_a_pod_waits() {
     let mut watched = WatchedObjects::new(Vec::new());
     let conditions = json!([{"type": "PodScheduled", "status": "False"}, {"type": "Mine", "status": "True"}]);
     take(&mut watched, WatchedChange::Pod(Change::Applied(pod("a", None, conditions.clone()))));
-    let unbound = watched.unbound("a").expect("it has no node");
+    let unbound = watched.unbound(&"a".into()).expect("it has no node");
     let kinds: Vec<&str> = unbound.conditions.iter().map(|condition| condition.type_.as_str()).collect();
     assert_eq!((kinds, unbound.version.as_deref()), (vec!["Mine"], Some("7")));
     take(&mut watched, WatchedChange::Pod(Change::Applied(pod("a", Some("n"), conditions))));
-    assert_eq!(watched.unbound("a"), None);
+    assert_eq!(watched.unbound(&"a".into()), None);
     for gone in [Change::Deleted(pod("b", None, Value::Null)), Change::Replace(vec![])] {
         take(&mut watched, WatchedChange::Pod(Change::Applied(pod("b", None, Value::Null))));
-        assert!(watched.unbound("b").is_some());
+        assert!(watched.unbound(&"b".into()).is_some());
         take(&mut watched, WatchedChange::Pod(gone));
-        assert_eq!(watched.unbound("b"), None);
+        assert_eq!(watched.unbound(&"b".into()), None);
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) async fn evict(
     for _ in 0..CONDITION_TRIES {
         let pod = pods.get(&eviction.name).await?;
         // Another pod of that name is none of ours; one that goes already needs no word.
-        if pod.metadata.uid.as_ref() != Some(&eviction.uid) || pod.metadata.deletion_timestamp.is_some() {
+        if pod.metadata.uid.as_deref() != Some(&*eviction.uid) || pod.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
         let patch = patches::evicted(&pod, &text, now);

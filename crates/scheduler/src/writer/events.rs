@@ -170,7 +170,7 @@ mod tests {
     async fn pods_beyond_the_budget_are_told_by_group() {
         let mut events = events();
         let bind = |index: u32| Bind {
-            uid: index.to_string(),
+            uid: index.to_string().into(),
             namespace: "ns".into(),
             name: format!("p-{index}"),
             node: "n".into(),

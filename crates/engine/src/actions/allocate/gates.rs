@@ -25,7 +25,7 @@ pub(super) fn open(session: &mut Session<'_>, group: GroupId, tasks: Vec<TaskId>
             continue;
         }
         session.plan.ungates.push(Ungate {
-            uid: row.uid.to_string(),
+            uid: (&*row.uid).into(),
             namespace: row.namespace.to_string(),
             name: row.name.to_string(),
             gate: GATE.to_owned(),

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::{InterPod, Rules, When};
 use crate::facts::{
     Delta, InterPodConstraints, LabelSelector, NodeFacts, Operator, PodFacts, PodPhase, PodSelector, PodTemplate,
-    PodTerm, PreferredPodTerm, Requirement, SpreadConstraint, Taint, TaintEffect,
+    PodTerm, PodUid, PreferredPodTerm, Requirement, SpreadConstraint, Taint, TaintEffect,
 };
 use crate::ids::NodeId;
 use crate::reasons::Check;
@@ -22,7 +22,7 @@ type Map = BTreeMap<String, String>;
 #[derive(Debug, Default)]
 struct Plain {
     nodes: BTreeMap<String, NodeFacts>,
-    pods: BTreeMap<String, PodFacts>,
+    pods: BTreeMap<PodUid, PodFacts>,
     namespaces: BTreeMap<String, Map>,
 }
 
@@ -302,7 +302,7 @@ enum Change {
     Node(NodeFacts),
     NoNode(String),
     Pod(Box<PodFacts>),
-    NoPod(String),
+    NoPod(PodUid),
     Namespace(String, Map),
 }
 
@@ -396,7 +396,7 @@ fn some_pod() -> impl Strategy<Value = Change> {
             _ => PodPhase::Pending,
         };
         Change::Pod(Box::new(PodFacts {
-            uid: name.clone(),
+            uid: name.clone().into(),
             name,
             namespace: ["x", "y"][namespace].to_owned(),
             mine: true,
@@ -418,7 +418,7 @@ fn some_change() -> impl Strategy<Value = Change> {
         4 => some_node(),
         10 => some_pod(),
         1 => (0..5_u32).prop_map(|number| Change::NoNode(format!("n{number}"))),
-        2 => (0..9_u32).prop_map(|number| Change::NoPod(format!("p{number}"))),
+        2 => (0..9_u32).prop_map(|number| Change::NoPod(format!("p{number}").into())),
         1 => namespace,
     ]
 }
@@ -445,7 +445,7 @@ proptest! {
             pair.compare();
         }
         for number in 0..9 {
-            pair.apply(&Change::NoPod(format!("p{number}")));
+            pair.apply(&Change::NoPod(format!("p{number}").into()));
         }
         prop_assert_eq!(rows(&pair.tables.inter_pod), [0; 5], "what nobody names is forgotten");
     }

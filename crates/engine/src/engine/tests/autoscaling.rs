@@ -92,7 +92,7 @@ fn it_is_promised_nothing_and_makes_no_victims() {
         assert!(plan.evictions.is_empty() && plan.binds.is_empty(), "{:?}", plan.evictions);
     }
     // What was free after it is for others at once.
-    lab.apply(Delta::TaskRemove("uid-small-0".to_owned()));
+    lab.apply(Delta::TaskRemove("uid-small-0".into()));
     gang(&mut lab, "later", 1, 1_000);
     make(&mut lab, "later", 1, 1_000);
     assert_eq!(lab.binds(), ["later-0"]);

@@ -71,7 +71,7 @@ impl Circle {
     fn facts(&self, name: &str) -> PodFacts {
         let made = &self.pods[name];
         let mut facts = pod(&made.group, 0, made.cpu_milli);
-        facts.uid = format!("uid-{name}");
+        facts.uid = format!("uid-{name}").into();
         facts.name = name.to_owned();
         facts.template.requests.insert("memory".to_owned(), made.memory);
         facts

@@ -104,7 +104,7 @@ fn what_can_be_there_starts_together_or_not_at_all() {
     lab.pod(taken);
     lab.make("d", "work", 2);
     assert_eq!(lab.start("d"), [""; 0]);
-    lab.apply(Delta::TaskRemove("uid-o-0".to_owned()));
+    lab.apply(Delta::TaskRemove("uid-o-0".into()));
     assert_eq!(lab.start("d"), ["d-work-0", "d-work-1"]);
 }
 
@@ -141,7 +141,7 @@ fn room_for_tasks_that_come_later_is_kept_from_other_groups() {
         }
         lab.make("d", "master", 1);
         assert_eq!(lab.start("d"), ["d-master-0"]);
-        lab.apply(Delta::TaskRemove("uid-d-work-1".to_owned()));
+        lab.apply(Delta::TaskRemove("uid-d-work-1".into()));
         assert_eq!(lab.start("other"), ["other-only-0"], "all of the job has run once: what it gives back is free");
     }
 }
@@ -174,7 +174,7 @@ fn a_job_that_starts_over_waits_for_its_tasks_in_their_order_again() {
         lab.make("d", "master", 2);
         assert_eq!(lab.start("d"), ["d-master-0", "d-master-1"], "{}", lab.why("d"));
         for pod in ["work-0", "work-1", "master-0", "master-1"] {
-            lab.apply(Delta::TaskRemove(format!("uid-d-{pod}")));
+            lab.apply(Delta::TaskRemove(format!("uid-d-{pod}").into()));
         }
     }
 }

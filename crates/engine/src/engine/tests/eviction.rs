@@ -160,7 +160,7 @@ fn room_that_is_being_freed_anyway_costs_nobody() {
     lab.pod(pod("high", 0, 1_000));
     let plan = lab.cycle();
     assert_eq!((Lab::evicted(&plan), plan.pipelined.len()), (vec![], 1));
-    lab.apply(Delta::TaskRemove("uid-low-1".to_owned()));
+    lab.apply(Delta::TaskRemove("uid-low-1".into()));
     assert_eq!(lab.binds(), ["high-0"]);
 }
 
@@ -232,7 +232,7 @@ fn a_failed_eviction_is_taken_back_with_the_fence() {
     // The pod's next version does not show the eviction yet.
     lab.running("low", 0, 1_000, "n0");
     assert_eq!(Lab::evicted(&lab.cycle()), Vec::<&str>::new());
-    lab.world.evict_result("uid-low-0", Err("too many requests"), lab.now);
+    lab.world.evict_result(&"uid-low-0".into(), Err("too many requests"), lab.now);
     assert_eq!(lab.world.digest(), before);
     assert_eq!(Lab::evicted(&lab.cycle()), Vec::<&str>::new(), "it is let alone for a while");
     lab.now = lab.now.plus_ms(10_001);
@@ -327,7 +327,7 @@ fn a_fenced_pod_starts_where_room_is_first() {
     lab.group_of("high", "high", 1);
     lab.pod(pod("high", 0, 1_000));
     assert_eq!(Lab::evicted(&lab.cycle()), ["low-0"]);
-    lab.apply(Delta::TaskRemove("uid-other-0".to_owned()));
+    lab.apply(Delta::TaskRemove("uid-other-0".into()));
     let plan = lab.cycle();
     assert_eq!(plan.binds[0].node, "n1");
 }
@@ -340,8 +340,8 @@ fn half_a_gang_is_taken_back_when_its_window_is_over() {
         lab.group_of("gang", "", 2);
         (0..2).for_each(|index| lab.pod(PodFacts { of_daemon_set, ..pod("gang", index, 1_000) }));
         assert_eq!(lab.binds(), ["gang-0", "gang-1"]);
-        lab.world.bind_result("uid-gang-0", Ok(()), lab.now);
-        lab.world.bind_result("uid-gang-1", Err("no"), lab.now);
+        lab.world.bind_result(&"uid-gang-0".into(), Ok(()), lab.now);
+        lab.world.bind_result(&"uid-gang-1".into(), Err("no"), lab.now);
         // Its node is gone, so that it can't be finished.
         lab.apply(Delta::NodeRemove("n1".to_owned()));
         lab.now = lab.now.plus_ms(1_000);
@@ -362,7 +362,7 @@ fn a_gang_of_which_any_pod_runs_is_not_taken_back() {
     lab.group_of("gang", "", 2);
     lab.running("gang", 0, 500, "n0");
     lab.pod(PodFacts { node: Some("n0".to_owned()), ..pod("gang", 1, 500) });
-    lab.apply(Delta::TaskRemove("uid-gang-0".to_owned()));
+    lab.apply(Delta::TaskRemove("uid-gang-0".into()));
     lab.running("gang", 2, 500, "n0");
     lab.apply(Delta::GroupUpsert(Box::new(group("gang", 3))));
     for _ in 0..3 {
@@ -382,10 +382,10 @@ fn a_node_with_enough_pods_on_their_way_is_passed_over() {
     }
     assert_eq!(lab.binds(), ["a-0", "b-0"]);
     assert!(lab.why("c").contains("on their way"), "{}", lab.why("c"));
-    lab.world.bind_result("uid-a-0", Ok(()), lab.now);
+    lab.world.bind_result(&"uid-a-0".into(), Ok(()), lab.now);
     assert_eq!(lab.binds(), ["c-0"]);
-    lab.world.bind_result("uid-b-0", Ok(()), lab.now);
-    lab.world.bind_result("uid-c-0", Ok(()), lab.now);
+    lab.world.bind_result(&"uid-b-0".into(), Ok(()), lab.now);
+    lab.world.bind_result(&"uid-c-0".into(), Ok(()), lab.now);
     lab.gang("gang", 4, 4, 1_000);
     assert_eq!(lab.binds().len(), 4, "members of a gang come together");
 }

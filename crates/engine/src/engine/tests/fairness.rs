@@ -39,7 +39,7 @@ fn a_newcomer_gets_the_next_room() {
         assert_eq!(shares(&mut lab, &["a", "b"]), [4, 0]);
         singles(&mut lab, "b", 0, 1, "");
         assert_eq!(lab.binds(), [""; 0]);
-        lab.apply(Delta::TaskRemove("uid-a2-0".to_owned()));
+        lab.apply(Delta::TaskRemove("uid-a2-0".into()));
         assert_eq!(lab.binds(), ["b0-0"]);
     }
 }
@@ -83,7 +83,7 @@ fn shares_over_time(config: Config, cores: u32, weights: &[(&'static str, i64)],
     const TICKS: u64 = 400;
     let mut lab = Lab::with(config, &[i64::from(cores) * 1_000]);
     weights.iter().for_each(|(name, value)| weight(&mut lab, name, *value));
-    let (mut made, mut ends): (u64, Vec<(u64, String, usize)>) = (0, Vec::new());
+    let (mut made, mut ends): (u64, Vec<(u64, PodUid, usize)>) = (0, Vec::new());
     let mut waiting = vec![0; weights.len()];
     let mut held = vec![0_u64; weights.len()];
     for tick in 0..TICKS {
@@ -178,7 +178,7 @@ fn past_use_counts_and_fades() {
         lab.now = lab.now.plus_ms(DAY / 2);
         lab.cycle();
         for index in 0..4 {
-            lab.apply(Delta::TaskRemove(format!("uid-a{index}-0")));
+            lab.apply(Delta::TaskRemove(format!("uid-a{index}-0").into()));
         }
         lab.cycle();
         lab.now = lab.now.plus_ms(waited_days * DAY);
@@ -239,7 +239,7 @@ fn in_strict_order_nothing_passes_what_is_next() {
         assert_eq!(lab.binds(), bound, "{arguments} {order}");
         if bound.is_empty() {
             assert_eq!(lab.why("late"), "queue default keeps strict order: ns/big is next and does not fit yet");
-            lab.apply(Delta::TaskRemove("uid-first-0".to_owned()));
+            lab.apply(Delta::TaskRemove("uid-first-0".into()));
             assert_eq!(lab.binds(), ["big-0"]);
         }
     }
@@ -334,9 +334,9 @@ fn a_reservation_gives_way_to_nobody_who_has_gone() {
     }
     let waits = lab.tables().groups.table.find("b/b0").unwrap();
     assert!(lab.tables().reservations.of(waits).is_some(), "it holds least");
-    lab.apply(Delta::TaskRemove("uid-a1-0".to_owned()));
+    lab.apply(Delta::TaskRemove("uid-a1-0".into()));
     lab.apply(Delta::GroupRemove { namespace: "a".to_owned(), name: "a1".to_owned(), uid: String::new() });
     assert_eq!(lab.binds(), [""; 0]);
-    lab.apply(Delta::TaskRemove("uid-a0-0".to_owned()));
+    lab.apply(Delta::TaskRemove("uid-a0-0".into()));
     assert_eq!(lab.binds(), ["b0-0"]);
 }

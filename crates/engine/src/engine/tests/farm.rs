@@ -67,8 +67,8 @@ pub(super) struct Farm {
     pub(super) lab: Lab,
     pub(super) works: BTreeMap<String, Work>,
     /// Pods that run, by their end.
-    pub(super) ends: BTreeMap<(i64, String), PodFacts>,
-    pods: BTreeMap<String, PodFacts>,
+    pub(super) ends: BTreeMap<(i64, PodUid), PodFacts>,
+    pods: BTreeMap<PodUid, PodFacts>,
     /// When each job's last pod of the minimum was bound.
     pub(super) started: BTreeMap<String, i64>,
     /// Who was evicted, when, and for whom.
@@ -124,7 +124,7 @@ impl Farm {
     pub(super) fn lose_node(&mut self, index: usize) {
         let name = format!("n{index}");
         let there = |facts: &PodFacts| facts.node.as_deref() == Some(&name);
-        let lost: Vec<(i64, String)> =
+        let lost: Vec<(i64, PodUid)> =
             self.ends.iter().filter(|(_, facts)| there(facts)).map(|(key, _)| key.clone()).collect();
         self.lab.apply(Delta::NodeRemove(name.clone()));
         for key in lost {

@@ -35,10 +35,10 @@ fn the_gate_goes_when_the_queue_takes_the_pod_and_the_pod_is_placed_after() {
     assert_eq!(plan.binds.iter().map(|bind| bind.name.as_str()).collect::<Vec<_>>(), ["j-0"]);
     assert_eq!(ungated(&plan), [""; 0]);
     // A gate that could not be removed is no promise any more: another pod may have the room, or the same.
-    lab.world.ungate_failed("uid-j-1");
+    lab.world.ungate_failed(&"uid-j-1".into());
     assert_eq!(ungated(&lab.cycle()), ["j-1"]);
     // What was promised to a pod that is gone is free again.
-    lab.apply(Delta::TaskRemove("uid-j-1".to_owned()));
+    lab.apply(Delta::TaskRemove("uid-j-1".into()));
     assert_eq!(ungated(&lab.cycle()), ["j-2"]);
 }
 

@@ -18,11 +18,11 @@ pub(super) enum Event {
     Apply(Box<Delta>),
     Cycle,
     BindResult {
-        pod: String,
+        pod: PodUid,
         fails: bool,
     },
     EvictResult {
-        pod: String,
+        pod: PodUid,
         fails: bool,
     },
     /// Nothing happens for so long: fences fall, half gangs are taken back, backoffs end.
@@ -185,7 +185,7 @@ fn some_delta() -> impl Strategy<Value = Delta> {
         1 => Delta::GroupRemove { namespace: "ns".to_owned(), name: format!("g{group}"), uid: String::new() },
         2 if index == 0 => Delta::QueueRemove("q".to_owned()),
         3 => Delta::ShapeRemove { owner_uid: format!("job{group}") },
-        _ => Delta::TaskRemove(format!("uid-g{group}-{index}")),
+        _ => Delta::TaskRemove(format!("uid-g{group}-{index}").into()),
     });
     prop_oneof![3 => some_node(), 8 => some_pod(), 3 => some_group(), 2 => some_shape(), 2 => gone, 1 => some_queue(), 1 => some_hyper_node(), 1 => some_window()]
 }
@@ -195,9 +195,9 @@ pub(super) fn some_event() -> impl Strategy<Value = Event> {
         6 => some_delta().prop_map(|delta| Event::Apply(Box::new(delta))),
         3 => Just(Event::Cycle),
         1 => (0..3_u32, 0..4_u32, any::<bool>())
-            .prop_map(|(group, index, fails)| Event::BindResult { pod: format!("uid-g{group}-{index}"), fails }),
+            .prop_map(|(group, index, fails)| Event::BindResult { pod: format!("uid-g{group}-{index}").into(), fails }),
         1 => (0..3_u32, 0..4_u32, any::<bool>())
-            .prop_map(|(group, index, fails)| Event::EvictResult { pod: format!("uid-g{group}-{index}"), fails }),
+            .prop_map(|(group, index, fails)| Event::EvictResult { pod: format!("uid-g{group}-{index}").into(), fails }),
         1 => (1..120_i64).prop_map(|seconds| Event::Wait { seconds }),
     ]
 }

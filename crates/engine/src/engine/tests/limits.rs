@@ -26,7 +26,7 @@ fn capability_is_a_hard_limit_when_placing() {
     assert_eq!(lab.binds(), ["j0-0", "j1-0"]);
     assert_eq!(lab.why("j2"), "queue q is at its cpu limit: 2 of 2 in use, 1 asked for (short by 1)");
     assert_eq!(lab.binds(), [""; 0]);
-    lab.apply(Delta::TaskRemove("uid-j0-0".to_owned()));
+    lab.apply(Delta::TaskRemove("uid-j0-0".into()));
     assert_eq!(lab.binds(), ["j2-0"]);
 }
 
@@ -154,7 +154,7 @@ fn a_closing_queue_places_what_it_has_admitted_and_a_closed_one_nothing() {
         let victims = lab.cycle().evictions;
         assert_eq!(!victims.is_empty(), state == QueueState::Open, "{state:?} in {config}: {victims:?}");
         lab.end(&victims);
-        lab.apply(Delta::TaskRemove("uid-own-0".to_owned()));
+        lab.apply(Delta::TaskRemove("uid-own-0".into()));
         assert_eq!(!lab.binds().is_empty(), places, "{state:?} in {config}");
         if !places {
             assert_eq!(lab.why("waits"), "queue q is Closed and takes no new work", "{config}");
@@ -206,7 +206,7 @@ fn a_decision_counts_until_the_bind_fails_and_is_tried_again_later() {
     // The watch shows the pod still without a node: the decision stands.
     lab.pod(pod("j", 0, 1_000));
     assert_eq!(lab.binds(), [""; 0]);
-    lab.world.bind_result("uid-j-0", Err("the server is on fire"), lab.now);
+    lab.world.bind_result(&"uid-j-0".into(), Err("the server is on fire"), lab.now);
     let plan = lab.cycle();
     assert_eq!(plan.binds[0].name, "k-0", "the room is free again");
     let retry_at = plan.next_wakeup.unwrap();
@@ -216,11 +216,11 @@ fn a_decision_counts_until_the_bind_fails_and_is_tried_again_later() {
         "{}",
         lab.why("j")
     );
-    lab.apply(Delta::TaskRemove("uid-k-0".to_owned()));
+    lab.apply(Delta::TaskRemove("uid-k-0".into()));
     assert_eq!(lab.binds(), [""; 0]);
     lab.now = retry_at;
     assert_eq!(lab.binds(), ["j-0"]);
-    lab.world.bind_result("uid-j-0", Ok(()), lab.now);
+    lab.world.bind_result(&"uid-j-0".into(), Ok(()), lab.now);
     assert_eq!(lab.world.groups().find(|group| group.name == "j").unwrap().phase, GroupPhase::Inqueue);
     lab.cycle();
     assert_eq!(lab.world.groups().find(|group| group.name == "j").unwrap().phase, GroupPhase::Running);
@@ -258,8 +258,8 @@ fn a_node_that_goes_takes_no_pods() {
     lab.gang("j", 1, 3, 1_000);
     assert_eq!(lab.binds().len(), 2);
     lab.apply(Delta::NodeRemove("n1".to_owned()));
-    lab.apply(Delta::TaskRemove("uid-j-0".to_owned()));
-    lab.apply(Delta::TaskRemove("uid-j-1".to_owned()));
+    lab.apply(Delta::TaskRemove("uid-j-0".into()));
+    lab.apply(Delta::TaskRemove("uid-j-1".into()));
     assert_eq!(lab.cycle().binds[0].node, "n0");
 }
 
@@ -278,7 +278,7 @@ fn amounts_that_no_machine_has_break_nothing() {
     lab.gang("one", 1, 1, 500);
     assert_eq!(lab.cycle().binds[0].node, "n0");
     for index in 0..3 {
-        lab.apply(Delta::TaskRemove(format!("uid-huge-{index}")));
+        lab.apply(Delta::TaskRemove(format!("uid-huge-{index}").into()));
     }
     lab.gang("two", 1, 1, 500);
     assert_eq!(lab.binds(), ["two-0"]);

@@ -170,7 +170,7 @@ struct Pair {
     jobs: Vec<Job>,
     /// Pods by the order in which they were bound.
     running: Vec<PodFacts>,
-    pods: BTreeMap<String, PodFacts>,
+    pods: BTreeMap<PodUid, PodFacts>,
     /// Some group was told of another one of several reasons that it waits for, so that it is told again at other times.
     told_otherwise: bool,
 }
@@ -291,7 +291,7 @@ impl Pair {
             for number in 0..job.pods {
                 let name = format!("g{index}-{role}-{number}");
                 let facts = PodFacts {
-                    uid: name.clone(),
+                    uid: name.clone().into(),
                     namespace: format!("ns{}", job.namespace),
                     name,
                     role: (*role).to_owned(),

@@ -186,7 +186,7 @@ impl Trial {
 
     /// Pods that were told to leave go when their time has come, and are made again. True if any is on its way.
     fn leave(&mut self) -> bool {
-        let uids: Vec<String> =
+        let uids: Vec<PodUid> =
             self.naive.pods.iter().filter(|(_, pod)| pod.leaves_in.is_some()).map(|(uid, _)| uid.clone()).collect();
         for uid in &uids {
             let pod = self.naive.pods.get_mut(uid).unwrap();
@@ -200,7 +200,7 @@ impl Trial {
 
     fn replace(&mut self, uid: &str) {
         let old = self.naive.pods.remove(uid).unwrap();
-        self.lab.apply(Delta::TaskRemove(uid.to_owned()));
+        self.lab.apply(Delta::TaskRemove(uid.into()));
         self.make(Pod { node: None, leaves_in: None, ..old });
     }
 

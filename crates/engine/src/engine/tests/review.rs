@@ -4,7 +4,12 @@ use super::*;
 
 /// A pod of `group` under its own name.
 fn named(group: &str, name: &str, created: i64, cpu_milli: i64) -> PodFacts {
-    PodFacts { uid: format!("uid-{name}"), name: name.to_owned(), created: TimeMs(created), ..pod(group, 0, cpu_milli) }
+    PodFacts {
+        uid: format!("uid-{name}").into(),
+        name: name.to_owned(),
+        created: TimeMs(created),
+        ..pod(group, 0, cpu_milli)
+    }
 }
 
 /// Cycles as the shell runs them: what is written is seen again, and asked-for cycles come. Counts the writes.
@@ -181,6 +186,6 @@ fn news_without_news_want_no_cycle() {
     let running = PodFacts { phase: PodPhase::Running, ..bound };
     assert!(lab.world.apply(&Delta::TaskUpsert(Box::new(running.clone()))));
     assert!(!lab.world.apply(&Delta::TaskUpsert(Box::new(running))));
-    assert!(lab.world.apply(&Delta::TaskRemove("uid-j-0".to_owned())));
-    assert!(!lab.world.apply(&Delta::TaskRemove("uid-j-0".to_owned())));
+    assert!(lab.world.apply(&Delta::TaskRemove("uid-j-0".into())));
+    assert!(!lab.world.apply(&Delta::TaskRemove("uid-j-0".into())));
 }

@@ -117,7 +117,7 @@ fn a_sum_that_was_held_once_is_spent() {
         lab.new_pod("s1", 1);
         lab.run();
         // The executor has done its work and is gone: what it held is free for others.
-        lab.apply(Delta::TaskRemove("uid-s1-1".to_owned()));
+        lab.apply(Delta::TaskRemove("uid-s1-1".into()));
         lab.app("s2", 2_000);
         assert_eq!(lab.run(), ["s2-0"], "{config}");
     }
@@ -164,7 +164,7 @@ fn a_promise_lasts_as_long_as_a_pod_waits_for_it() {
         lab.now = lab.now.plus_ms(3_600_000);
         lab.run();
         lab.app("s2", 2_000);
-        lab.apply(Delta::TaskRemove("uid-other-0".to_owned()));
+        lab.apply(Delta::TaskRemove("uid-other-0".into()));
         assert_eq!(lab.run(), ["s1-1"], "{config}");
     }
 }

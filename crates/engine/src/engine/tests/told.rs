@@ -172,7 +172,7 @@ fn a_gang_is_told_nothing_while_its_pods_come() {
     assert_eq!((plan.groups.len(), plan.pods.len()), (1, 20), "no more come");
     lab.now = lab.now.plus_ms(60_000);
     assert!(lab.cycle().is_empty(), "once");
-    lab.apply(Delta::TaskRemove("uid-j-0".to_owned()));
+    lab.apply(Delta::TaskRemove("uid-j-0".into()));
     lab.now = lab.now.plus_ms(6_000);
     assert_eq!(lab.cycle().pods.len(), 0, "one that goes puts nothing off, and is nothing new");
 }
@@ -199,7 +199,7 @@ fn phases_follow_the_pods() {
     assert_eq!(phase(&lab), Some(GroupPhase::Completed));
     // All pods are cleaned away: it has ended all the same, and holds no room.
     for index in 0..2 {
-        lab.apply(Delta::TaskRemove(format!("uid-j-{index}")));
+        lab.apply(Delta::TaskRemove(format!("uid-j-{index}").into()));
     }
     let plan = lab.cycle();
     assert_eq!((phase(&lab), plan.next_wakeup), (Some(GroupPhase::Completed), None));
@@ -228,7 +228,7 @@ fn a_group_has_not_ended_while_a_pod_of_it_waits() {
     let plan = lab.cycle();
     assert_eq!((phase(&lab), plan.binds), (Some(GroupPhase::Inqueue), Vec::new()));
     assert!(lab.why("j").contains("1 insufficient cpu (short by 2)"), "{}", lab.why("j"));
-    lab.apply(Delta::TaskRemove("uid-other-0".to_owned()));
+    lab.apply(Delta::TaskRemove("uid-other-0".into()));
     assert_eq!((lab.binds(), phase(&lab)), (vec!["j-1".to_owned()], Some(GroupPhase::Inqueue)));
 }
 
@@ -325,7 +325,7 @@ fn a_group_that_comes_in_a_moment_is_not_missed() {
     lab.pod(pod("gone", 0, 500));
     let wakeup = lab.cycle().next_wakeup.unwrap();
     lab.apply(Delta::GroupUpsert(Box::new(group("j", 1))));
-    lab.apply(Delta::TaskRemove("uid-gone-0".to_owned()));
+    lab.apply(Delta::TaskRemove("uid-gone-0".into()));
     let plan = lab.cycle();
     assert_eq!((plan.binds.len(), told(&plan)), (1, vec![]));
     lab.now = wakeup;

@@ -578,7 +578,7 @@ fn who_had_to_leave_and_for_whom_is_told_to_both() {
     assert_eq!(plan.settled.len(), 1, "{:?}", plan.settled);
     assert_eq!((plan.settled[0].room, plan.settled[0].evictions), (Ending::Used, 1));
     // It is made again, and waits.
-    (victim.uid, victim.node, victim.phase, victim.started) = ("again".to_owned(), None, PodPhase::Pending, None);
+    (victim.uid, victim.node, victim.phase, victim.started) = ("again".into(), None, PodPhase::Pending, None);
     lab.pod(victim);
     lab.cycle();
     insta::assert_snapshot!(text(&mut lab, "low"), @r"

@@ -84,7 +84,7 @@ fn a_gang_that_gets_a_pod_is_not_broken_in_the_same_cycle() {
     wants(&mut lab, 1, 2_000, None);
     let plan = lab.cycle();
     assert_eq!((plan.binds.len(), evicted(&plan)), (1, vec![]));
-    lab.world.bind_result("uid-whole-2", Ok(()), lab.now);
+    lab.world.bind_result(&"uid-whole-2".into(), Ok(()), lab.now);
     assert_eq!(evicted(&lab.cycle()), ["whole-0", "whole-1", "whole-2"]);
 }
 

@@ -123,7 +123,7 @@ fn the_limits_of_all_above_count_those_that_leave() {
         PodFacts { terminating: true, node: Some("n0".to_owned()), phase: PodPhase::Running, ..pod("old", 0, 1_000) };
     lab.pod(leaves);
     assert_eq!(lab.binds(), [""; 0]);
-    lab.apply(Delta::TaskRemove("uid-old-0".to_owned()));
+    lab.apply(Delta::TaskRemove("uid-old-0".into()));
     assert_eq!(lab.binds(), ["new-0"]);
 }
 

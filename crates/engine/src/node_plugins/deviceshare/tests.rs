@@ -132,10 +132,10 @@ fn a_choice_counts_at_once_and_until_the_pod_shows_it() {
     assert_eq!(ids, ["", "GPU-0,NVIDIA,10000,0:", "GPU-1,NVIDIA,10000,0:"]);
     // Neither while the binds are in flight, nor when they are confirmed, is a card given twice.
     assert_eq!(world.cycle(TimeMs(2_000_000)).binds.len(), 0);
-    world.bind_result("p1", Ok(()), TimeMs(2_000_000));
+    world.bind_result(&"p1".into(), Ok(()), TimeMs(2_000_000));
     assert_eq!(world.cycle(TimeMs(3_000_000)).binds.len(), 0);
     // A refused bind gives its card back, here to the pod itself.
-    let refused = plan.binds.iter().map(|bind| bind.name.clone()).find(|name| name != "p1").unwrap();
+    let refused = plan.binds.iter().map(|bind| bind.uid.clone()).find(|uid| *uid != "p1").unwrap();
     world.bind_result(&refused, Err("no"), TimeMs(3_000_000));
     let again = world.cycle(TimeMs(9_000_000));
     assert_eq!(again.binds.len(), 1);

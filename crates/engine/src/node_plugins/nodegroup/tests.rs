@@ -95,7 +95,7 @@ fn a_queue_holds_no_more_of_a_group_than_its_limit() {
         assert_eq!(binds(&plan).len(), bound, "{name}");
         // What was bound still counts, and what has gone does not.
         assert_eq!(world.cycle(TimeMs(2_000_000)).binds.len(), 0, "{name}");
-        world.apply(&crate::Delta::TaskRemove("old".to_owned()));
+        world.apply(&crate::Delta::TaskRemove("old".into()));
         let more = usize::from(name == "two cores more");
         assert_eq!(world.cycle(TimeMs(3_000_000)).binds.len(), more, "{name}");
     }

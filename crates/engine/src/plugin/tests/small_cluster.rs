@@ -50,7 +50,7 @@ impl Scene {
     /// A pod of a group of one; its name is its uid.
     pub(crate) fn pod(mut self, name: &str, asks: &[(&str, i64)], adapt: impl FnOnce(&mut PodFacts)) -> Self {
         let mut facts = PodFacts {
-            uid: name.to_owned(),
+            uid: name.into(),
             namespace: "ns".to_owned(),
             name: name.to_owned(),
             mine: true,

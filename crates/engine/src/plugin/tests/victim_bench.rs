@@ -68,7 +68,7 @@ impl Bench {
     fn pod(&mut self, group: &str, index: u32, change: impl Fn(&mut PodFacts)) -> TaskId {
         let name = format!("{group}-{index}");
         let mut facts = PodFacts {
-            uid: format!("uid-{name}"),
+            uid: format!("uid-{name}").into(),
             namespace: "ns".to_owned(),
             name,
             mine: true,

@@ -58,7 +58,7 @@ impl Scribe {
     fn pod(&mut self, name: &str, change: impl FnOnce(&mut PodFacts)) {
         let cpu_milli = if name.starts_with("big") { 4_000 } else { 1_000 };
         let mut facts = PodFacts {
-            uid: format!("pod-{name}"),
+            uid: format!("pod-{name}").into(),
             namespace: "ns".to_owned(),
             name: name.to_owned(),
             mine: true,
@@ -73,7 +73,7 @@ impl Scribe {
     fn bound(&mut self, name: &str, node: &str, seconds: i64) {
         self.pod(name, |_| {});
         let bind = Bind {
-            uid: format!("pod-{name}"),
+            uid: format!("pod-{name}").into(),
             namespace: "ns".to_owned(),
             name: name.to_owned(),
             node: node.to_owned(),
@@ -93,7 +93,7 @@ impl Scribe {
             (facts.started, facts.ended) = (Some(at(from)), Some(at(to)));
         });
         self.0.cycle(at(to), &Plan::default());
-        self.0.deltas(vec![Delta::TaskRemove(format!("pod-{name}"))]);
+        self.0.deltas(vec![Delta::TaskRemove(format!("pod-{name}").into())]);
     }
 }
 
@@ -161,7 +161,7 @@ fn what_never_ran_takes_as_long_as_its_like_and_what_was_evicted_ran_in_vain() {
         scribe.group("victim", 1, 1, 1_000);
         scribe.bound("victim", "n1", 2);
         let eviction = Eviction {
-            uid: "pod-victim".to_owned(),
+            uid: "pod-victim".into(),
             namespace: "ns".to_owned(),
             name: "victim".to_owned(),
             node: "n1".to_owned(),
@@ -173,7 +173,7 @@ fn what_never_ran_takes_as_long_as_its_like_and_what_was_evicted_ran_in_vain() {
             message: String::new(),
         };
         scribe.0.cycle(at(12), &Plan { evictions: vec![eviction], ..Plan::default() });
-        scribe.0.deltas(vec![Delta::TaskRemove("pod-victim".to_owned())]);
+        scribe.0.deltas(vec![Delta::TaskRemove("pod-victim".into())]);
         scribe.group("wide", 20, 3, 1_000);
         scribe.ended("s1", (0, 60));
     });

@@ -92,7 +92,7 @@ fn submit(studio: &mut Studio, namespace: &str, name: &str, cpu_milli: i64) {
             ..PodTemplate::default()
         };
         Delta::TaskUpsert(Box::new(PodFacts {
-            uid: format!("pod-{namespace}-{name}-{index}"),
+            uid: format!("pod-{namespace}-{name}-{index}").into(),
             namespace: namespace.to_owned(),
             name: format!("{name}-main-{index}"),
             mine: true,

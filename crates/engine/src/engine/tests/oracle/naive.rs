@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::scene::{Amounts, PodPlan, Scene};
+use crate::facts::PodUid;
 
 #[derive(Debug, Clone)]
 pub(super) struct Pod {
@@ -20,7 +21,7 @@ pub(super) struct Pod {
 #[derive(Clone)]
 pub(super) struct Naive {
     pub(super) scene: Scene,
-    pub(super) pods: BTreeMap<String, Pod>,
+    pub(super) pods: BTreeMap<PodUid, Pod>,
     /// Limits are those of the queues above, too.
     hierarchical: bool,
 }

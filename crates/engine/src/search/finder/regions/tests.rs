@@ -108,7 +108,7 @@ fn lab(scores: &str, nodes: &[NodeFacts], pods: &[PodFacts], running: &[(Index, 
         let phase = if node.is_some() { PodPhase::Running } else { PodPhase::Pending };
         let (name, namespace) = (uid.clone(), "ns".to_owned());
         tables.apply(&Delta::TaskUpsert(Box::new(PodFacts {
-            uid,
+            uid: uid.into(),
             name,
             namespace,
             node,
