@@ -303,7 +303,7 @@ fn group(bytes: &mut Bytes<'_>) -> GroupFacts {
     GroupFacts {
         namespace: "ns".to_owned(),
         name: name.to_owned(),
-        uid: format!("{name}-{}", bytes.below(2)),
+        uid: format!("{name}-{}", bytes.below(2)).into(),
         queue: bytes.pick(QUEUES).to_owned(),
         min_member: if bytes.one_in(20) { u32::MAX } else { u32::from(bytes.below(5)) },
         min_task_member: (0..bytes.below(3))
@@ -389,7 +389,7 @@ fn window(bytes: &mut Bytes<'_>) -> WindowFacts {
 fn removal(bytes: &mut Bytes<'_>) -> Delta {
     match bytes.below(9) {
         0 => Delta::NodeRemove(bytes.pick(NODES).to_owned()),
-        1 => Delta::GroupRemove { namespace: "ns".to_owned(), name: bytes.pick(GROUPS).to_owned(), uid: String::new() },
+        1 => Delta::GroupRemove { namespace: "ns".to_owned(), name: bytes.pick(GROUPS).to_owned(), uid: "".into() },
         2 => Delta::QueueRemove(bytes.pick(QUEUES).to_owned()),
         3 => Delta::ShapeRemove { owner_uid: "job".to_owned() },
         4 => Delta::HyperNodeRemove(bytes.pick(&["h0", "h1", "h2", "h3"]).to_owned()),
@@ -527,7 +527,7 @@ pub fn small_world() -> Vec<Delta> {
     deltas.push(Delta::GroupUpsert(Box::new(GroupFacts {
         namespace: "ns".to_owned(),
         name: "g0".to_owned(),
-        uid: "g0".to_owned(),
+        uid: "g0".into(),
         queue: "default".to_owned(),
         min_member: 2,
         ..GroupFacts::default()

@@ -48,7 +48,7 @@ fn job(index: usize) -> GroupFacts {
     GroupFacts {
         namespace: namespace(index),
         name: format!("{name}-{uid}"),
-        uid: format!("7c1e44aa-2b9f-4f06-8a51-{index:012}"),
+        uid: format!("7c1e44aa-2b9f-4f06-8a51-{index:012}").into(),
         queue: queue(index),
         min_member: 1,
         min_task_member: [("worker".to_owned(), 1)].into(),
@@ -98,7 +98,7 @@ impl Standing {
             standing.apply(Delta::GroupUpsert(Box::new(GroupFacts {
                 namespace: namespace(index),
                 name: format!("running-{index}"),
-                uid: format!("running-{index}"),
+                uid: format!("running-{index}").into(),
                 queue: queue(index),
                 min_member: 1,
                 status: GroupStatus { phase: GroupPhase::Running, running: 1, ..GroupStatus::default() },

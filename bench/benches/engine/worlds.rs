@@ -81,7 +81,7 @@ impl Builder {
         self.apply(Delta::GroupUpsert(Box::new(GroupFacts {
             namespace: "ns".to_owned(),
             name: group.name.clone(),
-            uid: format!("g-{}", group.name),
+            uid: format!("g-{}", group.name).into(),
             queue: group.queue.clone(),
             priority_class: group.priority_class.clone(),
             min_member: group.min_member,

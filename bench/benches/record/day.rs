@@ -156,7 +156,7 @@ fn job(index: usize, created: TimeMs, count: usize, run_ms: i64, numbers: &mut N
     let facts = GroupFacts {
         namespace: namespace.clone(),
         name: format!("{name}-{owner}"),
-        uid: uid(numbers),
+        uid: uid(numbers).into(),
         queue: ["default", "research", "production"][numbers.below(3) as usize].to_owned(),
         min_member: if numbers.below(2) == 0 { 1 } else { count as u32 },
         created,

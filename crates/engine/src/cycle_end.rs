@@ -436,7 +436,7 @@ fn write_status(session: &mut Session<'_>, group: GroupId, status: GroupStatus) 
     session.plan.groups.push(GroupUpdate {
         namespace: row.namespace.to_string(),
         name: row.name().to_owned(),
-        uid: row.uid.to_string(),
+        uid: (&*row.uid).into(),
         annotations: moved.into_iter().map(|name| (JOB_HYPER_NODE.to_owned(), name.to_string())).collect(),
         status,
     });

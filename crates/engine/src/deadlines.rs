@@ -34,7 +34,7 @@ pub(crate) fn look(session: &mut Session<'_>) {
         if let Some(expected) = late
             && !told
         {
-            let (namespace, name, uid) = (row.namespace.to_string(), row.name().to_owned(), row.uid.to_string());
+            let (namespace, name, uid) = (row.namespace.to_string(), row.name().to_owned(), (&*row.uid).into());
             session.plan.late.push(Late { namespace, name, uid, deadline, expected });
         }
     }

@@ -26,7 +26,7 @@ pub use devices::{
 };
 pub use group::{GroupCondition, GroupFacts, GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
 pub use inter_pod::{InterPodConstraints, LabelSelector, PodSelector, PodTerm, PreferredPodTerm, SpreadConstraint};
-pub use names::PodUid;
+pub use names::{GroupUid, PodUid};
 pub use node::{NodeFacts, NodeUsage, Taint, TaintEffect};
 pub use numa::{CpuPlace, NumaFacts};
 pub use pod::{DependsOn, PodFacts, PodPhase, ShapeTask};
@@ -65,7 +65,7 @@ pub enum Delta {
         namespace: String,
         name: String,
         /// Its uid; empty matches any.
-        uid: String,
+        uid: GroupUid,
     },
     /// The tasks that an owner (a Job) will make pods from, known before any pod is.
     ShapeUpsert {

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{DeviceName, GroupStatus, PodUid};
+use crate::facts::{DeviceName, GroupStatus, GroupUid, PodUid};
 use crate::ids::TimeMs;
 use crate::reasons::{plural, time_text};
 use crate::resource_dims::Resources;
@@ -146,7 +146,7 @@ pub struct GroupUpdate {
     /// Namespace of the PodGroup.
     pub namespace: String,
     pub name: String,
-    pub uid: String,
+    pub uid: GroupUid,
     /// Annotations that it gets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
@@ -174,7 +174,7 @@ pub struct Late {
     /// Namespace of the PodGroup.
     pub namespace: String,
     pub name: String,
-    pub uid: String,
+    pub uid: GroupUid,
     /// When it is to have ended.
     pub deadline: TimeMs,
     /// When it is expected to.
@@ -187,7 +187,7 @@ pub struct Late {
 pub struct FreedRoom {
     /// The group, `namespace/name`.
     pub beneficiary: String,
-    pub uid: String,
+    pub uid: GroupUid,
     /// The action that chose the victims.
     pub action: String,
     /// Whether it started there.

@@ -258,7 +258,7 @@ impl Ways {
         let ways = self.ways.get(&facts.priority_class).filter(|_| may).into_iter().flatten().enumerate();
         let twin = |(index, way): (usize, &Way)| {
             Delta::GroupUpsert(Box::new(GroupFacts {
-                uid: uid_of_twin(index, &facts.uid),
+                uid: uid_of_twin(index, &facts.uid).into(),
                 name: group_of_twin(index, &facts.name),
                 queue: queue_of_twins(&facts.queue),
                 priority_class: class_name(way.priority),

@@ -8,7 +8,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pumice_engine::{Delta, GroupFacts, PodUid, TimeMs};
+use pumice_engine::{Delta, GroupFacts, GroupUid, PodUid, TimeMs};
 use pumice_ledger::{Changes, Digest, Job, JobId, Ledger, Phase, QueueView, Run, RunId, Shape};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -409,7 +409,7 @@ impl PoolView {
                 let is_known = gang.least > 0;
                 self.gangs.remove(&key);
                 let (namespace, name) = (key.0.to_string(), key.1.clone());
-                told.extend(is_known.then(|| Delta::GroupRemove { namespace, name, uid: String::new() }.into()));
+                told.extend(is_known.then(|| Delta::GroupRemove { namespace, name, uid: GroupUid::default() }.into()));
                 continue;
             };
             let least = u32::try_from(members.len()).unwrap_or(u32::MAX);
@@ -419,7 +419,7 @@ impl PoolView {
             gang.least = least;
             uniformity.clone_into(&mut gang.uniformity);
             let facts = GroupFacts {
-                uid: first.to_string(),
+                uid: first.to_string().into(),
                 namespace: key.0.to_string(),
                 name: key.1.clone(),
                 queue: key.0.to_string(),

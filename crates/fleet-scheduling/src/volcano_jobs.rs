@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use pumice_engine::{Delta, GroupFacts, TimeMs};
+use pumice_engine::{Delta, GroupFacts, GroupUid, TimeMs};
 use pumice_fleet_model::names::CLUSTER_LABEL;
 use pumice_ledger::{Job, Ledger, NodeRef, Proposal, Run, RunId};
 
@@ -55,7 +55,7 @@ pub(crate) fn group(ledger: &Ledger, job: &Job, run: RunId, priority: u32) -> Op
     let whole = shape.volcano_job.as_ref()?;
     let queue = ledger.owner(job).0;
     Some(Delta::GroupUpsert(Box::new(GroupFacts {
-        uid: run.to_string(),
+        uid: run.to_string().into(),
         namespace: queue.to_owned(),
         name: names::single_name(priority, run),
         queue: queue.to_owned(),
@@ -71,7 +71,7 @@ pub(crate) fn group(ledger: &Ledger, job: &Job, run: RunId, priority: u32) -> Op
 /// There is no such group any more.
 pub(crate) fn group_gone(queue: &str, run: RunId, priority: u32) -> Delta {
     let (namespace, name) = (queue.to_owned(), names::single_name(priority, run));
-    Delta::GroupRemove { namespace, name, uid: String::new() }
+    Delta::GroupRemove { namespace, name, uid: GroupUid::default() }
 }
 
 /// Whether the pods of a job are still looked at; `left` are those that a queue has in one look. A job of one pod always is:

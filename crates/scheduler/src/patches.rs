@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use pumice_engine::{Eviction, GroupPhase, GroupUpdate, PodNotice, QueueUpdate};
+use pumice_engine::{Eviction, GroupPhase, GroupUid, GroupUpdate, PodNotice, QueueUpdate};
 use serde_json::{Map, Value, json};
 
 use crate::translate;
@@ -13,7 +13,7 @@ use crate::watch_to_deltas::Unbound;
 /// When each condition of each PodGroup last changed, and in which cycle; and its phase as it was written last.
 #[derive(Debug, Default)]
 pub(crate) struct Stamps {
-    by_uid: HashMap<String, GroupStamps>,
+    by_uid: HashMap<GroupUid, GroupStamps>,
 }
 
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ struct Stamp {
 
 impl Stamps {
     /// Forgets groups that are gone.
-    pub(crate) fn keep(&mut self, is_there: impl Fn(&str) -> bool) {
+    pub(crate) fn keep(&mut self, is_there: impl Fn(&GroupUid) -> bool) {
         self.by_uid.retain(|uid, _| is_there(uid));
     }
 

@@ -292,7 +292,7 @@ mod tests {
                 [format!("PodGroup ns/{bad}")]
             );
             assert!(quarantine.pass(group(bad)).is_none(), "it stays quarantined");
-            let gone = Delta::GroupRemove { namespace: "ns".into(), name: bad.into(), uid: String::new() };
+            let gone = Delta::GroupRemove { namespace: "ns".into(), name: bad.into(), uid: "".into() };
             assert!(quarantine.pass(gone).is_some());
             assert!(quarantine.pass(group(bad)).is_some(), "another of that name gets its chance");
         }

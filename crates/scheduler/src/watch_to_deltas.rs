@@ -24,7 +24,7 @@ use pumice_api::shard::NodeShard;
 use pumice_api::topology::HyperNode;
 use pumice_clock as clock;
 use pumice_cluster::Change;
-use pumice_engine::{Delta, PodUid};
+use pumice_engine::{Delta, GroupUid, PodUid};
 use tokio::time::Instant;
 
 use crate::metrics::Metrics;
@@ -136,7 +136,7 @@ pub struct WatchedObjects {
     /// Jobs that other schedulers place, by uid.
     foreign: HashSet<String>,
     /// Groups whose minimum was not placed yet, by uid: when they were made.
-    waiting: HashMap<String, Timestamp>,
+    waiting: HashMap<GroupUid, Timestamp>,
     /// Pods that a node refused, by uid: each counts once.
     refused: HashSet<PodUid>,
 }
@@ -188,10 +188,10 @@ impl WatchedObjects {
     }
 
     /// The uid of the PodGroup that has this name now.
-    pub(crate) fn group_uid(&self, namespace: &str, name: &str) -> Option<String> {
+    pub(crate) fn group_uid(&self, namespace: &str, name: &str) -> Option<GroupUid> {
         let prefix = format!("{namespace}/{name}/");
         let key = self.seen[Kind::Group as usize].range::<str, _>((Bound::Included(&*prefix), Bound::Unbounded)).next();
-        key?.strip_prefix(&prefix).map(str::to_owned)
+        key?.strip_prefix(&prefix).map(GroupUid::from)
     }
 
     /// Groups whose minimum was not placed yet.
@@ -341,7 +341,7 @@ impl WatchedObjects {
         let waiting = &mut self.waiting;
         match &change {
             Change::Replace(_) => waiting.clear(),
-            Change::Deleted(group) => drop(uid(group).and_then(|uid| waiting.remove(&uid))),
+            Change::Deleted(group) => drop(uid(group).and_then(|uid| waiting.remove(uid.as_str()))),
             Change::Applied(_) => {}
         }
         let metrics = &self.metrics;
@@ -473,7 +473,7 @@ fn group_key(group: &PodGroup) -> Option<String> {
 fn group_gone(key: String) -> Delta {
     let mut parts = key.splitn(3, '/').map(str::to_owned);
     let mut part = || parts.next().unwrap_or_default();
-    Delta::GroupRemove { namespace: part(), name: part(), uid: part() }
+    Delta::GroupRemove { namespace: part(), name: part(), uid: part().into() }
 }
 
 fn priority(class: &PriorityClass) -> Delta {
@@ -503,17 +503,19 @@ fn keep_unbound(kept: &mut HashMap<PodUid, Unbound>, pod: &Pod, metrics: &Metric
 }
 
 /// Groups that wait, and how long one has waited that waits no longer.
-fn keep_waiting(waiting: &mut HashMap<String, Timestamp>, group: &PodGroup, metrics: &Metrics) {
+fn keep_waiting(waiting: &mut HashMap<GroupUid, Timestamp>, group: &PodGroup, metrics: &Metrics) {
     let (Some(uid), Some(created)) = (&group.metadata.uid, &group.metadata.creation_timestamp) else { return };
     match group.status.phase {
-        None | Some(PodGroupPhase::Pending | PodGroupPhase::Inqueue) => drop(waiting.insert(uid.clone(), created.0)),
+        None | Some(PodGroupPhase::Pending | PodGroupPhase::Inqueue) => {
+            waiting.insert(uid.as_str().into(), created.0);
+        }
         Some(PodGroupPhase::Running) => {
-            if let Some(created) = waiting.remove(uid) {
+            if let Some(created) = waiting.remove(uid.as_str()) {
                 let waited = clock::now().duration_since(created);
                 metrics.group_waited(waited.try_into().unwrap_or_default());
             }
         }
-        Some(_) => drop(waiting.remove(uid)),
+        Some(_) => drop(waiting.remove(uid.as_str())),
     }
 }
 

@@ -15,7 +15,8 @@ use pumice_clock as clock;
 use pumice_cluster::events::Severity;
 use pumice_cluster::{EventRecorder, Failure, Window, failure};
 use pumice_engine::{
-    Bind, Ending, Eviction, FreedRoom, GroupUpdate, Late, Pipelined, Plan, PodNotice, PodUid, QueueUpdate, Ungate,
+    Bind, Ending, Eviction, FreedRoom, GroupUid, GroupUpdate, Late, Pipelined, Plan, PodNotice, PodUid, QueueUpdate,
+    Ungate,
 };
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -401,7 +402,7 @@ impl Writer {
     }
 
     /// Records an Event on a group that was quarantined.
-    pub(crate) fn quarantined(&mut self, namespace: &str, name: &str, uid: &str, message: String) {
+    pub(crate) fn quarantined(&mut self, namespace: &str, name: &str, uid: &GroupUid, message: String) {
         self.events.insist(About::group(namespace, name, uid), Severity::Warning, "Quarantined", message);
     }
 
@@ -414,7 +415,7 @@ impl Writer {
     pub(crate) fn tidy(&mut self, watched: &WatchedObjects) {
         if self.stamps.len() > 2 * watched.groups() + 1024 {
             let there = watched.group_uids();
-            self.stamps.keep(|uid| there.contains(uid));
+            self.stamps.keep(|uid| there.contains(uid.as_str()));
         }
     }
 

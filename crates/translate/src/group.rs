@@ -25,7 +25,7 @@ pub fn group_facts(group: &PodGroup) -> GroupFacts {
     GroupFacts {
         namespace: text(metadata.namespace.as_ref()),
         name: text(metadata.name.as_ref()),
-        uid: text(metadata.uid.as_ref()),
+        uid: text(metadata.uid.as_ref()).into(),
         queue: spec.queue.clone(),
         min_member: count(spec.min_member),
         min_task_member: spec.min_task_member.iter().map(|(task, min)| (task.clone(), count(*min))).collect(),

@@ -82,7 +82,7 @@ pub(crate) fn group(name: &str, min_member: u32) -> GroupFacts {
     GroupFacts {
         namespace: "ns".to_owned(),
         name: name.to_owned(),
-        uid: format!("uid-{name}"),
+        uid: format!("uid-{name}").into(),
         min_member,
         status: GroupStatus { phase: GroupPhase::Inqueue, ..GroupStatus::default() },
         ..GroupFacts::default()

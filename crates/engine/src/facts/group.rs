@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::Requirement;
+use crate::facts::{GroupUid, Requirement};
 use crate::ids::TimeMs;
 use crate::resource_dims::Resources;
 
@@ -46,7 +46,7 @@ pub struct GroupFacts {
     #[serde(skip_serializing_if = "super::is_default")]
     pub name: String,
     #[serde(skip_serializing_if = "super::is_default")]
-    pub uid: String,
+    pub uid: GroupUid,
     /// Its queue; empty means the default queue.
     #[serde(skip_serializing_if = "super::is_default")]
     pub queue: String,

@@ -90,6 +90,8 @@ macro_rules! names {
 names! {
     /// The uid of a pod: two pods of one name that follow each other have different ones.
     PodUid,
+    /// The uid of a PodGroup; empty where none is known, as of groups that are made of bare pods.
+    GroupUid,
 }
 
 #[cfg(test)]

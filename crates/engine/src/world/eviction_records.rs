@@ -146,7 +146,7 @@ impl Tables {
                 Some(one) => one.evictions += 1,
                 None => settled.push(FreedRoom {
                     beneficiary: stored.beneficiary.to_string(),
-                    uid: stored.beneficiary_uid.to_string(),
+                    uid: (&*stored.beneficiary_uid).into(),
                     action: stored.action.to_string(),
                     room: stored.ending,
                     evictions: 1,

@@ -249,7 +249,7 @@ impl<'t> Cluster<'t> {
         self.world.apply(&Delta::GroupUpsert(Box::new(GroupFacts {
             namespace: job.user.to_string(),
             name: job.name.clone(),
-            uid: format!("group-{number}"),
+            uid: format!("group-{number}").into(),
             queue: job.queue.to_string(),
             min_member: job.min,
             min_resources: Some(minimum),
@@ -439,7 +439,7 @@ impl<'t> Cluster<'t> {
         self.world.apply(&Delta::GroupRemove {
             namespace: job.user.to_string(),
             name: job.name.clone(),
-            uid: format!("group-{number}"),
+            uid: format!("group-{number}").into(),
         });
         self.world.apply(&Delta::ShapeRemove { owner_uid: format!("job-{number}") });
         self.by_key.remove(&live.key);

@@ -86,7 +86,7 @@ fn world(config: &str) -> World {
     world.apply(&Delta::GroupUpsert(Box::new(GroupFacts {
         namespace: "ns".to_owned(),
         name: "g".to_owned(),
-        uid: "g".to_owned(),
+        uid: "g".into(),
         queue: "q".to_owned(),
         min_member: 1,
         min_resources: Some(Resources::from([("cpu".to_owned(), 1_000)])),

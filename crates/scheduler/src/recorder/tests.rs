@@ -95,7 +95,7 @@ impl Studio {
         let mut deltas = vec![Delta::GroupUpsert(Box::new(GroupFacts {
             namespace: "ns".to_owned(),
             name: name.clone(),
-            uid: format!("uid-{name}"),
+            uid: format!("uid-{name}").into(),
             min_member: 3,
             created: self.now,
             status,
@@ -127,7 +127,7 @@ impl Studio {
         let name = format!("job-{job}");
         let mut deltas: Vec<Delta> = (0..3).map(|index| self.pod(&name, index, Some(format!("n{index}")))).collect();
         deltas.extend((0..3).map(|index| Delta::TaskRemove(format!("uid-{name}-{index}").into())));
-        deltas.push(Delta::GroupRemove { namespace: "ns".to_owned(), name, uid: String::new() });
+        deltas.push(Delta::GroupRemove { namespace: "ns".to_owned(), name, uid: "".into() });
         self.apply(deltas);
     }
 

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_cluster::EventRecorder;
 use pumice_cluster::events::{Occurrence, Severity};
-use pumice_engine::Bind;
+use pumice_engine::{Bind, GroupUid, PodUid};
 use tokio::time::Instant;
 
 use pumice_clock as clock;
@@ -36,11 +36,11 @@ pub(super) struct About<'a> {
 }
 
 impl<'a> About<'a> {
-    pub(super) fn pod(namespace: &'a str, name: &'a str, uid: &'a str) -> Self {
+    pub(super) fn pod(namespace: &'a str, name: &'a str, uid: &'a PodUid) -> Self {
         Self { version: "v1", kind: "Pod", namespace, name, uid }
     }
 
-    pub(super) fn group(namespace: &'a str, name: &'a str, uid: &'a str) -> Self {
+    pub(super) fn group(namespace: &'a str, name: &'a str, uid: &'a GroupUid) -> Self {
         Self { version: PodGroup::API_VERSION, kind: "PodGroup", namespace, name, uid }
     }
 
@@ -116,7 +116,7 @@ impl GroupEvents {
     }
 
     /// Tells how many pods of each group were bound, once enough were gathered. `uid` knows PodGroups.
-    pub(super) fn gathered(&mut self, now: Instant, uid: impl Fn(&str, &str) -> Option<String>) {
+    pub(super) fn gathered(&mut self, now: Instant, uid: impl Fn(&str, &str) -> Option<GroupUid>) {
         if self.gathered.is_none_or(|at| at > now) {
             return;
         }

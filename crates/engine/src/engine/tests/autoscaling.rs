@@ -148,7 +148,7 @@ fn it_still_is_promised_nothing_after_a_restart_of_the_scheduler() {
         GroupCondition { kind: "AwaitsNodes".to_owned(), status: true, reason: String::new(), message: String::new() };
     gang(&mut lab, "big", 2, 8_000);
     let status = GroupStatus { phase: GroupPhase::Inqueue, conditions: vec![condition], ..GroupStatus::default() };
-    lab.apply(Delta::GroupRemove { namespace: "ns".to_owned(), name: "big".to_owned(), uid: String::new() });
+    lab.apply(Delta::GroupRemove { namespace: "ns".to_owned(), name: "big".to_owned(), uid: "".into() });
     lab.apply(Delta::GroupUpsert(Box::new(GroupFacts { status, ..group("big", 2) })));
     make(&mut lab, "big", 2, 8_000);
     gang(&mut lab, "small", 4, 1_000);

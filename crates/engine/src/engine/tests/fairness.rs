@@ -94,7 +94,7 @@ fn shares_over_time(config: Config, cores: u32, weights: &[(&'static str, i64)],
             let name = uid.trim_start_matches("uid-").trim_end_matches("-0").to_owned();
             lab.apply(Delta::TaskRemove(uid));
             let namespace = weights[of].0.to_owned();
-            lab.apply(Delta::GroupRemove { namespace, name, uid: String::new() });
+            lab.apply(Delta::GroupRemove { namespace, name, uid: "".into() });
         }
         for (of, (namespace, _)) in weights.iter().enumerate() {
             while waiting[of] < WAITING {
@@ -335,7 +335,7 @@ fn a_reservation_gives_way_to_nobody_who_has_gone() {
     let waits = lab.tables().groups.table.find("b/b0").unwrap();
     assert!(lab.tables().reservations.of(waits).is_some(), "it holds least");
     lab.apply(Delta::TaskRemove("uid-a1-0".into()));
-    lab.apply(Delta::GroupRemove { namespace: "a".to_owned(), name: "a1".to_owned(), uid: String::new() });
+    lab.apply(Delta::GroupRemove { namespace: "a".to_owned(), name: "a1".to_owned(), uid: "".into() });
     assert_eq!(lab.binds(), [""; 0]);
     lab.apply(Delta::TaskRemove("uid-a0-0".into()));
     assert_eq!(lab.binds(), ["b0-0"]);

@@ -244,7 +244,7 @@ impl Farm {
     fn forget(&mut self, name: &str) {
         let namespace = self.works[name].namespace.to_owned();
         self.lab.apply(Delta::ShapeRemove { owner_uid: format!("job-{name}") });
-        self.lab.apply(Delta::GroupRemove { namespace, name: name.to_owned(), uid: String::new() });
+        self.lab.apply(Delta::GroupRemove { namespace, name: name.to_owned(), uid: "".into() });
     }
 
     pub(super) fn has_started(&self, name: &str) -> bool {

@@ -182,7 +182,7 @@ fn some_window() -> impl Strategy<Value = Delta> {
 fn some_delta() -> impl Strategy<Value = Delta> {
     let gone = (0..3_u32, 0..4_u32, 0..5_u32).prop_map(|(group, index, kind)| match kind {
         0 => Delta::NodeRemove(format!("n{index}")),
-        1 => Delta::GroupRemove { namespace: "ns".to_owned(), name: format!("g{group}"), uid: String::new() },
+        1 => Delta::GroupRemove { namespace: "ns".to_owned(), name: format!("g{group}"), uid: "".into() },
         2 if index == 0 => Delta::QueueRemove("q".to_owned()),
         3 => Delta::ShapeRemove { owner_uid: format!("job{group}") },
         _ => Delta::TaskRemove(format!("uid-g{group}-{index}").into()),

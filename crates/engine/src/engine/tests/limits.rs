@@ -87,7 +87,7 @@ fn a_queue_runs_so_many_jobs_at_a_time_and_the_next_waits_for_one_to_end() {
     assert_eq!(lab.phase("j0"), GroupPhase::Completed);
     assert_eq!(lab.cycle().admitted, ["ns/j5"], "whose queue holds less");
     assert_eq!(says(&lab, "j2"), "queue top runs as many jobs as it may at a time: 3 of 3 (maxRunningJobs)");
-    lab.apply(Delta::GroupRemove { namespace: "ns".to_owned(), name: "j4".to_owned(), uid: String::new() });
+    lab.apply(Delta::GroupRemove { namespace: "ns".to_owned(), name: "j4".to_owned(), uid: "".into() });
     assert_eq!(lab.cycle().admitted, ["ns/j2"]);
     lab.apply(queue("q", Some("top"), Some(9)));
     assert_eq!(lab.cycle().admitted, [""; 0], "the one above has its limit still");

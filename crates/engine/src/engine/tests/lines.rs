@@ -237,7 +237,7 @@ impl Pair {
             Happens::Remove(job) => {
                 if let Some(facts) = self.jobs.get(*job) {
                     let (namespace, name) = (format!("ns{}", facts.namespace), format!("g{job}"));
-                    self.apply(&Delta::GroupRemove { namespace, name, uid: String::new() });
+                    self.apply(&Delta::GroupRemove { namespace, name, uid: "".into() });
                 }
             }
             Happens::Wait(seconds) => {

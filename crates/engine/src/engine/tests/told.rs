@@ -333,7 +333,7 @@ fn a_group_that_comes_in_a_moment_is_not_missed() {
     // One that goes is missed like one that never came, from then on.
     lab.pod(pod("j", 1, 2_000));
     assert_eq!(told(&lab.cycle()), ["j-1"], "no room");
-    lab.apply(Delta::GroupRemove { namespace: "ns".to_owned(), name: "j".to_owned(), uid: String::new() });
+    lab.apply(Delta::GroupRemove { namespace: "ns".to_owned(), name: "j".to_owned(), uid: "".into() });
     assert_eq!(told(&lab.cycle()), [""; 0]);
     lab.now = lab.now.plus_ms(20_000);
     assert_eq!(told(&lab.cycle()), ["j-1"]);

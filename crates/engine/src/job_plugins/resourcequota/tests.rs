@@ -59,7 +59,7 @@ fn what_was_admitted_earlier_counts_until_its_pods_are_there() {
     quota(&mut lab, "ns", &[("cpu", 1_000)], &[("cpu", 1_000)]);
     assert_eq!(lab.cycle().admitted, [""; 0]);
     lab.apply(Delta::TaskRemove("uid-a-0".into()));
-    lab.apply(Delta::GroupRemove { namespace: "ns".to_owned(), name: "a".to_owned(), uid: String::new() });
+    lab.apply(Delta::GroupRemove { namespace: "ns".to_owned(), name: "a".to_owned(), uid: "".into() });
     quota(&mut lab, "ns", &[("cpu", 1_000)], &[]);
     assert_eq!(lab.cycle().admitted, ["ns/b"]);
 }

@@ -38,7 +38,7 @@ impl Bench {
         let mut facts = GroupFacts {
             namespace: "ns".to_owned(),
             name: name.to_owned(),
-            uid: format!("uid-{name}"),
+            uid: format!("uid-{name}").into(),
             min_member,
             status: GroupStatus { phase: GroupPhase::Inqueue, ..GroupStatus::default() },
             ..GroupFacts::default()

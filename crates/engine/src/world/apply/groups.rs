@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::cluster::table::key_of;
-use crate::facts::{GroupCondition, GroupFacts, GroupPhase, ShapeTask};
+use crate::facts::{GroupCondition, GroupFacts, GroupPhase, GroupUid, ShapeTask};
 use crate::ids::{GroupId, QueueId, TaskId};
 use crate::world::groups::{AWAITS_NODES, ROLES_MAX, ShapePart};
 use crate::world::sub_jobs::JOB_HYPER_NODE;
@@ -133,10 +133,10 @@ impl Tables {
         self.queues.release(queue);
     }
 
-    pub(super) fn remove_group(&mut self, namespace: &str, name: &str, uid: &str) {
+    pub(super) fn remove_group(&mut self, namespace: &str, name: &str, uid: &GroupUid) {
         let Some(group) = self.groups.table.find(&key_of(namespace, name)) else { return };
         let row = self.groups.row_mut(group);
-        if !row.known || (!uid.is_empty() && *row.uid != *uid) {
+        if !row.known || (!uid.is_empty() && *row.uid != **uid) {
             return;
         }
         row.known = false;

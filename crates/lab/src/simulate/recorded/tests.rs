@@ -41,7 +41,7 @@ impl Scribe {
         let facts = GroupFacts {
             namespace: "ns".to_owned(),
             name: name.to_owned(),
-            uid: format!("uid-{name}"),
+            uid: format!("uid-{name}").into(),
             queue: queue.to_owned(),
             min_member: pods,
             created: at(seconds),
