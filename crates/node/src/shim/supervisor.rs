@@ -1,7 +1,11 @@
 //! The shim's loop: init containers one by one, then the containers, until all is over.
 //!
+//! What starts and ends runs is in `supervisor/runs.rs`, what ends the pod in `supervisor/stopping.rs`.
 //! Invariant: `status.json` says what is true now, and an exit is on disk before anything follows
 //! from it. Time comes in through `pumice_clock` at the top of each turn only.
+
+mod runs;
+mod stopping;
 
 use std::fs::File;
 use std::io;
@@ -15,7 +19,6 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use pumice_clock as clock;
 use pumice_units::with_causes;
 
@@ -25,19 +28,17 @@ use super::journal;
 use super::logs::LogFile;
 use super::namespaces;
 use super::network::{self, PodNetworkError};
-use super::process::{Ended, Ground, Process};
+use super::process::Process;
 use super::spec::{ContainerSpec, ShimSpec, SpecError};
 use super::status::{
     ContainerState, ContainerStatus, DEADLINE_EXCEEDED, Exit, START_ERROR, STATUS_FILE, ShimPhase, ShimStatus,
 };
 use crate::cgroup::ContainerCgroup;
-use crate::files::{Durability, is_for_want_of_room};
-use crate::{freezer, oom};
+use crate::files::Durability;
+use crate::oom;
 
 /// How often resident sets are looked at where no control group limits memory.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
-/// The time that a sidecar has to end although its pod's is over.
-const SIDECAR_GRACE_MIN: Duration = Duration::from_secs(2);
 /// How long a full disk is waited for before the next attempt to write an exit.
 const WRITE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -224,10 +225,10 @@ impl Supervisor {
     fn next_turn(&self) -> Option<Instant> {
         let now = clock::monotonic();
         let slots = || self.init.iter().chain(&self.main);
-        let watch =
-            slots().any(|slot| slot.process.as_ref().is_some_and(Process::is_watched)).then(|| now + WATCH_EVERY);
-        let kill = self.stopping.filter(|_| !self.killed);
-        let write = self.unwritten.then(|| now + WRITE_AGAIN_AFTER);
+        let is_watched = slots().any(|slot| slot.process.as_ref().is_some_and(Process::is_watched));
+        let watch = if is_watched { Some(now + WATCH_EVERY) } else { None };
+        let kill = if self.killed { None } else { self.stopping };
+        let write = if self.unwritten { Some(now + WRITE_AGAIN_AFTER) } else { None };
         let starts = slots().filter_map(|slot| slot.start_at).chain(slots().filter_map(|slot| slot.kill_at));
         let outputs = self.running().filter_map(Process::next_turn);
         starts.chain(outputs).chain([watch, kill, self.deadline, write].into_iter().flatten()).min()
@@ -280,176 +281,8 @@ impl Supervisor {
         self.advance();
     }
 
-    /// Kills those that were asked to end. Sidecars whose turn never came have not been: they have a little time, as a kubelet
-    /// gives it.
-    fn end_of_grace(&mut self, at: Instant) {
-        self.thaw();
-        let asks = self.asks;
-        for slot in self.init.iter_mut().chain(&mut self.main) {
-            let Some(process) = &slot.process else { continue };
-            if slot.stop_requested || !asks {
-                process.kill();
-            } else {
-                process.terminate();
-                slot.stop_requested = true;
-                slot.kill_at = Some(at + SIDECAR_GRACE_MIN);
-            }
-        }
-    }
-
-    /// Whoever froze the pod's own groups can't keep it from ending.
-    fn thaw(&self) {
-        if let Some(group) = &self.spec.cgroup {
-            freezer::thaw(group);
-        }
-    }
-
-    /// Tells runs to end that somebody wants to end; whether there is another one is the restart policy's.
-    fn end_runs(&mut self, at: Instant) {
-        let specs = self.spec.init_containers.iter().chain(&self.spec.containers);
-        for (slot, spec) in self.init.iter_mut().chain(&mut self.main).zip(specs) {
-            let Some(process) = slot.process.as_ref().filter(|_| slot.kill_at.is_none()) else { continue };
-            let Some(restart) = control::requested_restart(&self.dir, &spec.name) else { continue };
-            // Attempts count this run too.
-            if restart.run + 1 == slot.attempts {
-                slot.kill_at = Some(clock::after(at, restart.grace_seconds));
-                if restart.grace_seconds > 0 && !slot.stop_requested {
-                    process.terminate();
-                    slot.stop_requested = true;
-                }
-            }
-        }
-    }
-
     fn running(&self) -> impl Iterator<Item = &Process> {
         self.init.iter().chain(&self.main).filter_map(|slot| slot.process.as_ref())
-    }
-
-    /// Starts or shortens the end of the pod.
-    fn stop(&mut self, stop: Stop, at: Instant) {
-        let kill_at = clock::after(at, stop.grace_seconds);
-        match self.stopping {
-            Some(before) if before <= kill_at => return,
-            Some(_) => {
-                self.stopping = Some(kill_at);
-                self.asks &= stop.grace_seconds > 0;
-            }
-            None => {
-                self.stopping = Some(kill_at);
-                self.status.phase = ShimPhase::Stopping;
-                self.asks = stop.grace_seconds > 0;
-                self.thaw();
-                self.save(Durability::Process);
-            }
-        }
-        for slot in self.init.iter_mut().chain(&mut self.main) {
-            slot.start_at = None;
-        }
-    }
-
-    /// Asks those whose turn it is to end: the containers at once, then the sidecars, the last of them first.
-    fn ask_to_end(&mut self) {
-        let ask = |slot: &mut Slot| {
-            if let Some(process) = slot.process.as_ref().filter(|_| !slot.stop_requested) {
-                process.terminate();
-                slot.stop_requested = true;
-            }
-            slot.process.is_some()
-        };
-        let ordinary = self.init.iter_mut().zip(&self.spec.init_containers).filter(|(_, spec)| !spec.sidecar);
-        let wait = ordinary.map(|(slot, _)| slot).chain(&mut self.main).map(ask).fold(false, |any, runs| any | runs);
-        if !wait {
-            let sidecars = self.init.iter_mut().zip(&self.spec.init_containers).filter(|(_, spec)| spec.sidecar);
-            // Each may need those that were started before it.
-            let _ = sidecars.rev().map(|(slot, _)| slot).any(ask);
-        }
-    }
-
-    /// Takes the ends of all processes that have ended.
-    fn reap(&mut self, now: Timestamp, at: Instant) {
-        let mut ended = false;
-        while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            let pid = match status {
-                WaitStatus::StillAlive => break,
-                WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, _, _) => pid,
-                _ => continue,
-            };
-            for role in [Role::Init, Role::Main] {
-                let found =
-                    self.slots(role).iter().position(|slot| slot.process.as_ref().is_some_and(|p| p.pid() == pid));
-                if let Some(index) = found {
-                    self.end(role, index, status, now, at);
-                    ended = true;
-                }
-            }
-        }
-        if ended {
-            // A pod's last end is written as one with its being over.
-            if self.is_done() {
-                self.done();
-            } else {
-                self.save(Durability::Power);
-            }
-            self.spent.drain(..).for_each(|group| group.remove());
-        }
-    }
-
-    /// Writes down the end of a run and decides whether there is another.
-    fn end(&mut self, role: Role, index: usize, status: WaitStatus, now: Timestamp, at: Instant) {
-        let Some(process) = self.slots(role)[index].process.take() else { return };
-        let ran = now.duration_since(process.started_at).try_into().unwrap_or(Duration::ZERO);
-        let Ended { exit, group, log, no_room } = process.finish(self.container(role, index), status, now);
-        self.spent.extend(group);
-        self.behind.extend(log);
-        match (no_room, exit.message) {
-            (true, Some(message)) => self.wait_for_room(role, index, message, at),
-            (_, message) => self.conclude(role, index, Exit { message, ..exit }, ran, at),
-        }
-    }
-
-    /// A run that lacked room on the disk to begin is tried again: it is none of the program's faults.
-    fn wait_for_room(&mut self, role: Role, index: usize, message: String, at: Instant) {
-        let slot = &mut self.slots(role)[index];
-        slot.attempts -= 1;
-        slot.start_at = Some(at + WRITE_AGAIN_AFTER);
-        slot.kill_at = None;
-        self.statuses(role)[index].state =
-            ContainerState::Waiting { reason: "CreateContainerError".into(), message: Some(message) };
-    }
-
-    /// What follows from the end of a run that lasted `ran`.
-    fn conclude(&mut self, role: Role, index: usize, exit: Exit, ran: Duration, at: Instant) {
-        let again = self.stopping.is_none() && self.restarts(role, index, exit.code);
-        let slot = &mut self.slots(role)[index];
-        let wait = again.then(|| slot.backoff.after_run(ran));
-        slot.start_at = wait.map(|wait| at + wait);
-        slot.kill_at = None;
-        slot.stop_requested = false;
-        let container = &mut self.statuses(role)[index];
-        container.state = match wait {
-            Some(wait) => {
-                container.last = Some(exit);
-                ContainerState::Waiting {
-                    reason: "CrashLoopBackOff".into(),
-                    message: Some(format!("back-off {}s restarting failed container", wait.as_secs())),
-                }
-            }
-            None => ContainerState::Terminated(exit),
-        };
-    }
-
-    fn restarts(&self, role: Role, index: usize, code: i32) -> bool {
-        let sidecar = role == Role::Init && self.spec.init_containers[index].sidecar;
-        match role {
-            _ if sidecar => self.status.phase != ShimPhase::Stopping && !self.mains_over(),
-            // An init container's success is final, whatever the policy.
-            Role::Init => code != 0 && self.spec.restart_policy.restarts(code),
-            Role::Main => self.spec.restart_policy.restarts(code),
-        }
-    }
-
-    fn mains_over(&self) -> bool {
-        self.status.containers.iter().all(|container| container.exit().is_some())
     }
 
     /// Starts what is due and notices when all is over.
@@ -473,85 +306,6 @@ impl Supervisor {
         if self.stopping.is_some() && self.asks {
             self.ask_to_end();
         }
-    }
-
-    /// Whether nothing of the pod runs or will.
-    fn is_done(&self) -> bool {
-        self.running().next().is_none() && (self.stopping.is_some() || self.is_over())
-    }
-
-    /// Whether the pod has come to its end: all containers ended, or an init container for good.
-    fn is_over(&self) -> bool {
-        let failed = self.status.init_containers.iter().zip(&self.spec.init_containers);
-        let mut failed = failed.filter(|(_, spec)| !spec.sidecar);
-        self.mains_over() || failed.any(|(container, _)| container.exit().is_some_and(|exit| exit.code != 0))
-    }
-
-    fn start_due(&mut self) {
-        let at = clock::monotonic();
-        let mut started = false;
-        for index in 0..self.init.len() {
-            started |= self.start_if_due(Role::Init, index, at);
-            // For good: a sidecar that is started again holds up nobody.
-            self.init[index].passed |= self.passes(index);
-            if !self.init[index].passed {
-                if started {
-                    self.save(Durability::Process);
-                }
-                return;
-            }
-        }
-        for index in 0..self.main.len() {
-            started |= self.start_if_due(Role::Main, index, at);
-        }
-        if started {
-            self.status.phase = ShimPhase::Running;
-            self.save(Durability::Process);
-        }
-    }
-
-    /// Whether an init container has done what those after it wait for.
-    fn passes(&self, index: usize) -> bool {
-        let (spec, status) = (&self.spec.init_containers[index], &self.status.init_containers[index]);
-        if !spec.sidecar {
-            return status.exit().is_some_and(|exit| exit.code == 0);
-        }
-        let run = status.restart_count;
-        status.is_running() && (!spec.start_gate || control::has_started(&self.dir, &spec.name, run))
-    }
-
-    fn start_if_due(&mut self, role: Role, index: usize, at: Instant) -> bool {
-        let slot = &self.slots(role)[index];
-        let fresh = slot.attempts == 0;
-        let due = slot.process.is_none() && (fresh || slot.start_at.is_some_and(|start_at| at >= start_at));
-        if !due {
-            return false;
-        }
-        let (attempt, now) = (slot.attempts, clock::now());
-        let ground = Ground { dir: &self.dir, spec: &self.spec, container: self.container(role, index), attempt };
-        let started = Process::start(&ground, now);
-        let slot = &mut self.slots(role)[index];
-        slot.attempts += 1;
-        slot.start_at = None;
-        match started {
-            Ok(process) => {
-                let pid = Some(process.pid().as_raw());
-                slot.process = Some(process);
-                let container = &mut self.statuses(role)[index];
-                container.restart_count = attempt;
-                container.state = ContainerState::Running { started_at: now, pid };
-            }
-            Err(error) => {
-                self.statuses(role)[index].restart_count = attempt;
-                let text = format!("can't start the container: {error}");
-                if is_for_want_of_room(&error) {
-                    self.wait_for_room(role, index, text, at);
-                } else {
-                    self.conclude(role, index, start_error(&text, now), Duration::ZERO, at);
-                }
-            }
-        }
-        true
     }
 
     fn done(&mut self) {
