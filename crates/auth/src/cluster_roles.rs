@@ -5,9 +5,7 @@
 //! included. Stored by the API server at its first start.
 
 use crate::rbac::{Role, Rule};
-
-/// Groups, resources, verbs.
-type Line = (&'static [&'static str], &'static [&'static str], &'static [&'static str]);
+use crate::roles::{Line, on};
 
 const CORE: &[&str] = &[""];
 const READ: &[&str] = &["get", "list", "watch"];
@@ -17,65 +15,65 @@ const CREATE: &[&str] = &["create"];
 
 /// Volcano's and our kinds that people write.
 const WORK: [Line; 5] = [
-    (&["batch.volcano.sh"], &["cronjobs", "jobs"], WRITE),
-    (&["bus.volcano.sh"], &["commands"], WRITE),
-    (&["flow.volcano.sh"], &["jobflows", "jobtemplates"], WRITE),
-    (&["scheduling.volcano.sh"], &["podgroups"], WRITE),
-    (&["pumice.sh"], &["resourceprofiles"], WRITE),
+    on(&["batch.volcano.sh"], &["cronjobs", "jobs"], WRITE),
+    on(&["bus.volcano.sh"], &["commands"], WRITE),
+    on(&["flow.volcano.sh"], &["jobflows", "jobtemplates"], WRITE),
+    on(&["scheduling.volcano.sh"], &["podgroups"], WRITE),
+    on(&["pumice.sh"], &["resourceprofiles"], WRITE),
 ];
 
 const VIEW: &[Line] = &[
-    (CORE, &["configmaps", "persistentvolumeclaims", "pods", "serviceaccounts", "services"], READ),
-    (CORE, &["bindings", "namespaces/status", "persistentvolumeclaims/status", "pods/log", "pods/status"], READ),
-    (CORE, &["services/status"], READ),
-    (CORE, &["limitranges", "resourcequotas", "resourcequotas/status"], READ),
-    (CORE, &["replicationcontrollers", "replicationcontrollers/scale", "replicationcontrollers/status"], READ),
-    (CORE, &["namespaces"], READ),
-    (&["", "events.k8s.io"], &["events"], READ),
-    (&["apps"], &["controllerrevisions"], READ),
-    (&["apps"], &["deployments", "deployments/scale", "deployments/status"], READ),
-    (&["apps"], &["replicasets", "replicasets/scale", "replicasets/status"], READ),
-    (&["apps"], &["statefulsets", "statefulsets/scale", "statefulsets/status"], READ),
-    (&["batch", "batch.volcano.sh"], &["cronjobs", "cronjobs/status", "jobs", "jobs/status"], READ),
-    (&["discovery.k8s.io"], &["endpointslices"], READ),
-    (&["networking.k8s.io"], &["networkpolicies"], READ),
-    (&["policy"], &["poddisruptionbudgets", "poddisruptionbudgets/status"], READ),
-    (&["resource.k8s.io"], &["resourceclaims", "resourceclaims/status", "resourceclaimtemplates"], READ),
-    (&["bus.volcano.sh"], &["commands"], READ),
-    (&["flow.volcano.sh"], &["jobflows", "jobflows/status", "jobtemplates", "jobtemplates/status"], READ),
+    on(CORE, &["configmaps", "persistentvolumeclaims", "pods", "serviceaccounts", "services"], READ),
+    on(CORE, &["bindings", "namespaces/status", "persistentvolumeclaims/status", "pods/log", "pods/status"], READ),
+    on(CORE, &["services/status"], READ),
+    on(CORE, &["limitranges", "resourcequotas", "resourcequotas/status"], READ),
+    on(CORE, &["replicationcontrollers", "replicationcontrollers/scale", "replicationcontrollers/status"], READ),
+    on(CORE, &["namespaces"], READ),
+    on(&["", "events.k8s.io"], &["events"], READ),
+    on(&["apps"], &["controllerrevisions"], READ),
+    on(&["apps"], &["deployments", "deployments/scale", "deployments/status"], READ),
+    on(&["apps"], &["replicasets", "replicasets/scale", "replicasets/status"], READ),
+    on(&["apps"], &["statefulsets", "statefulsets/scale", "statefulsets/status"], READ),
+    on(&["batch", "batch.volcano.sh"], &["cronjobs", "cronjobs/status", "jobs", "jobs/status"], READ),
+    on(&["discovery.k8s.io"], &["endpointslices"], READ),
+    on(&["networking.k8s.io"], &["networkpolicies"], READ),
+    on(&["policy"], &["poddisruptionbudgets", "poddisruptionbudgets/status"], READ),
+    on(&["resource.k8s.io"], &["resourceclaims", "resourceclaims/status", "resourceclaimtemplates"], READ),
+    on(&["bus.volcano.sh"], &["commands"], READ),
+    on(&["flow.volcano.sh"], &["jobflows", "jobflows/status", "jobtemplates", "jobtemplates/status"], READ),
     // Queues, HyperNodes and the like are the cluster's: a RoleBinding does not show them, a ClusterRoleBinding does.
-    (&["scheduling.volcano.sh"], &["podgroups", "podgroups/status", "queues", "queues/status"], READ),
-    (&["topology.volcano.sh"], &["hypernodes", "hypernodes/status"], READ),
-    (&["nodeinfo.volcano.sh"], &["numatopologies"], READ),
-    (&["shard.volcano.sh"], &["nodeshards", "nodeshards/status"], READ),
-    (&["pumice.sh"], &["reservations", "resourceprofiles"], READ),
+    on(&["scheduling.volcano.sh"], &["podgroups", "podgroups/status", "queues", "queues/status"], READ),
+    on(&["topology.volcano.sh"], &["hypernodes", "hypernodes/status"], READ),
+    on(&["nodeinfo.volcano.sh"], &["numatopologies"], READ),
+    on(&["shard.volcano.sh"], &["nodeshards", "nodeshards/status"], READ),
+    on(&["pumice.sh"], &["reservations", "resourceprofiles"], READ),
     // Why a job waits, and how queues and nodes stand.
-    (&["why.pumice.sh"], &["jobs", "nodes", "queues"], READ),
+    on(&["why.pumice.sh"], &["jobs", "nodes", "queues"], READ),
     // What became of jobs, for who may read them while they are there.
-    (&["history.pumice.sh"], &["jobs"], READ),
+    on(&["history.pumice.sh"], &["jobs"], READ),
 ];
 
 const EDIT: &[Line] = &[
-    (CORE, &["pods/exec", "pods/portforward", "secrets"], READ),
-    (CORE, &["serviceaccounts"], &["impersonate"]),
-    (CORE, &["pods", "pods/exec", "pods/portforward"], WRITE),
-    (CORE, &["pods/eviction"], CREATE),
-    (CORE, &["configmaps", "persistentvolumeclaims", "secrets", "serviceaccounts", "services"], WRITE),
-    (CORE, &["replicationcontrollers", "replicationcontrollers/scale"], WRITE),
-    (CORE, &["serviceaccounts/token"], CREATE),
-    (&["apps"], &["deployments", "deployments/scale", "replicasets", "replicasets/scale"], WRITE),
-    (&["apps"], &["statefulsets", "statefulsets/scale"], WRITE),
-    (&["batch"], &["cronjobs", "jobs"], WRITE),
-    (&["", "events.k8s.io"], &["events"], WRITE),
-    (&["coordination.k8s.io"], &["leases"], ALL),
-    (&["networking.k8s.io"], &["networkpolicies"], WRITE),
-    (&["policy"], &["poddisruptionbudgets"], WRITE),
-    (&["resource.k8s.io"], &["resourceclaims", "resourceclaimtemplates"], WRITE),
+    on(CORE, &["pods/exec", "pods/portforward", "secrets"], READ),
+    on(CORE, &["serviceaccounts"], &["impersonate"]),
+    on(CORE, &["pods", "pods/exec", "pods/portforward"], WRITE),
+    on(CORE, &["pods/eviction"], CREATE),
+    on(CORE, &["configmaps", "persistentvolumeclaims", "secrets", "serviceaccounts", "services"], WRITE),
+    on(CORE, &["replicationcontrollers", "replicationcontrollers/scale"], WRITE),
+    on(CORE, &["serviceaccounts/token"], CREATE),
+    on(&["apps"], &["deployments", "deployments/scale", "replicasets", "replicasets/scale"], WRITE),
+    on(&["apps"], &["statefulsets", "statefulsets/scale"], WRITE),
+    on(&["batch"], &["cronjobs", "jobs"], WRITE),
+    on(&["", "events.k8s.io"], &["events"], WRITE),
+    on(&["coordination.k8s.io"], &["leases"], ALL),
+    on(&["networking.k8s.io"], &["networkpolicies"], WRITE),
+    on(&["policy"], &["poddisruptionbudgets"], WRITE),
+    on(&["resource.k8s.io"], &["resourceclaims", "resourceclaimtemplates"], WRITE),
 ];
 
 const ADMIN: &[Line] = &[
-    (&["rbac.authorization.k8s.io"], &["rolebindings", "roles"], ALL),
-    (&["authorization.k8s.io"], &["localsubjectaccessreviews"], CREATE),
+    on(&["rbac.authorization.k8s.io"], &["rolebindings", "roles"], ALL),
+    on(&["authorization.k8s.io"], &["localsubjectaccessreviews"], CREATE),
 ];
 
 /// The name of the role that allows everything.
@@ -96,7 +94,7 @@ pub fn default_cluster_roles() -> Vec<DefaultRole> {
     let edit: Vec<Line> = EDIT.iter().chain(&WORK).copied().collect();
     let role = |name: &str, parts: &[&[Line]]| Role {
         name: name.to_owned(),
-        rules: parts.iter().copied().flatten().map(rule).collect(),
+        rules: parts.iter().copied().flatten().map(Line::rule).collect(),
     };
     let everything = Role { name: CLUSTER_ADMIN.to_owned(), rules: Rule::everything().to_vec() };
     vec![
@@ -105,11 +103,6 @@ pub fn default_cluster_roles() -> Vec<DefaultRole> {
         DefaultRole { role: role("edit", &[VIEW, &edit]), gathers: true, gathered_into: Some("admin") },
         DefaultRole { role: role("view", &[VIEW]), gathers: true, gathered_into: Some("edit") },
     ]
-}
-
-fn rule((groups, resources, verbs): &Line) -> Rule {
-    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    Rule { verbs: owned(verbs), api_groups: owned(groups), resources: owned(resources), ..Rule::default() }
 }
 
 #[cfg(test)]

@@ -16,8 +16,34 @@ use crate::rbac::{Grant, Role, Rule, Scope, Subject};
 /// The role that the controllers need only where no controller manager is.
 pub(crate) const ROLE_WORKLOADS: &str = "system:pumice:controllers-workloads";
 
-/// Groups, resources, verbs.
-type Line = (&'static [&'static str], &'static [&'static str], &'static [&'static str]);
+/// A rule on resources, as a line of a table.
+#[derive(Clone, Copy)]
+pub(crate) struct Line {
+    groups: &'static [&'static str],
+    resources: &'static [&'static str],
+    verbs: &'static [&'static str],
+}
+
+/// The line that allows `verbs` on `resources` of `groups`.
+pub(crate) const fn on(
+    groups: &'static [&'static str],
+    resources: &'static [&'static str],
+    verbs: &'static [&'static str],
+) -> Line {
+    Line { groups, resources, verbs }
+}
+
+impl Line {
+    /// The rule in the form that roles have.
+    pub(crate) fn rule(&self) -> Rule {
+        Rule {
+            verbs: owned(self.verbs),
+            api_groups: owned(self.groups),
+            resources: owned(self.resources),
+            ..Rule::default()
+        }
+    }
+}
 
 const CORE: &[&str] = &[""];
 const BATCH: &[&str] = &["batch.volcano.sh"];
@@ -30,64 +56,64 @@ const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["update", "patch"];
 const EDIT: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete"];
 
-const EVENTS: Line = (&["", "events.k8s.io"], &["events"], &["create", "update", "patch"]);
-const LEASES: Line = (&["coordination.k8s.io"], &["leases"], &["get", "list", "watch", "create", "update", "patch"]);
-const PRIORITY_CLASSES: Line = (&["scheduling.k8s.io"], &["priorityclasses"], READ);
+const EVENTS: Line = on(&["", "events.k8s.io"], &["events"], &["create", "update", "patch"]);
+const LEASES: Line = on(&["coordination.k8s.io"], &["leases"], &["get", "list", "watch", "create", "update", "patch"]);
+const PRIORITY_CLASSES: Line = on(&["scheduling.k8s.io"], &["priorityclasses"], READ);
 
 const SCHEDULER: &[Line] = &[
-    (CORE, &["pods", "nodes", "namespaces", "resourcequotas"], READ),
+    on(CORE, &["pods", "nodes", "namespaces", "resourcequotas"], READ),
     // Victims are deleted, gates removed.
-    (CORE, &["pods"], &["patch", "delete"]),
-    (&["policy"], &["poddisruptionbudgets"], READ),
-    (&["topology.volcano.sh"], &["hypernodes"], READ),
-    (&["nodeinfo.volcano.sh"], &["numatopologies"], READ),
-    (&["shard.volcano.sh"], &["nodeshards"], READ),
-    (OURS, &["reservations"], READ),
-    (&["shard.volcano.sh"], &["nodeshards/status"], WRITE),
-    (CORE, &["persistentvolumeclaims", "persistentvolumes"], &["get", "list", "watch", "patch"]),
-    (&["storage.k8s.io"], &["storageclasses", "csinodes"], READ),
-    (&["resource.k8s.io"], &["resourceclaims"], &["get", "list", "watch", "update"]),
+    on(CORE, &["pods"], &["patch", "delete"]),
+    on(&["policy"], &["poddisruptionbudgets"], READ),
+    on(&["topology.volcano.sh"], &["hypernodes"], READ),
+    on(&["nodeinfo.volcano.sh"], &["numatopologies"], READ),
+    on(&["shard.volcano.sh"], &["nodeshards"], READ),
+    on(OURS, &["reservations"], READ),
+    on(&["shard.volcano.sh"], &["nodeshards/status"], WRITE),
+    on(CORE, &["persistentvolumeclaims", "persistentvolumes"], &["get", "list", "watch", "patch"]),
+    on(&["storage.k8s.io"], &["storageclasses", "csinodes"], READ),
+    on(&["resource.k8s.io"], &["resourceclaims"], &["get", "list", "watch", "update"]),
     // The second one is asked for since Kubernetes 1.36 when a claim's devices are written.
-    (&["resource.k8s.io"], &["resourceclaims/status", "resourceclaims/binding"], &["update"]),
-    (&["resource.k8s.io"], &["deviceclasses", "resourceslices"], READ),
-    (CORE, &["pods/binding", "bindings"], &["create"]),
-    (CORE, &["pods/status"], &["patch"]),
-    (BATCH, &["jobs"], READ),
-    (SCHEDULING, &["podgroups"], &["get", "list", "watch", "update", "patch"]),
-    (SCHEDULING, &["podgroups/status", "queues/status"], WRITE),
-    (SCHEDULING, &["queues"], &["get", "list", "watch", "create"]),
+    on(&["resource.k8s.io"], &["resourceclaims/status", "resourceclaims/binding"], &["update"]),
+    on(&["resource.k8s.io"], &["deviceclasses", "resourceslices"], READ),
+    on(CORE, &["pods/binding", "bindings"], &["create"]),
+    on(CORE, &["pods/status"], &["patch"]),
+    on(BATCH, &["jobs"], READ),
+    on(SCHEDULING, &["podgroups"], &["get", "list", "watch", "update", "patch"]),
+    on(SCHEDULING, &["podgroups/status", "queues/status"], WRITE),
+    on(SCHEDULING, &["queues"], &["get", "list", "watch", "create"]),
     PRIORITY_CLASSES,
     EVENTS,
     LEASES,
 ];
 
 const CONTROLLERS: &[Line] = &[
-    (BATCH, &["jobs"], EDIT),
-    (BATCH, &["jobs/status", "jobs/finalizers", "cronjobs/status", "cronjobs/finalizers"], WRITE),
-    (BATCH, &["cronjobs"], READ),
-    (FLOW, &["jobflows", "jobtemplates"], READ),
+    on(BATCH, &["jobs"], EDIT),
+    on(BATCH, &["jobs/status", "jobs/finalizers", "cronjobs/status", "cronjobs/finalizers"], WRITE),
+    on(BATCH, &["cronjobs"], READ),
+    on(FLOW, &["jobflows", "jobtemplates"], READ),
     // Finished ones leave, as long as their namespace wants.
-    (FLOW, &["jobflows"], &["delete"]),
-    (CORE, &["namespaces"], READ),
-    (FLOW, &["jobflows/status", "jobflows/finalizers", "jobtemplates/status"], WRITE),
-    (CORE, &["pods"], &["get", "list", "watch", "create", "update", "patch", "delete"]),
-    (CORE, &["configmaps", "secrets", "services", "persistentvolumeclaims"], EDIT),
-    (CORE, &["nodes"], READ),
-    (&["topology.volcano.sh"], &["hypernodes"], EDIT),
-    (&["topology.volcano.sh"], &["hypernodes/status"], WRITE),
-    (&["shard.volcano.sh"], &["nodeshards"], EDIT),
-    (&["shard.volcano.sh"], &["nodeshards/status"], WRITE),
+    on(FLOW, &["jobflows"], &["delete"]),
+    on(CORE, &["namespaces"], READ),
+    on(FLOW, &["jobflows/status", "jobflows/finalizers", "jobtemplates/status"], WRITE),
+    on(CORE, &["pods"], &["get", "list", "watch", "create", "update", "patch", "delete"]),
+    on(CORE, &["configmaps", "secrets", "services", "persistentvolumeclaims"], EDIT),
+    on(CORE, &["nodes"], READ),
+    on(&["topology.volcano.sh"], &["hypernodes"], EDIT),
+    on(&["topology.volcano.sh"], &["hypernodes/status"], WRITE),
+    on(&["shard.volcano.sh"], &["nodeshards"], EDIT),
+    on(&["shard.volcano.sh"], &["nodeshards/status"], WRITE),
     // What is learned of jobs.
-    (OURS, &["resourceprofiles"], &["get", "list", "watch", "create", "patch"]),
+    on(OURS, &["resourceprofiles"], &["get", "list", "watch", "create", "patch"]),
     // What owns pods whose PodGroups are made here.
-    (&["apps"], &["replicasets", "statefulsets", "daemonsets"], READ),
-    (&["batch"], &["jobs"], &["get"]),
-    (CORE, &["replicationcontrollers"], &["get"]),
-    (&["scheduling.k8s.io"], &["podgroups", "workloads"], READ),
-    (&["networking.k8s.io"], &["networkpolicies"], &["get", "list", "watch", "create", "delete"]),
-    (SCHEDULING, &["podgroups", "queues"], EDIT),
-    (SCHEDULING, &["podgroups/status", "queues/status"], WRITE),
-    (BUS, &["commands"], &["get", "list", "watch", "delete"]),
+    on(&["apps"], &["replicasets", "statefulsets", "daemonsets"], READ),
+    on(&["batch"], &["jobs"], &["get"]),
+    on(CORE, &["replicationcontrollers"], &["get"]),
+    on(&["scheduling.k8s.io"], &["podgroups", "workloads"], READ),
+    on(&["networking.k8s.io"], &["networkpolicies"], &["get", "list", "watch", "create", "delete"]),
+    on(SCHEDULING, &["podgroups", "queues"], EDIT),
+    on(SCHEDULING, &["podgroups/status", "queues/status"], WRITE),
+    on(BUS, &["commands"], &["get", "list", "watch", "delete"]),
     PRIORITY_CLASSES,
     EVENTS,
     LEASES,
@@ -95,65 +121,65 @@ const CONTROLLERS: &[Line] = &[
 
 /// Kubernetes' own kinds, which are the controller manager's where there is one.
 const WORKLOADS: &[Line] = &[
-    (&["apps"], &["controllerrevisions", "deployments", "replicasets", "statefulsets"], EDIT),
-    (&["apps"], &["deployments/status", "replicasets/status", "statefulsets/status"], WRITE),
-    (&["batch"], &["cronjobs", "jobs"], EDIT),
-    (&["batch"], &["cronjobs/status", "jobs/status"], WRITE),
+    on(&["apps"], &["controllerrevisions", "deployments", "replicasets", "statefulsets"], EDIT),
+    on(&["apps"], &["deployments/status", "replicasets/status", "statefulsets/status"], WRITE),
+    on(&["batch"], &["cronjobs", "jobs"], EDIT),
+    on(&["batch"], &["cronjobs/status", "jobs/status"], WRITE),
 ];
 
 const ADMISSION: &[Line] =
-    &[(SCHEDULING, &["queues", "podgroups"], READ), (CORE, &["namespaces"], READ), PRIORITY_CLASSES];
+    &[on(SCHEDULING, &["queues", "podgroups"], READ), on(CORE, &["namespaces"], READ), PRIORITY_CLASSES];
 
 /// Admission tells the API server where it is. A create has no name that could be looked at.
-const REGISTRATION: Line = (
+const REGISTRATION: Line = on(
     &["admissionregistration.k8s.io"],
     &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
     &["get", "list", "watch", "update"],
 );
 /// Its certificate, in the namespace of the components.
-const CERTIFICATE: Line = (CORE, &["secrets"], &["get", "list", "watch", "update"]);
+const CERTIFICATE: Line = on(CORE, &["secrets"], &["get", "list", "watch", "update"]);
 
 /// What is written down, and what pods use.
 const HISTORY: &[Line] = &[
-    (&["batch", "batch.volcano.sh"], &["jobs"], READ),
-    (SCHEDULING, &["podgroups"], READ),
-    (CORE, &["pods"], READ),
-    (&["metrics.k8s.io"], &["pods"], &["list"]),
+    on(&["batch", "batch.volcano.sh"], &["jobs"], READ),
+    on(SCHEDULING, &["podgroups"], READ),
+    on(CORE, &["pods"], READ),
+    on(&["metrics.k8s.io"], &["pods"], &["list"]),
 ];
 /// Of several instances one writes.
-const HISTORYS_LEASE: Line = (&["coordination.k8s.io"], &["leases"], &["get", "update"]);
+const HISTORYS_LEASE: Line = on(&["coordination.k8s.io"], &["leases"], &["get", "update"]);
 
 /// Pods of the fleet's jobs, and what stands beside them.
 const EXECUTOR: &[Line] = &[
-    (CORE, &["nodes", "events"], READ),
-    (CORE, &["pods"], &["get", "list", "watch", "create", "delete"]),
+    on(CORE, &["nodes", "events"], READ),
+    on(CORE, &["pods"], &["get", "list", "watch", "create", "delete"]),
     // What people of the fleet ask for: logs, and cordons.
-    (CORE, &["pods/log"], &["get"]),
-    (CORE, &["nodes"], &["patch"]),
-    (CORE, &["services"], &["create"]),
-    (&["networking.k8s.io"], &["ingresses"], &["create"]),
+    on(CORE, &["pods/log"], &["get"]),
+    on(CORE, &["nodes"], &["patch"]),
+    on(CORE, &["services"], &["create"]),
+    on(&["networking.k8s.io"], &["ingresses"], &["create"]),
     // Whole jobs, where the cluster runs them.
-    (BATCH, &["jobs"], &["get", "list", "watch", "create", "delete"]),
+    on(BATCH, &["jobs"], &["get", "list", "watch", "create", "delete"]),
     // What pods use, where the cluster measures it.
-    (&["metrics.k8s.io"], &["pods"], &["list"]),
+    on(&["metrics.k8s.io"], &["pods"], &["list"]),
 ];
 
 const NODE: &[Line] = &[
-    (CORE, &["nodes"], &["get", "list", "watch", "create", "update", "patch"]),
-    (CORE, &["nodes/status", "pods/status"], WRITE),
-    (CORE, &["pods"], &["get", "list", "watch", "delete"]),
-    (CORE, &["configmaps", "secrets", "persistentvolumeclaims", "services"], READ),
+    on(CORE, &["nodes"], &["get", "list", "watch", "create", "update", "patch"]),
+    on(CORE, &["nodes/status", "pods/status"], WRITE),
+    on(CORE, &["pods"], &["get", "list", "watch", "delete"]),
+    on(CORE, &["configmaps", "secrets", "persistentvolumeclaims", "services"], READ),
     // Folders of claims that are gone.
-    (CORE, &["persistentvolumes"], &["get", "list", "watch", "delete"]),
+    on(CORE, &["persistentvolumes"], &["get", "list", "watch", "delete"]),
     // What pods are mounted.
-    (CORE, &["serviceaccounts/token"], &["create"]),
+    on(CORE, &["serviceaccounts/token"], &["create"]),
     EVENTS,
     LEASES,
 ];
 
 const GC: &[Line] = &[
-    (&["*"], &["*"], &["get", "list", "watch", "delete", "patch"]),
-    (CORE, &["namespaces/finalize", "namespaces/status"], &["update"]),
+    on(&["*"], &["*"], &["get", "list", "watch", "delete", "patch"]),
+    on(CORE, &["namespaces/finalize", "namespaces/status"], &["update"]),
 ];
 
 /// Paths that tell a client what the server is.
@@ -184,13 +210,13 @@ pub fn built_in() -> Vec<Grant> {
     let mut grants: Vec<Grant> = components
         .into_iter()
         .map(|(user, lines)| {
-            let rules = lines.iter().map(resource_rule).collect();
+            let rules = lines.iter().map(Line::rule).collect();
             grant(Subject::User(user.to_owned()), user, rules)
         })
         .collect();
     grants.extend(admission_of_a_cluster());
     grants.push(lease_of_the_history());
-    let workloads = WORKLOADS.iter().map(resource_rule).collect();
+    let workloads = WORKLOADS.iter().map(Line::rule).collect();
     grants.push(grant(Subject::User(USER_CONTROLLERS.to_owned()), ROLE_WORKLOADS, workloads));
     for group in [AUTHENTICATED, UNAUTHENTICATED] {
         let rules = vec![path_rule(PUBLIC_PATHS)];
@@ -201,20 +227,20 @@ pub fn built_in() -> Vec<Grant> {
     let everybody = || Subject::Group(AUTHENTICATED.to_owned());
     grants.push(grant(everybody(), "system:discovery", vec![path_rule(DISCOVERY_PATHS)]));
     let asking = [
-        (&["authentication.k8s.io"][..], &["selfsubjectreviews"][..], &["create"][..]),
-        (&["authorization.k8s.io"], &["selfsubjectaccessreviews", "selfsubjectrulesreviews"], &["create"]),
+        on(&["authentication.k8s.io"], &["selfsubjectreviews"], &["create"]),
+        on(&["authorization.k8s.io"], &["selfsubjectaccessreviews", "selfsubjectrulesreviews"], &["create"]),
     ];
-    grants.push(grant(everybody(), "system:basic-user", asking.iter().map(resource_rule).collect()));
+    grants.push(grant(everybody(), "system:basic-user", asking.iter().map(Line::rule).collect()));
     // Whoever has to plan around them.
-    let reservations: Line = (OURS, &["reservations"], READ);
-    grants.push(grant(everybody(), "system:pumice:reservation-viewer", vec![resource_rule(&reservations)]));
+    let reservations = on(OURS, &["reservations"], READ).rule();
+    grants.push(grant(everybody(), "system:pumice:reservation-viewer", vec![reservations]));
     grants
 }
 
 /// What admission needs besides where it is a server of its own: its own objects and no others.
 fn admission_of_a_cluster() -> [Grant; 2] {
     let subject = || Subject::User(USER_ADMISSION.to_owned());
-    let make = |(groups, resources, _): Line| resource_rule(&(groups, resources, &["create"]));
+    let make = |line: Line| Line { verbs: &["create"], ..line }.rule();
     let registration = vec![named(REGISTRATION, ADMISSION_CONFIGURATION), make(REGISTRATION)];
     let certificate = vec![named(CERTIFICATE, ADMISSION_SECRET), make(CERTIFICATE)];
     let scope = Scope::Namespace(NAMESPACE_SYSTEM.to_owned());
@@ -227,8 +253,8 @@ fn admission_of_a_cluster() -> [Grant; 2] {
 /// The one Lease that the history holds where it runs by itself.
 fn lease_of_the_history() -> Grant {
     let subject = Subject::User(USER_HISTORY.to_owned());
-    let (groups, resources, _) = HISTORYS_LEASE;
-    let rules = vec![named(HISTORYS_LEASE, HISTORY_LEASE), resource_rule(&(groups, resources, &["create"]))];
+    let make = Line { verbs: &["create"], ..HISTORYS_LEASE };
+    let rules = vec![named(HISTORYS_LEASE, HISTORY_LEASE), make.rule()];
     Grant {
         scope: Scope::Namespace(NAMESPACE_SYSTEM.to_owned()),
         ..grant(subject, "system:pumice:history-lease", rules)
@@ -236,15 +262,11 @@ fn lease_of_the_history() -> Grant {
 }
 
 fn named(line: Line, name: &str) -> Rule {
-    Rule { resource_names: vec![name.to_owned()], ..resource_rule(&line) }
+    Rule { resource_names: vec![name.to_owned()], ..line.rule() }
 }
 
 fn grant(subject: Subject, role: &str, rules: Vec<Rule>) -> Grant {
     Grant { subject, role: Arc::new(Role { name: role.to_owned(), rules }), scope: Scope::Cluster }
-}
-
-fn resource_rule((groups, resources, verbs): &Line) -> Rule {
-    Rule { verbs: owned(verbs), api_groups: owned(groups), resources: owned(resources), ..Rule::default() }
 }
 
 fn path_rule(paths: &[&str]) -> Rule {

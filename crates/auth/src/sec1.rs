@@ -25,9 +25,10 @@ const LINE: usize = 64;
 pub(crate) fn pem(key: &KeyPair) -> String {
     let (form, point) = (key.serialized_der(), key.der_bytes());
     let secret = form.strip_prefix(&HEAD).and_then(|rest| rest.get(..SECRET_BYTES));
-    let Some(secret) = secret.filter(|_| point.len() == POINT_BYTES) else {
+    let Some(secret) = secret else { return key.serialize_pem() };
+    if point.len() != POINT_BYTES {
         return key.serialize_pem();
-    };
+    }
     let text = STANDARD.encode([&SECRET, secret, &CURVE, &POINT, point].concat());
     let mut pem = "-----BEGIN EC PRIVATE KEY-----\n".to_owned();
     for line in text.as_bytes().chunks(LINE) {

@@ -45,7 +45,7 @@ use crate::pod_index::PodIndex;
 use crate::shim::format::{FORMAT, Newer, newer};
 use crate::usage::disk::Measurer;
 use crate::usage::{Sampler, Usage};
-use leftovers::remover::Remover;
+use leftovers::remover::{NodeGroups, Remover};
 use node_object::Capacity;
 pub use node_object::host_ip;
 use pods::{Drain, Pods};
@@ -170,7 +170,8 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     if let Some(reason) = network.as_ref().ok().and_then(|network| network.inside_only.as_ref()) {
         capabilities.notes.push(format!("no address translation ({reason}): pods reach each other and this host only"));
     }
-    if let Some(hierarchy) = capabilities.cgroup.as_ref().filter(|_| options.own_process)
+    if options.own_process
+        && let Some(hierarchy) = &capabilities.cgroup
         && let Err(error) = hierarchy.join_agent(&paths.cgroup)
     {
         tracing::warn!(%error, "this process has no CPU time of its own: busy pods may slow its answers");
@@ -185,7 +186,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         kubelet_port: options.kubelet_port,
     };
     let (recorder, events) = EventRecorder::new(options.client.clone(), COMPONENT);
-    let groups = capabilities.cgroup.clone().map(|hierarchy| (hierarchy, paths.cgroup.clone()));
+    let groups = capabilities.cgroup.clone().map(|hierarchy| NodeGroups { hierarchy, path: paths.cgroup.clone() });
     let remover = Arc::new(Remover::new(&paths.data_dir, options.shim, groups));
     let retained_logs = Arc::new(RetainedLogs::open(&paths.node_dir));
     let context = Arc::new(NodeContext {

@@ -149,7 +149,11 @@ impl Hierarchy {
 
     /// Where pods have groups.
     fn roots(&self) -> Vec<&Path> {
-        self.container_roots().into_iter().chain(self.pids_root().filter(|_| self.is_v1())).collect()
+        let mut roots = self.container_roots();
+        if self.is_v1() {
+            roots.extend(self.pids_root());
+        }
+        roots
     }
 
     /// Where each container has a group of its own: memory first.
@@ -237,7 +241,7 @@ impl ContainerCgroup {
     pub(crate) fn of(pod: &CgroupSpec, name: &str) -> Self {
         let dirs = pod.hierarchy.container_roots().iter().map(|root| root.join(&pod.path).join(name)).collect();
         let v1 = pod.hierarchy.is_v1();
-        let pids = pod.hierarchy.pids_root().filter(|_| v1).map(|root| root.join(&pod.path));
+        let pids = if v1 { pod.hierarchy.pids_root().map(|root| root.join(&pod.path)) } else { None };
         ContainerCgroup { dirs, pids, v2: !v1 }
     }
 
@@ -450,8 +454,11 @@ fn remove_tree(dir: &Path) {
     for attempt in 0..REMOVE_ATTEMPTS {
         match fs::remove_dir(dir) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                for pid in processes(dir).into_iter().filter(|_| attempt >= spared) {
-                    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+                if attempt >= spared {
+                    for pid in processes(dir) {
+                        let pid = nix::unistd::Pid::from_raw(pid);
+                        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+                    }
                 }
                 if attempt > 0 {
                     std::thread::sleep(std::time::Duration::from_millis(5));

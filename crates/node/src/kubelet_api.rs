@@ -14,7 +14,7 @@ use http::{Request, Response, StatusCode};
 
 use crate::answers::{NodeBody, text};
 use crate::launcher::Launcher;
-use crate::logs::retained::RetainedLogs;
+use crate::logs::retained::{RetainedContainer, RetainedLogs};
 use crate::pod_index::PodIndex;
 use crate::usage::Usage;
 use sessions::{SessionSlot, Sessions};
@@ -27,6 +27,14 @@ pub(crate) struct NodeService {
     shim: Arc<Launcher>,
     sessions: Sessions,
     usage: Usage,
+}
+
+/// The container that a path names.
+#[derive(Clone, Copy)]
+struct ContainerPath<'a> {
+    namespace: &'a str,
+    pod: &'a str,
+    container: &'a str,
 }
 
 impl NodeService {
@@ -45,17 +53,19 @@ impl NodeService {
         let parts: Vec<&str> = path.split('/').collect();
         match parts.as_slice() {
             ["containerLogs", namespace, pod, container] => {
-                logs::serve(&self.pods, [namespace, pod, container], &request)
+                logs::serve(&self.pods, ContainerPath { namespace, pod, container }, &request)
             }
-            ["retainedLogs", namespace, owner] => logs::retained(&self.retained, [namespace, owner]),
+            ["retainedLogs", namespace, owner] => logs::retained(&self.retained, namespace, owner),
             ["retainedLogs", namespace, owner, uid, container, restart] => {
-                logs::serve_retained(&self.retained, [namespace, owner, uid, container], restart, &request)
+                let container = RetainedContainer { namespace, owner, uid, container };
+                logs::serve_retained(&self.retained, container, restart, &request)
             }
             ["exec", namespace, pod, container] => self.with_slot(namespace, pod, |slot| {
-                exec::serve(&self.pods, &self.shim, slot, [namespace, pod, container], request)
+                let path = ContainerPath { namespace, pod, container };
+                exec::serve(&self.pods, &self.shim, slot, path, request)
             }),
             ["portForward", namespace, pod] => {
-                self.with_slot(namespace, pod, |slot| port_forward::serve(&self.pods, slot, [namespace, pod], request))
+                self.with_slot(namespace, pod, |slot| port_forward::serve(&self.pods, slot, namespace, pod, request))
             }
             ["stats", "summary"] => self.usage.serve(),
             _ => text(StatusCode::NOT_FOUND, "the server could not find the requested resource"),

@@ -10,6 +10,13 @@ pub(crate) struct PodIndex {
     pods: Arc<RwLock<HashMap<(String, String), PathBuf>>>,
 }
 
+/// A pod on this node.
+pub(crate) struct IndexedPod {
+    pub namespace: String,
+    pub name: String,
+    pub dir: PathBuf,
+}
+
 impl PodIndex {
     /// Names the directory of a pod.
     pub(crate) fn insert(&self, namespace: &str, name: &str, dir: PathBuf) {
@@ -26,10 +33,15 @@ impl PodIndex {
         }
     }
 
-    /// All pods: namespace, name and directory.
-    pub(crate) fn all(&self) -> Vec<(String, String, PathBuf)> {
+    /// All pods, in no order.
+    pub(crate) fn all(&self) -> Vec<IndexedPod> {
         let pods = self.pods.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        pods.iter().map(|((namespace, name), dir)| (namespace.clone(), name.clone(), dir.clone())).collect()
+        let each = pods.iter().map(|((namespace, name), dir)| IndexedPod {
+            namespace: namespace.clone(),
+            name: name.clone(),
+            dir: dir.clone(),
+        });
+        each.collect()
     }
 
     /// The directory of a pod that is on this node.

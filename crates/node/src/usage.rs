@@ -18,7 +18,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::answers::NodeBody;
 use crate::cgroup::{CgroupSpec, ContainerCgroup, Hierarchy};
-use crate::pod_index::PodIndex;
+use crate::pod_index::{IndexedPod, PodIndex};
 use crate::procfs;
 use crate::shim::control::ShimProcess;
 use crate::shim::spec::{Network, ShimSpec};
@@ -151,7 +151,7 @@ impl Sampler {
             (_, machine) => machine.map(Series::from),
         };
         let mut ended = BTreeSet::new();
-        let pods = self.index.all().into_iter().filter_map(|(namespace, name, dir)| {
+        let pods = self.index.all().into_iter().filter_map(|IndexedPod { namespace, name, dir }| {
             let uid = dir.file_name()?.to_str()?.to_owned();
             // What has not begun has no status yet.
             let status = if ended_before.contains(&uid) { None } else { Some(ShimStatus::read(&dir).ok()?) };
@@ -196,7 +196,7 @@ impl Sampler {
         // The shim is in the pod's network.
         let shim = ShimProcess::read(dir).ok().filter(ShimProcess::is_current);
         let own = pod.network.is_some() || ShimSpec::read(dir).is_ok_and(|spec| spec.network != Network::Host);
-        pod.network = shim.filter(|_| own).map(|shim| procfs::network_bytes(shim.pid));
+        pod.network = if own { shim.map(|shim| procfs::network_bytes(shim.pid)) } else { None };
     }
 }
 

@@ -247,8 +247,11 @@ impl BackupDecoder {
             (BackupFrame::Header(_), Some(_)) => Some("it has two headers".to_owned()),
             (BackupFrame::Object(object), Some(header)) => {
                 self.objects += 1;
-                (object.revision > header.revision)
-                    .then(|| format!("{} is at revision {}, above {}", object.key, object.revision, header.revision))
+                if object.revision > header.revision {
+                    Some(format!("{} is at revision {}, above {}", object.key, object.revision, header.revision))
+                } else {
+                    None
+                }
             }
             (BackupFrame::File { .. }, Some(_)) => {
                 self.files += 1;
@@ -256,8 +259,11 @@ impl BackupDecoder {
             }
             (BackupFrame::End { objects, files }, Some(_)) => {
                 self.ended = true;
-                ((*objects, *files) != (self.objects, self.files))
-                    .then(|| format!("it holds {} objects of {objects}", self.objects))
+                if (*objects, *files) == (self.objects, self.files) {
+                    None
+                } else {
+                    Some(format!("it holds {} objects of {objects}", self.objects))
+                }
             }
         };
         wrong.map_or(Ok(()), |detail| Err(self.damaged(detail)))

@@ -42,7 +42,7 @@ impl ResourceIndex {
     /// O(limit + events since).
     pub(crate) fn page(&self, range: Range<'_>, revision: u64, limit: usize) -> Page {
         let before = self.before(range, revision);
-        let total = range.after.is_none().then(|| self.count_at(range.namespace, &before));
+        let total = if range.after.is_none() { Some(self.count_at(range.namespace, &before)) } else { None };
         let mut then = merge(self.from(range), before);
         let items: Vec<_> = then.by_ref().take(limit).cloned().collect();
         Page { revision, items, more: then.next().is_some(), total }

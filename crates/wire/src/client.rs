@@ -74,8 +74,8 @@ impl Credentials {
 
 /// The address, where it is one of the kind that is spoken.
 pub fn endpoint(address: &str, is_encrypted: bool) -> Option<Endpoint> {
-    let is_spoken = address.starts_with(if is_encrypted { "https://" } else { "http://" });
-    Endpoint::from_shared(address.to_owned()).ok().filter(|_| is_spoken)
+    let scheme = if is_encrypted { "https://" } else { "http://" };
+    if address.starts_with(scheme) { Endpoint::from_shared(address.to_owned()).ok() } else { None }
 }
 
 /// A connection to the address, encrypted where `tls` says how.

@@ -10,9 +10,25 @@ const JOBS: &str = "batch.volcano.sh";
 const GROUPS: &str = "scheduling.volcano.sh";
 const COORDINATION: &str = "coordination.k8s.io";
 
-type Request = (&'static str, &'static str, &'static str, Option<&'static str>);
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    verb: &'static str,
+    group: &'static str,
+    resource: &'static str,
+    subresource: Option<&'static str>,
+}
 
-fn may(identity: &Identity, (verb, group, resource, subresource): Request) -> bool {
+const fn to(
+    verb: &'static str,
+    group: &'static str,
+    resource: &'static str,
+    subresource: Option<&'static str>,
+) -> Request {
+    Request { verb, group, resource, subresource }
+}
+
+fn may(identity: &Identity, request: Request) -> bool {
+    let Request { verb, group, resource, subresource } = request;
     let target = Target::Resource { group, resource, subresource, namespace: Some("default"), name: Some("x") };
     Policy::new(built_in()).decide(identity, &Attributes { verb, target }).is_allowed()
 }
@@ -32,30 +48,30 @@ fn the_scheduler_binds_and_reports() {
     check(
         USER_SCHEDULER,
         &[
-            ("watch", "", "pods", None),
-            ("create", "", "pods", Some("binding")),
-            ("patch", "", "pods", Some("status")),
-            ("patch", "", "pods", None),
-            ("delete", "", "pods", None),
-            ("list", "policy", "poddisruptionbudgets", None),
-            ("watch", "topology.volcano.sh", "hypernodes", None),
-            ("watch", "nodeinfo.volcano.sh", "numatopologies", None),
-            ("patch", "shard.volcano.sh", "nodeshards", Some("status")),
-            ("watch", "pumice.sh", "reservations", None),
-            ("list", "", "nodes", None),
-            ("update", GROUPS, "podgroups", Some("status")),
-            ("create", GROUPS, "queues", None),
-            ("update", GROUPS, "queues", Some("status")),
-            ("create", "", "events", None),
-            ("update", COORDINATION, "leases", None),
+            to("watch", "", "pods", None),
+            to("create", "", "pods", Some("binding")),
+            to("patch", "", "pods", Some("status")),
+            to("patch", "", "pods", None),
+            to("delete", "", "pods", None),
+            to("list", "policy", "poddisruptionbudgets", None),
+            to("watch", "topology.volcano.sh", "hypernodes", None),
+            to("watch", "nodeinfo.volcano.sh", "numatopologies", None),
+            to("patch", "shard.volcano.sh", "nodeshards", Some("status")),
+            to("watch", "pumice.sh", "reservations", None),
+            to("list", "", "nodes", None),
+            to("update", GROUPS, "podgroups", Some("status")),
+            to("create", GROUPS, "queues", None),
+            to("update", GROUPS, "queues", Some("status")),
+            to("create", "", "events", None),
+            to("update", COORDINATION, "leases", None),
         ],
         &[
-            ("create", "", "pods", None),
-            ("update", "shard.volcano.sh", "nodeshards", None),
-            ("create", "pumice.sh", "reservations", None),
-            ("get", "", "secrets", None),
-            ("update", JOBS, "jobs", None),
-            ("update", "", "nodes", None),
+            to("create", "", "pods", None),
+            to("update", "shard.volcano.sh", "nodeshards", None),
+            to("create", "pumice.sh", "reservations", None),
+            to("get", "", "secrets", None),
+            to("update", JOBS, "jobs", None),
+            to("update", "", "nodes", None),
         ],
     );
 }
@@ -65,25 +81,25 @@ fn the_executor_makes_pods_and_reads_no_secrets() {
     check(
         USER_EXECUTOR,
         &[
-            ("list", "", "nodes", None),
-            ("watch", "", "events", None),
-            ("create", "", "pods", None),
-            ("delete", "", "pods", None),
-            ("create", "", "services", None),
-            ("create", "networking.k8s.io", "ingresses", None),
-            ("create", JOBS, "jobs", None),
-            ("delete", JOBS, "jobs", None),
-            ("get", "", "pods", Some("log")),
-            ("patch", "", "nodes", None),
+            to("list", "", "nodes", None),
+            to("watch", "", "events", None),
+            to("create", "", "pods", None),
+            to("delete", "", "pods", None),
+            to("create", "", "services", None),
+            to("create", "networking.k8s.io", "ingresses", None),
+            to("create", JOBS, "jobs", None),
+            to("delete", JOBS, "jobs", None),
+            to("get", "", "pods", Some("log")),
+            to("patch", "", "nodes", None),
         ],
         &[
-            ("get", "", "secrets", None),
-            ("create", "", "pods", Some("binding")),
-            ("patch", "", "pods", Some("status")),
-            ("update", "", "nodes", None),
-            ("update", JOBS, "jobs", None),
-            ("patch", JOBS, "jobs", Some("status")),
-            ("create", "batch", "jobs", None),
+            to("get", "", "secrets", None),
+            to("create", "", "pods", Some("binding")),
+            to("patch", "", "pods", Some("status")),
+            to("update", "", "nodes", None),
+            to("update", JOBS, "jobs", None),
+            to("patch", JOBS, "jobs", Some("status")),
+            to("create", "batch", "jobs", None),
         ],
     );
 }
@@ -93,30 +109,30 @@ fn the_controllers_own_jobs_and_their_children() {
     check(
         USER_CONTROLLERS,
         &[
-            ("update", JOBS, "jobs", Some("status")),
-            ("create", "", "pods", None),
-            ("delete", "", "pods", None),
-            ("create", "", "secrets", None),
-            ("create", "", "persistentvolumeclaims", None),
-            ("delete", GROUPS, "podgroups", None),
-            ("watch", "scheduling.k8s.io", "podgroups", None),
-            ("watch", "scheduling.k8s.io", "workloads", None),
-            ("delete", "bus.volcano.sh", "commands", None),
-            ("watch", "", "nodes", None),
-            ("create", "topology.volcano.sh", "hypernodes", None),
-            ("patch", "topology.volcano.sh", "hypernodes", Some("status")),
-            ("delete", "shard.volcano.sh", "nodeshards", None),
-            ("patch", "shard.volcano.sh", "nodeshards", Some("status")),
-            ("create", "pumice.sh", "resourceprofiles", None),
-            ("patch", "pumice.sh", "resourceprofiles", None),
+            to("update", JOBS, "jobs", Some("status")),
+            to("create", "", "pods", None),
+            to("delete", "", "pods", None),
+            to("create", "", "secrets", None),
+            to("create", "", "persistentvolumeclaims", None),
+            to("delete", GROUPS, "podgroups", None),
+            to("watch", "scheduling.k8s.io", "podgroups", None),
+            to("watch", "scheduling.k8s.io", "workloads", None),
+            to("delete", "bus.volcano.sh", "commands", None),
+            to("watch", "", "nodes", None),
+            to("create", "topology.volcano.sh", "hypernodes", None),
+            to("patch", "topology.volcano.sh", "hypernodes", Some("status")),
+            to("delete", "shard.volcano.sh", "nodeshards", None),
+            to("patch", "shard.volcano.sh", "nodeshards", Some("status")),
+            to("create", "pumice.sh", "resourceprofiles", None),
+            to("patch", "pumice.sh", "resourceprofiles", None),
         ],
         &[
-            ("create", "", "pods", Some("binding")),
-            ("update", "", "pods", Some("status")),
-            ("update", "", "nodes", None),
-            ("create", "bus.volcano.sh", "commands", None),
-            ("delete", "pumice.sh", "resourceprofiles", None),
-            ("delete", "", "namespaces", None),
+            to("create", "", "pods", Some("binding")),
+            to("update", "", "pods", Some("status")),
+            to("update", "", "nodes", None),
+            to("create", "bus.volcano.sh", "commands", None),
+            to("delete", "pumice.sh", "resourceprofiles", None),
+            to("delete", "", "namespaces", None),
         ],
     );
 }
@@ -124,17 +140,17 @@ fn the_controllers_own_jobs_and_their_children() {
 #[test]
 fn admission_only_reads() {
     let reads: [Request; 4] = [
-        ("get", GROUPS, "queues", None),
-        ("list", GROUPS, "podgroups", None),
-        ("watch", "", "namespaces", None),
-        ("get", "scheduling.k8s.io", "priorityclasses", None),
+        to("get", GROUPS, "queues", None),
+        to("list", GROUPS, "podgroups", None),
+        to("watch", "", "namespaces", None),
+        to("get", "scheduling.k8s.io", "priorityclasses", None),
     ];
     let others: Vec<Request> = ["create", "update", "patch", "delete"]
         .into_iter()
         .flat_map(|verb| reads.map(|(_, group, resource, subresource)| (verb, group, resource, subresource)))
         .collect();
     check(USER_ADMISSION, &reads, &others);
-    check(USER_ADMISSION, &[], &[("get", "", "pods", None), ("get", "", "secrets", None)]);
+    check(USER_ADMISSION, &[], &[to("get", "", "pods", None), to("get", "", "secrets", None)]);
 }
 
 #[test]
@@ -168,10 +184,10 @@ fn admission_keeps_its_certificate_and_its_registration() {
 #[test]
 fn the_history_reads_what_it_writes_down() {
     let reads: [Request; 4] = [
-        ("watch", JOBS, "jobs", None),
-        ("list", "batch", "jobs", None),
-        ("watch", GROUPS, "podgroups", None),
-        ("list", "", "pods", None),
+        to("watch", JOBS, "jobs", None),
+        to("list", "batch", "jobs", None),
+        to("watch", GROUPS, "podgroups", None),
+        to("list", "", "pods", None),
     ];
     let others: Vec<Request> = ["create", "update", "patch", "delete"]
         .into_iter()
@@ -180,8 +196,12 @@ fn the_history_reads_what_it_writes_down() {
     check(USER_HISTORY, &reads, &others);
     check(
         USER_HISTORY,
-        &[("list", "metrics.k8s.io", "pods", None)],
-        &[("get", "", "secrets", None), ("get", "", "pods", Some("log")), ("update", COORDINATION, "leases", None)],
+        &[to("list", "metrics.k8s.io", "pods", None)],
+        &[
+            to("get", "", "secrets", None),
+            to("get", "", "pods", Some("log")),
+            to("update", COORDINATION, "leases", None),
+        ],
     );
     let policy = Policy::new(built_in());
     let identity = Identity::new(USER_HISTORY, Vec::<String>::new());
@@ -205,21 +225,21 @@ fn the_node_reports_its_pods_and_removes_them() {
     check(
         USER_NODE,
         &[
-            ("create", "", "nodes", None),
-            ("patch", "", "nodes", Some("status")),
-            ("patch", "", "pods", Some("status")),
-            ("delete", "", "pods", None),
-            ("get", "", "secrets", None),
-            ("get", "", "configmaps", None),
-            ("update", COORDINATION, "leases", None),
+            to("create", "", "nodes", None),
+            to("patch", "", "nodes", Some("status")),
+            to("patch", "", "pods", Some("status")),
+            to("delete", "", "pods", None),
+            to("get", "", "secrets", None),
+            to("get", "", "configmaps", None),
+            to("update", COORDINATION, "leases", None),
         ],
         &[
-            ("create", "", "pods", None),
-            ("patch", "", "pods", None),
-            ("create", "", "pods", Some("binding")),
-            ("update", "", "secrets", None),
-            ("delete", "", "nodes", None),
-            ("get", JOBS, "jobs", None),
+            to("create", "", "pods", None),
+            to("patch", "", "pods", None),
+            to("create", "", "pods", Some("binding")),
+            to("update", "", "secrets", None),
+            to("delete", "", "nodes", None),
+            to("get", JOBS, "jobs", None),
         ],
     );
 }
@@ -229,12 +249,12 @@ fn the_collector_removes_and_never_makes() {
     check(
         USER_GC,
         &[
-            ("delete", JOBS, "jobs", None),
-            ("list", "any.example.org", "things", None),
-            ("patch", "", "pods", None),
-            ("update", "", "namespaces", Some("finalize")),
+            to("delete", JOBS, "jobs", None),
+            to("list", "any.example.org", "things", None),
+            to("patch", "", "pods", None),
+            to("update", "", "namespaces", Some("finalize")),
         ],
-        &[("create", "", "pods", None), ("update", "", "pods", None), ("deletecollection", "", "pods", None)],
+        &[to("create", "", "pods", None), to("update", "", "pods", None), to("deletecollection", "", "pods", None)],
     );
 }
 
@@ -257,13 +277,13 @@ fn everybody_finds_out_what_the_server_is_and_no_more() {
     check(
         "ann",
         &[
-            ("create", "authorization.k8s.io", "selfsubjectaccessreviews", None),
-            ("list", "pumice.sh", "reservations", None),
+            to("create", "authorization.k8s.io", "selfsubjectaccessreviews", None),
+            to("list", "pumice.sh", "reservations", None),
         ],
         &[
-            ("create", "pumice.sh", "reservations", None),
-            ("get", "", "pods", None),
-            ("create", "authorization.k8s.io", "subjectaccessreviews", None),
+            to("create", "pumice.sh", "reservations", None),
+            to("get", "", "pods", None),
+            to("create", "authorization.k8s.io", "subjectaccessreviews", None),
         ],
     );
 }

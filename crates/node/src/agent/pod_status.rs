@@ -167,7 +167,7 @@ fn container_statuses(facts: &Facts<'_>, view: &View<'_>, init: bool) -> Vec<Wir
             name: container.name.clone(),
             image: container.image.clone().unwrap_or_default(),
             image_id: String::new(),
-            container_id: found.filter(|_| state.waiting.is_none()).map(|_| id.clone()),
+            container_id: if found.is_some() && state.waiting.is_none() { Some(id.clone()) } else { None },
             ready: (running && gate.ready) || done,
             started: Some(running && gate.started),
             restart_count: found.map_or(0, |status| i32::try_from(status.restart_count).unwrap_or(i32::MAX)),
@@ -266,7 +266,7 @@ fn conditions(facts: &Facts<'_>, initialized: bool, ready: bool, unready: Option
             PodCondition {
                 type_: kind.to_owned(),
                 status: status.to_owned(),
-                reason: reason.filter(|_| !holds).map(str::to_owned),
+                reason: if holds { None } else { reason.map(str::to_owned) },
                 last_transition_time: same.and_then(|c| c.last_transition_time.clone()).or(Some(Time(facts.now))),
                 ..PodCondition::default()
             }

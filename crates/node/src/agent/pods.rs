@@ -47,6 +47,7 @@ use crate::usage::disk::Measured;
 use calls::CallDone;
 use entry::{End, Entry, Presence, Stage};
 use names::Names;
+use probing::PreStopDone;
 use pumice_clock as clock;
 
 /// Names of peers are gathered this long before files are rewritten.
@@ -66,11 +67,20 @@ const FINISH_WITHIN: Duration = Duration::from_secs(5);
 /// The loop-back addresses of pods that share the host's network.
 const LOOPBACK: Subnet = Subnet { base: Ipv4Addr::new(127, 64, 0, 0), prefix: 16 };
 
-/// The end of a start: uid, version of the peers' names it used, outcome.
-type Started = (String, u64, Result<(), StartError>);
+/// The end of a start.
+struct Started {
+    uid: String,
+    /// Version of the peers' names that it used.
+    names_version: u64,
+    outcome: Result<(), StartError>,
+}
 
-/// The end of a removal: the pod that nothing is left of but what the other part says, if all of it was removed.
-type Removed = (Option<String>, Leftover);
+/// The end of a removal.
+struct Removed {
+    /// The pod, if all of it was to go and not only its layers.
+    uid: Option<String>,
+    leftover: Leftover,
+}
 
 /// The wish to end all pods of this node.
 pub(crate) struct Drain {
@@ -100,7 +110,7 @@ pub(crate) struct Pods {
     exits: JoinSet<String>,
     removals: JoinSet<Removed>,
     name_writes: JoinSet<Vec<String>>,
-    pre_stops: JoinSet<(String, Arc<Pod>, Vec<String>)>,
+    pre_stops: JoinSet<PreStopDone>,
     probers: TaskTracker,
     findings: (mpsc::Sender<Finding>, mpsc::Receiver<Finding>),
     measurements: mpsc::Receiver<Measured>,
@@ -240,8 +250,8 @@ impl Pods {
 
     fn next_wake(&self) -> Option<tokio::time::Instant> {
         // A batch of names under way comes first; its end wakes the loop.
-        let names = self.names_at.filter(|_| self.name_writes.is_empty());
-        self.timers.next().into_iter().chain(names.map(Into::into)).min()
+        let names_at = if self.name_writes.is_empty() { self.names_at } else { None };
+        self.timers.next().into_iter().chain(names_at.map(Into::into)).min()
     }
 
     /// Does everything that can be done now.
@@ -332,7 +342,7 @@ impl Pods {
             self.addresses.release(uid, address);
         }
         let dir = entry.dir.clone();
-        self.removals.spawn_blocking(move || (None, removal::trim_pod(&dir)));
+        self.removals.spawn_blocking(move || Removed { uid: None, leftover: removal::trim_pod(&dir) });
     }
 
     fn remove(&mut self, reply: Option<String>, dir: PathBuf, uid: &str) {
@@ -343,11 +353,14 @@ impl Pods {
             None => Owner::of_pod_dir(&dir),
         };
         let logs = Arc::clone(&self.context.retained_logs);
-        self.removals.spawn_blocking(move || (reply, removal::remove_pod(&dir, owner, group.as_ref(), &logs)));
+        self.removals.spawn_blocking(move || {
+            let leftover = removal::remove_pod(&dir, owner, group.as_ref(), &logs);
+            Removed { uid: reply, leftover }
+        });
     }
 
     fn on_removed(&mut self, done: Result<Removed, tokio::task::JoinError>) {
-        let (uid, leftover) = match done {
+        let Removed { uid, leftover } = match done {
             Ok(done) => done,
             Err(error) => {
                 tracing::error!(error = %error, "the removal of a pod failed");

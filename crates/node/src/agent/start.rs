@@ -27,7 +27,7 @@ use crate::logs::retained::RetainedLogs;
 use crate::networks::addresses::PREFIX;
 use crate::networks::bridge::{self, NodeNetwork};
 use crate::networks::hosts_file::{self, Peer};
-use crate::pod_spec::resolve::{self, NodeGround, ResolveError, Resolved};
+use crate::pod_spec::resolve::{self, Identity, NodeGround, ResolveError, Resolved};
 use crate::pod_spec::sources::{References, Sources};
 use crate::pod_spec::volumes::{self, VolumeRoots};
 use crate::shim::format::Format;
@@ -169,16 +169,17 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources) -> Result<
 }
 
 /// Without root there is one identity: this process's, which a user namespace calls root.
-fn only_identity(user_namespace: bool) -> Option<(u32, u32)> {
+fn only_identity(user_namespace: bool) -> Option<Identity> {
     let (uid, gid) = (nix::unistd::Uid::effective(), nix::unistd::Gid::effective());
-    let own = if user_namespace { (0, 0) } else { (uid.as_raw(), gid.as_raw()) };
-    (!uid.is_root()).then_some(own)
+    let own = Identity { uid: uid.as_raw(), gid: gid.as_raw() };
+    let seen = if user_namespace { Identity { uid: 0, gid: 0 } } else { own };
+    if uid.is_root() { None } else { Some(seen) }
 }
 
 /// The network that the pod has part in, where it has one of its own.
 fn network<'c>(context: &'c NodeContext, pod: &Pod) -> Option<&'c NodeNetwork> {
     let host_network = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
-    context.network.as_ref().filter(|_| !host_network)
+    if host_network { None } else { context.network.as_ref() }
 }
 
 /// This machine, as the pod sees it.

@@ -17,6 +17,7 @@ use crate::answers::{empty, text};
 use crate::container_exec::helper::Helper;
 use crate::container_exec::stream::Stream;
 use crate::container_exec::{DRAIN, READ_BYTES};
+use crate::kubelet_api::ContainerPath;
 use crate::kubelet_api::sessions::SessionSlot;
 use crate::launcher::Launcher;
 use crate::pod_index::PodIndex;
@@ -72,18 +73,16 @@ pub(crate) fn serve<B>(
     pods: &PodIndex,
     shim: &Launcher,
     slot: SessionSlot,
-    [namespace, pod, container]: [&str; 3],
+    path: ContainerPath<'_>,
     mut request: Request<B>,
 ) -> Response<NodeBody> {
-    let agreed =
-        order(pods, [namespace, pod, container], request.uri().query().unwrap_or_default()).and_then(|(dir, asked)| {
-            let spdy = spdy::is_asked(request.headers());
-            let (response, opening) =
-                if spdy { channels::accept_spdy(&mut request)? } else { channels::accept(&mut request)? };
-            Ok((response, opening, Order { shim: shim.clone(), dir, request: asked }))
-        });
+    let agreed = order(pods, shim, path, request.uri().query().unwrap_or_default()).and_then(|order| {
+        let spdy = spdy::is_asked(request.headers());
+        let agreed = if spdy { channels::accept_spdy(&mut request)? } else { channels::accept(&mut request)? };
+        Ok((agreed, order))
+    });
     match agreed {
-        Ok((response, opening, order)) => {
+        Ok(((response, opening), order)) => {
             slot.run(session(opening, order));
             response.map(|()| empty())
         }
@@ -91,17 +90,13 @@ pub(crate) fn serve<B>(
     }
 }
 
-fn order(
-    pods: &PodIndex,
-    [namespace, pod, container]: [&str; 3],
-    query: &str,
-) -> Result<(PathBuf, exec::Request), ExecError> {
-    let request = parse_query(container, query)?;
-    let dir = pods.get(namespace, pod).ok_or_else(|| ExecError::NoSuchPod { pod: pod.to_owned() })?;
-    let (pod, container) = (pod.to_owned(), container.to_owned());
+fn order(pods: &PodIndex, shim: &Launcher, path: ContainerPath<'_>, query: &str) -> Result<Order, ExecError> {
+    let request = parse_query(path.container, query)?;
+    let (pod, container) = (path.pod.to_owned(), path.container.to_owned());
+    let Some(dir) = pods.get(path.namespace, path.pod) else { return Err(ExecError::NoSuchPod { pod }) };
     let Ok(status) = ShimStatus::read(&dir) else { return Err(ExecError::NotRunning { pod, container }) };
     match status.container(&container).map(|found| &found.state) {
-        Some(ContainerState::Running { .. }) => Ok((dir, request)),
+        Some(ContainerState::Running { .. }) => Ok(Order { shim: shim.clone(), dir, request }),
         Some(_) => Err(ExecError::NotRunning { pod, container }),
         None => Err(ExecError::NoSuchContainer { pod, container }),
     }
@@ -175,7 +170,8 @@ async fn run(order: &Order, sender: &mut ChannelSender, receiver: &mut ChannelRe
     let asked = &order.request;
     let (stdin, window, stdout, stderr) = if asked.terminal {
         let terminal = next(true)?;
-        (terminal.clone().filter(|_| asked.stdin), terminal.clone(), terminal, None)
+        let stdin = if asked.stdin { terminal.clone() } else { None };
+        (stdin, terminal.clone(), terminal, None)
     } else {
         (next(asked.stdin)?, None, next(asked.stdout)?, next(asked.stderr)?)
     };

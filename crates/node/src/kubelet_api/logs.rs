@@ -8,9 +8,10 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
 
 use crate::answers::{NodeBody, json, text};
+use crate::kubelet_api::ContainerPath;
 use crate::logs::query::LogQuery;
 use crate::logs::reader;
-use crate::logs::retained::RetainedLogs;
+use crate::logs::retained::{RetainedContainer, RetainedLogs};
 use crate::pod_index::PodIndex;
 use crate::shim::status::{ContainerStatus, ShimStatus};
 
@@ -44,20 +45,16 @@ impl LogError {
 }
 
 /// Answers one request; what is wrong with it is said in the answer.
-pub(crate) fn serve<B>(
-    pods: &PodIndex,
-    [namespace, pod, container]: [&str; 3],
-    request: &Request<B>,
-) -> Response<NodeBody> {
+pub(crate) fn serve<B>(pods: &PodIndex, path: ContainerPath<'_>, request: &Request<B>) -> Response<NodeBody> {
     let query = request.uri().query().unwrap_or_default();
-    match open(pods, [namespace, pod, container], request.method(), query) {
+    match open(pods, path, request.method(), query) {
         Ok(source) => Response::new(BodyExt::boxed(StreamBody::new(reader::stream(source)))),
         Err(error) => text(error.code(), &error.to_string()),
     }
 }
 
 /// Answers which logs there are of pods that an owner had.
-pub(crate) fn retained(logs: &RetainedLogs, [namespace, owner]: [&str; 2]) -> Response<NodeBody> {
+pub(crate) fn retained(logs: &RetainedLogs, namespace: &str, owner: &str) -> Response<NodeBody> {
     match serde_json::to_vec(&logs.of(namespace, owner)) {
         Ok(found) => json(found),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
@@ -67,17 +64,17 @@ pub(crate) fn retained(logs: &RetainedLogs, [namespace, owner]: [&str; 2]) -> Re
 /// Answers with the log of one run of a pod that is gone.
 pub(crate) fn serve_retained<B>(
     logs: &RetainedLogs,
-    run: [&str; 4],
+    path: RetainedContainer<'_>,
     restart: &str,
     request: &Request<B>,
 ) -> Response<NodeBody> {
-    let [_, _, uid, container] = run;
+    let RetainedContainer { uid, container, .. } = path;
     let open = || {
         if request.method() != Method::GET {
             return Err(LogError::Method);
         }
         let query = LogQuery::parse(request.uri().query().unwrap_or_default()).map_err(LogError::Query)?;
-        let found = restart.parse().ok().and_then(|attempt| Some((attempt, logs.find(run, attempt)?)));
+        let found = restart.parse().ok().and_then(|attempt| Some((attempt, logs.find(path, attempt)?)));
         let (attempt, dir) = found.ok_or_else(|| LogError::NotRetained {
             uid: uid.to_owned(),
             container: container.to_owned(),
@@ -93,7 +90,7 @@ pub(crate) fn serve_retained<B>(
 
 fn open(
     pods: &PodIndex,
-    [namespace, pod, container]: [&str; 3],
+    ContainerPath { namespace, pod, container }: ContainerPath<'_>,
     method: &Method,
     query: &str,
 ) -> Result<reader::Source, LogError> {

@@ -13,7 +13,6 @@ use std::io;
 
 use futures::future::join_all;
 use http::{Request, Response, StatusCode};
-use hyper::upgrade::OnUpgrade;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Mutex;
@@ -72,18 +71,19 @@ struct Order {
 pub(crate) fn serve<B>(
     pods: &PodIndex,
     slot: SessionSlot,
-    [namespace, pod]: [&str; 2],
+    namespace: &str,
+    pod: &str,
     mut request: Request<B>,
 ) -> Response<NodeBody> {
     let over_spdy = accept_spdy(&mut request).map_err(PortForwardError::from).and_then(|agreed| match agreed {
-        Some(agreed) => network(pods, [namespace, pod]).map(|network| Some((agreed, network))),
+        Some(agreed) => network(pods, namespace, pod).map(|network| Some((agreed, network))),
         None => Ok(None),
     });
     match over_spdy {
-        Ok(Some(((response, upgrade, tunnel), network))) => {
+        Ok(Some(((response, upgrade), network))) => {
             let name = format!("{namespace}/{pod}");
             slot.run(async move {
-                if let Err(error) = spdy::serve(upgrade, tunnel, network).await {
+                if let Err(error) = spdy::serve(upgrade, network).await {
                     tracing::debug!(pod = name, %error, "a port-forward broke off");
                 }
             });
@@ -92,7 +92,7 @@ pub(crate) fn serve<B>(
         Ok(None) => {}
         Err(error) => return text(error.code(), &error.to_string()),
     }
-    let agreed = order(pods, [namespace, pod], request.uri().query().unwrap_or_default())
+    let agreed = order(pods, namespace, pod, request.uri().query().unwrap_or_default())
         .and_then(|order| Ok((channels::accept(&mut request)?, order)));
     match agreed {
         Ok(((response, opening), order)) => {
@@ -103,26 +103,26 @@ pub(crate) fn serve<B>(
     }
 }
 
-fn order(pods: &PodIndex, [namespace, pod]: [&str; 2], query: &str) -> Result<Order, PortForwardError> {
+fn order(pods: &PodIndex, namespace: &str, pod: &str, query: &str) -> Result<Order, PortForwardError> {
     let ports = ports(query).ok_or(PortForwardError::Ports)?;
-    let network = network(pods, [namespace, pod])?;
+    let network = network(pods, namespace, pod)?;
     Ok(Order { name: format!("{namespace}/{pod}"), network, ports })
 }
 
-fn network(pods: &PodIndex, [namespace, pod]: [&str; 2]) -> Result<PodNetwork, PortForwardError> {
+fn network(pods: &PodIndex, namespace: &str, pod: &str) -> Result<PodNetwork, PortForwardError> {
     let dir = pods.get(namespace, pod).ok_or_else(|| PortForwardError::NoSuchPod { pod: pod.to_owned() })?;
     PodNetwork::open(&dir).map_err(|source| PortForwardError::Network { pod: pod.to_owned(), source })
 }
 
-/// Agrees to SPDY where that is asked for: the answer, the connection, and whether it is within a WebSocket.
-fn accept_spdy<B>(request: &mut Request<B>) -> Result<Option<(Response<()>, OnUpgrade, bool)>, HandshakeError> {
+/// Agrees to SPDY where that is asked for: the answer, and what the connection becomes after it.
+fn accept_spdy<B>(request: &mut Request<B>) -> Result<Option<(Response<()>, spdy::Opening)>, HandshakeError> {
     if session::is_asked(request.headers()) {
         let (response, upgrade) = session::accept(request, spdy::PROTOCOL)?;
-        return Ok(Some((response, upgrade, false)));
+        return Ok(Some((response, spdy::Opening { upgrade, tunnel: false })));
     }
     // Who doesn't ask for the tunnel speaks over the WebSocket's own channels.
-    let tunnel = channels::accept_as(request, &[(spdy::TUNNEL, ())]).ok();
-    Ok(tunnel.map(|(response, upgrade, ())| (response, upgrade, true)))
+    let Ok(agreed) = channels::accept_as(request, &[(spdy::TUNNEL, ())]) else { return Ok(None) };
+    Ok(Some((agreed.response, spdy::Opening { upgrade: agreed.upgrade, tunnel: true })))
 }
 
 fn ports(query: &str) -> Option<Vec<u16>> {
@@ -246,8 +246,11 @@ where
             Message::Data { channel, bytes } => (channel, Some(bytes)),
             Message::Closed { channel } => (channel, None),
         };
-        let port = writers.get_mut(usize::from(channel) / 2).filter(|_| channel % 2 == 0);
-        let Some(slot) = port else { continue };
+        // Odd channels are for words on what went wrong, and those go to the client only.
+        if channel % 2 != 0 {
+            continue;
+        }
+        let Some(slot) = writers.get_mut(usize::from(channel) / 2) else { continue };
         let Some(writer) = slot else { continue };
         let goes_on = match bytes {
             Some(bytes) => writer.write_all(&bytes).await.is_ok(),
@@ -381,7 +384,7 @@ mod tests {
     /// Serves one connection as the API server does, which hands the client's connection on.
     async fn serve_connection(pods: PodIndex, connection: DuplexStream) {
         let service = service_fn(move |request: Request<Incoming>| {
-            let response = serve(&pods, Sessions::new().reserve("ns", "p").unwrap(), ["ns", "p"], request);
+            let response = serve(&pods, Sessions::new().reserve("ns", "p").unwrap(), "ns", "p", request);
             async { Ok::<_, Infallible>(response) }
         });
         let connection = http1::Builder::new().serve_connection(TokioIo::new(connection), service);
@@ -432,7 +435,7 @@ mod tests {
         for _ in 0..2 {
             for (pod, query, code, text) in cases.drain(..) {
                 let request = Request::get(format!("/portForward/ns/{pod}?{query}")).body(()).unwrap();
-                let response = serve(&pods, Sessions::new().reserve("ns", "p").unwrap(), ["ns", pod], request);
+                let response = serve(&pods, Sessions::new().reserve("ns", "p").unwrap(), "ns", pod, request);
                 assert_eq!(response.status(), code, "{pod}?{query}");
                 let body = response.into_body().collect().await.unwrap().to_bytes();
                 assert_eq!(body, text, "{pod}?{query}");
@@ -451,7 +454,7 @@ mod tests {
             .header("X-Stream-Protocol-Version", "v4.channel.k8s.io")
             .body(())
             .unwrap();
-        let response = serve(&PodIndex::default(), Sessions::new().reserve("ns", "p").unwrap(), ["ns", "p"], request);
+        let response = serve(&PodIndex::default(), Sessions::new().reserve("ns", "p").unwrap(), "ns", "p", request);
         assert_eq!(response.status(), 400);
         let body = response.into_body().collect().await.unwrap().to_bytes();
         let text = "SPDY is spoken here with \"X-Stream-Protocol-Version: portforward.k8s.io\", which the request does not offer";

@@ -77,9 +77,7 @@ fn decoded(text: &str) -> String {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
-        let hex =
-            bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
-        match hex.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+        match escaped(&bytes[at..]) {
             Some(byte) => {
                 out.push(byte);
                 at += 3;
@@ -91,6 +89,12 @@ fn decoded(text: &str) -> String {
         }
     }
     String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The byte that `%` and two hexadecimal digits at the start of `text` stand for.
+fn escaped(text: &[u8]) -> Option<u8> {
+    let digits = text.strip_prefix(b"%")?.get(..2)?;
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 #[cfg(test)]

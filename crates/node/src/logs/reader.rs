@@ -75,7 +75,7 @@ impl Reader {
         if !self.begun {
             self.begun = true;
             // Watched before it is read: what comes meanwhile is news.
-            self.watch = self.source.query.follow.then(|| self.watch()).flatten();
+            self.watch = if self.source.query.follow { self.watch() } else { None };
             self.preface = self.preface();
             if let Some(lines) = self.source.query.tail_lines {
                 let text = self.tail(lines).await?;
@@ -270,9 +270,9 @@ impl Tail {
 
     fn push(&mut self, text: &[u8]) {
         for line in text.split_inclusive(|byte| *byte == b'\n') {
-            match self.lines.back_mut().filter(|_| self.open) {
-                Some(last) => last.extend_from_slice(line),
-                None => self.lines.push_back(line.to_vec()),
+            match self.lines.back_mut() {
+                Some(last) if self.open => last.extend_from_slice(line),
+                _ => self.lines.push_back(line.to_vec()),
             }
             self.open = !line.ends_with(b"\n");
             while self.lines.len() as u64 > self.lines_max {

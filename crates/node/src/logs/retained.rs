@@ -51,6 +51,17 @@ pub(crate) struct RetainedPod {
     pub runs: Vec<RetainedRun>,
 }
 
+/// A container whose logs may be here, as those who ask name it.
+#[derive(Clone, Copy)]
+pub(crate) struct RetainedContainer<'a> {
+    pub namespace: &'a str,
+    /// The uid of the object that owned the pod.
+    pub owner: &'a str,
+    /// The pod's uid.
+    pub uid: &'a str,
+    pub container: &'a str,
+}
+
 /// The log of one run of a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RetainedRun {
@@ -182,7 +193,8 @@ impl RetainedLogs {
     }
 
     /// The directory that holds the log of one run, as that of a pod does.
-    pub(crate) fn find(&self, [namespace, owner, uid, container]: [&str; 4], restart: u32) -> Option<PathBuf> {
+    pub(crate) fn find(&self, of: RetainedContainer<'_>, restart: u32) -> Option<PathBuf> {
+        let RetainedContainer { namespace, owner, uid, container } = of;
         let pods = self.locked();
         let pod = pods.iter().find(|pod| pod.uid == uid && pod.namespace == namespace && pod.owner == owner)?;
         let known = pod.runs.iter().any(|run| run.container == container && run.restart == restart);
@@ -266,7 +278,8 @@ mod tests {
             assert_eq!(found.len(), 1);
             assert_eq!((found[0].pod.as_str(), found[0].attempt), ("p", Some(2)));
             assert_eq!(found[0].runs, [RetainedRun { container: "c".into(), restart: 0, bytes: 10 }]);
-            let kept = logs.find(["ns", "job", "u1", "c"], 0).unwrap();
+            let kept =
+                logs.find(RetainedContainer { namespace: "ns", owner: "job", uid: "u1", container: "c" }, 0).unwrap();
             assert_eq!(fs::read_to_string(log_path(&kept, "c", 0)).unwrap(), "x".repeat(10));
         }
     }

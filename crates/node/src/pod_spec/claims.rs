@@ -29,7 +29,9 @@ pub(crate) fn planned(
     if let Some(path) = spec.host_path {
         return Ok(PlannedVolume { path: path.path.into(), content: Content::Host(path.type_.unwrap_or_default()) });
     }
-    if let Some(path) = spec.local.filter(|_| spec.volume_mode.as_deref() != Some("Block")) {
+    if let Some(path) = spec.local
+        && spec.volume_mode.as_deref() != Some("Block")
+    {
         return Ok(PlannedVolume { path: path.path.into(), content: Content::Host("Directory".to_owned()) });
     }
     let name = volume.metadata.name.as_deref().unwrap_or_default();

@@ -67,6 +67,13 @@ impl ResolveError {
     }
 }
 
+/// The user and the group that a container runs as.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Identity {
+    pub uid: u32,
+    pub gid: u32,
+}
+
 /// What a node gives to every pod.
 pub(crate) struct NodeGround<'a> {
     /// What images stand for.
@@ -76,7 +83,7 @@ pub(crate) struct NodeGround<'a> {
     /// PATH of containers that set none.
     pub default_path: &'a str,
     /// Identity when this node has no right to another.
-    pub only_identity: Option<(u32, u32)>,
+    pub only_identity: Option<Identity>,
     /// Home of that identity on this machine. It may be called root in a pod, and root's folder is none of its own.
     pub only_home: Option<&'a str>,
     /// Mounts of every container: hosts, host name, resolver.
@@ -109,8 +116,8 @@ pub(crate) fn resolve(
     }
     let planned = volumes::plan(pod, sources, placement, roots)?;
     let spec = pod.spec.as_ref().ok_or_else(|| ResolveError::Unsupported { what: "a pod without a spec".into() })?;
-    let group = id("spec.securityContext.fsGroup", spec.security_context.as_ref().and_then(|one| one.fs_group))?;
-    let group = group.filter(|_| node.only_identity.is_none());
+    let named = id("spec.securityContext.fsGroup", spec.security_context.as_ref().and_then(|one| one.fs_group))?;
+    let group = if node.only_identity.is_none() { named } else { None };
     let container = |container: &Container| -> Result<ContainerSpec, ResolveError> {
         let entry = container.image.as_deref().and_then(|image| node.image_map.get(image));
         let mut environment = base_environment(pod, container, entry, node);
@@ -165,13 +172,16 @@ fn one(
     }
     let pod_context = pod.spec.as_ref().and_then(|spec| spec.security_context.clone()).unwrap_or_default();
     let context = container.security_context.clone().unwrap_or_default();
-    let (uid, gid) = identity(&pod_context, &context, node.only_identity)?;
+    let Identity { uid, gid } = identity(&pod_context, &context, node.only_identity)?;
     let groups = if node.only_identity.is_none() { groups(&pod_context, gid)? } else { Vec::new() };
     let root = entry.and_then(|entry| entry.root.clone());
     if environment.get("HOME").is_none() {
         // In a root folder of an image there is that image's home alone.
-        let own = node.only_home.filter(|_| root.is_none() && node.only_identity.is_some());
-        environment.set("HOME", own.map_or_else(|| home(root.as_deref(), uid), str::to_owned));
+        let home = match node.only_home {
+            Some(own) if root.is_none() && node.only_identity.is_some() => own.to_owned(),
+            _ => home(root.as_deref(), uid),
+        };
+        environment.set("HOME", home);
     }
     let capabilities = context.capabilities.unwrap_or_default();
     let cwd = container.working_dir.clone().filter(|dir| !dir.is_empty());
@@ -237,13 +247,13 @@ fn no_command(container: &Container, map: Option<&Path>) -> ResolveError {
 fn identity(
     pod: &PodSecurityContext,
     context: &SecurityContext,
-    only: Option<(u32, u32)>,
-) -> Result<(u32, u32), ResolveError> {
+    only: Option<Identity>,
+) -> Result<Identity, ResolveError> {
     let uid = id("securityContext.runAsUser", context.run_as_user.or(pod.run_as_user))?;
     let gid = id("securityContext.runAsGroup", context.run_as_group.or(pod.run_as_group))?;
     // Who names no user is root, as images that name none are.
-    let identity = only.unwrap_or((uid.unwrap_or(0), gid.unwrap_or(0)));
-    if only.is_none() && identity.0 == 0 && context.run_as_non_root.or(pod.run_as_non_root) == Some(true) {
+    let identity = only.unwrap_or(Identity { uid: uid.unwrap_or(0), gid: gid.unwrap_or(0) });
+    if only.is_none() && identity.uid == 0 && context.run_as_non_root.or(pod.run_as_non_root) == Some(true) {
         return Err(ResolveError::WouldRunAsRoot);
     }
     Ok(identity)
@@ -267,8 +277,8 @@ fn home(root: Option<&Path>, uid: u32) -> String {
     let list = root.unwrap_or(Path::new("/")).join("etc/passwd");
     let text = std::fs::read_to_string(list).unwrap_or_default();
     let found = text.lines().map(|line| line.split(':').collect::<Vec<_>>()).find_map(|fields| {
-        let same = fields.get(2).and_then(|field| field.parse().ok()) == Some(uid);
-        same.then(|| fields.get(5).map(|home| (*home).to_owned())).flatten()
+        let listed: u32 = fields.get(2)?.parse().ok()?;
+        if listed == uid { fields.get(5).map(|home| (*home).to_owned()) } else { None }
     });
     found.filter(|home| !home.is_empty()).unwrap_or_else(|| if uid == 0 { "/root".into() } else { "/".into() })
 }
@@ -387,7 +397,7 @@ mod tests {
     }
 
     /// With the only identity that pods can have, and its home.
-    fn resolved_as(pod: Value, only: Option<((u32, u32), &str)>) -> Result<ContainerSpec, ResolveError> {
+    fn resolved_as(pod: Value, only: Option<(Identity, &str)>) -> Result<ContainerSpec, ResolveError> {
         let pod: Pod = serde_json::from_value(pod).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let map = dir.path().join("map.yaml");
@@ -481,11 +491,12 @@ mod tests {
     /// Bug: without root a pod's home was `/root`, which it may neither read nor write.
     #[test]
     fn without_root_the_home_is_that_of_the_platforms_user() {
-        let own = Some(((0, 0), "/home/ada"));
+        let own = Some((Identity { uid: 0, gid: 0 }, "/home/ada"));
+        let user = Some((Identity { uid: 1000, gid: 1000 }, "/home/ada"));
         for (container, only, home) in [
             (json!({"name": "c", "command": ["a"]}), own, "/home/ada"),
             (json!({"name": "c", "command": ["a"], "securityContext": {"runAsUser": 7}}), own, "/home/ada"),
-            (json!({"name": "c", "command": ["a"]}), Some(((1000, 1000), "/home/ada")), "/home/ada"),
+            (json!({"name": "c", "command": ["a"]}), user, "/home/ada"),
             (json!({"name": "c", "command": ["a"], "env": [{"name": "HOME", "value": "/mine"}]}), own, "/mine"),
             // A root folder of its own has its own homes.
             (json!({"name": "c", "image": "tf"}), own, "/root"),

@@ -226,21 +226,25 @@ fn attend(program: Pid, container: &OwnedFd, socket: &File) -> io::Result<Report
     let handle = pidfd::open(program.as_raw())?;
     let (mut container_ended, mut kill_at, mut killed) = (false, None::<Instant>, false);
     loop {
-        let wait = kill_at.filter(|_| !killed).map(|at| at.saturating_duration_since(clock::monotonic()));
-        let timeout = wait.map_or(PollTimeout::NONE, |wait| {
-            PollTimeout::try_from(wait.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX)
-        });
+        let timeout = match kill_at {
+            Some(at) if !killed => {
+                let wait = at.saturating_duration_since(clock::monotonic());
+                PollTimeout::try_from(wait.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX)
+            }
+            _ => PollTimeout::NONE,
+        };
         let watched = |fd, wanted: bool| PollFd::new(fd, if wanted { PollFlags::POLLIN } else { PollFlags::empty() });
         // What was seen once is not asked for again: it would wake us for ever.
         let mut all = vec![watched(handle.as_fd(), true)];
-        let container_at = (!container_ended).then(|| {
+        let (mut container_at, mut socket_at) = (None, None);
+        if !container_ended {
+            container_at = Some(all.len());
             all.push(watched(container.as_fd(), true));
-            all.len() - 1
-        });
-        let socket_at = kill_at.is_none().then(|| {
+        }
+        if kill_at.is_none() {
+            socket_at = Some(all.len());
             all.push(watched(socket.as_fd(), true));
-            all.len() - 1
-        });
+        }
         match poll(&mut all, timeout) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),

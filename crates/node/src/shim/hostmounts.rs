@@ -44,11 +44,7 @@ fn unescaped(field: &str) -> String {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
-        let octal = bytes
-            .get(at + 1..at + 4)
-            .filter(|_| bytes[at] == b'\\')
-            .and_then(|digits| std::str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+        match octal(&bytes[at..]) {
             Some(byte) => {
                 out.push(byte);
                 at += 4;
@@ -60,6 +56,12 @@ fn unescaped(field: &str) -> String {
         }
     }
     String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The byte that a backslash and three octal digits at the start of `text` stand for.
+fn octal(text: &[u8]) -> Option<u8> {
+    let digits = text.strip_prefix(b"\\")?.get(..3)?;
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
 }
 
 /// Devices that compute jobs need, where the host has them.

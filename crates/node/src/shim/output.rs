@@ -146,7 +146,7 @@ impl LogPipe {
             None => self.line_bytes.saturating_add(bytes.len()),
         };
         self.grew_at = Some(at);
-        self.flush_at = (!self.partial.is_empty()).then(|| self.flush_at.unwrap_or(at + FLUSH_AFTER));
+        self.flush_at = if self.partial.is_empty() { None } else { Some(self.flush_at.unwrap_or(at + FLUSH_AFTER)) };
     }
 
     /// Writes text that has waited long enough for the end of its line.

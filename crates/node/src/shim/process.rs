@@ -198,14 +198,18 @@ impl Process {
         if read.is_ok() && !bytes.is_empty() {
             return Some(String::from_utf8_lossy(&bytes).into_owned());
         }
-        let fallback = container.termination_message_from_log && code != 0;
-        fallback.then(|| tail(&self.log_file, FALLBACK_LINES, FALLBACK_BYTES)).filter(|text| !text.is_empty())
+        if !container.termination_message_from_log || code == 0 {
+            return None;
+        }
+        Some(tail(&self.log_file, FALLBACK_LINES, FALLBACK_BYTES)).filter(|text| !text.is_empty())
     }
 }
 
 fn watched_limit(grouped: bool, container: &ContainerSpec) -> Option<u64> {
-    let limit = container.limits.memory_bytes.and_then(|bytes| u64::try_from(bytes).ok());
-    limit.filter(|_| !grouped)
+    if grouped {
+        return None;
+    }
+    container.limits.memory_bytes.and_then(|bytes| u64::try_from(bytes).ok())
 }
 
 /// A fresh directory for this run; the layers of the run before are removed.

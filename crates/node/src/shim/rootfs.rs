@@ -104,7 +104,7 @@ pub(crate) fn enter(spec: &ShimSpec, container: &ContainerSpec, layers: &Layers)
     let kind = spec.isolation.root;
     mount_root(kind, container, layers, &path)?;
     // By its path it can't be reached from inside.
-    let upper = (kind != RootKind::Host).then(|| open_folder(&layers.dir.join(UPPER))).transpose()?;
+    let upper = if kind == RootKind::Host { None } else { Some(open_folder(&layers.dir.join(UPPER))?) };
     let opened = open_path(&path).map_err(|source| RootError::Source { path: path.clone(), source })?;
     let root = Root { directory: opened, kind, own_devices: !container.privileged };
     if container.root.is_none() && kind != RootKind::Host {

@@ -168,7 +168,7 @@ impl WirePod {
     fn duration(&self, annotation: &str) -> Option<u64> {
         let text = self.annotation(annotation)?;
         let Ok(duration) = text.parse::<GoDuration>() else { return self.unreadable(annotation, text) };
-        u64::try_from(duration.as_millis()).ok().filter(|_| !duration.is_negative())
+        if duration.is_negative() { None } else { u64::try_from(duration.as_millis()).ok() }
     }
 
     fn annotation(&self, name: &str) -> Option<&str> {

@@ -175,7 +175,7 @@ fn conditions<'a>(facts: &Facts<'a>, outcome: &Outcome, phase: &str, changed: &'
     let own = |kind: &'static str, holds: bool| Condition::Own {
         r#type: kind,
         status: if holds { "True" } else { "False" },
-        reason: reason.filter(|_| !holds),
+        reason: if holds { None } else { reason },
         last_transition_time: changed,
     };
     all.extend([own("Initialized", true), own("ContainersReady", ready), own("Ready", ready)]);

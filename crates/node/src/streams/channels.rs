@@ -90,8 +90,8 @@ pub(crate) struct Opening {
 
 /// Agrees to `request`: the answer to give, and what the connection becomes after it.
 pub(crate) fn accept<B>(request: &mut Request<B>) -> Result<(Response<()>, Opening), HandshakeError> {
-    let (response, upgrade, protocol) = accept_as(request, &PROTOCOLS.map(|protocol| (protocol.name(), protocol)))?;
-    Ok((response, Opening { upgrade, protocol: Some(protocol) }))
+    let agreed = accept_as(request, &PROTOCOLS.map(|protocol| (protocol.name(), protocol)))?;
+    Ok((agreed.response, Opening { upgrade: agreed.upgrade, protocol: Some(agreed.protocol) }))
 }
 
 /// The same for clients that ask for SPDY, in which v4 has its own streams.
@@ -100,11 +100,18 @@ pub(crate) fn accept_spdy<B>(request: &mut Request<B>) -> Result<(Response<()>, 
     Ok((response, Opening { upgrade, protocol: None }))
 }
 
+/// What was agreed on for a WebSocket: the answer to give, the connection that follows it, and what is spoken over it.
+pub(crate) struct Agreed<P> {
+    pub response: Response<()>,
+    pub upgrade: OnUpgrade,
+    pub protocol: P,
+}
+
 /// Agrees to a WebSocket of one of these protocols, best first, each by its name.
 pub(crate) fn accept_as<B, P: Copy>(
     request: &mut Request<B>,
     protocols: &[(&'static str, P)],
-) -> Result<(Response<()>, OnUpgrade, P), HandshakeError> {
+) -> Result<Agreed<P>, HandshakeError> {
     let headers = request.headers();
     if !lists(headers, &CONNECTION, "upgrade") || !lists(headers, &UPGRADE, "websocket") {
         return Err(HandshakeError::NoUpgrade);
@@ -128,7 +135,7 @@ pub(crate) fn accept_as<B, P: Copy>(
         (SEC_WEBSOCKET_ACCEPT, answer_key),
         (SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(name)),
     ]);
-    Ok((response, upgrade, protocol))
+    Ok(Agreed { response, upgrade, protocol })
 }
 
 /// Whether a header that is a list (over one or more lines) has `word`.

@@ -70,10 +70,18 @@ enum Part {
     Files,
 }
 
+/// A folder to count.
+struct Folder {
+    part: Part,
+    /// The container or the volume that it is of.
+    name: String,
+    path: PathBuf,
+}
+
 /// A look at a pod's directory, in parts. What goes away meanwhile is left out.
 struct Measurement {
     /// Folders to count, the last one first.
-    folders: Vec<(Part, String, PathBuf)>,
+    folders: Vec<Folder>,
     /// The count of the last of them.
     size: Option<Size>,
     found: DiskUse,
@@ -85,7 +93,9 @@ impl Measurement {
     fn begin(dir: &Path) -> Measurement {
         let each = |part: Part, dir: PathBuf| {
             let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-            entries.filter_map(move |entry| Some((part, entry.file_name().into_string().ok()?, entry.path())))
+            entries.filter_map(move |entry| {
+                Some(Folder { part, name: entry.file_name().into_string().ok()?, path: entry.path() })
+            })
         };
         let files = each(Part::Files, dir.join("c"));
         let volumes = each(Part::Volume, layout::volumes_dir(dir));
@@ -95,7 +105,7 @@ impl Measurement {
 
     /// Goes on for at most `entries` more; whether all is counted.
     fn go_on(&mut self, mut entries: u32) -> bool {
-        while let Some((part, name, path)) = self.folders.last() {
+        while let Some(Folder { part, name, path }) = self.folders.last() {
             // What is no folder, or is gone, takes nothing.
             let size = self.size.take().or_else(|| Size::of(path).ok());
             let mut finished = true;
@@ -155,8 +165,8 @@ pub(crate) fn excess(pod: &Pod, used: &DiskUse) -> Option<String> {
     let all: Vec<(&str, Quantity)> = sidecars.chain(&spec.containers).filter_map(storage_limit).collect();
     // As upstream sums them: containers without a limit add none, and one init container may be allowed more than all.
     let init = spec.init_containers.iter().flatten().filter_map(storage_limit).map(|(_, limit)| limit);
-    let together = all.iter().try_fold(Quantity::from_bytes(0), |sum, (_, limit)| sum.checked_add(*limit));
-    let together = init.chain(together.filter(|_| !all.is_empty())).max();
+    let sum = all.iter().try_fold(Quantity::from_bytes(0), |sum, (_, limit)| sum.checked_add(*limit));
+    let together = init.chain(if all.is_empty() { None } else { sum }).max();
     if let Some(limit) = together.filter(|limit| over(used.total(), limit)) {
         return Some(format!("Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "));
     }
@@ -197,7 +207,7 @@ impl Measurer {
         let mut unfinished = Unfinished::default();
         loop {
             let began = clock::monotonic();
-            let dirs: Vec<PathBuf> = self.index.all().into_iter().map(|(_, _, dir)| dir).collect();
+            let dirs: Vec<PathBuf> = self.index.all().into_iter().map(|pod| pod.dir).collect();
             unfinished.0.retain(|uid, _| dirs.iter().any(|dir| dir.ends_with(uid)));
             // Pod by pod, for what was found last must not be old when it is heard.
             for dir in dirs {
@@ -225,9 +235,11 @@ impl Measurer {
 /// Measures the pod of `dir` if it runs.
 fn running(dir: &Path, unfinished: &mut Unfinished) -> Option<Measured> {
     let status = ShimStatus::read(dir).ok().filter(|status| status.phase != ShimPhase::Done)?;
-    let runs = status.init_containers.iter().chain(&status.containers).any(ContainerStatus::is_running);
+    if !status.init_containers.iter().chain(&status.containers).any(ContainerStatus::is_running) {
+        return None;
+    }
     let uid = dir.file_name()?.to_str()?;
-    runs.then(|| unfinished.measure(uid, dir, FILES_MAX))
+    Some(unfinished.measure(uid, dir, FILES_MAX))
 }
 
 #[cfg(test)]

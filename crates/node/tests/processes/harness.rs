@@ -167,11 +167,10 @@ impl Drop for TestPod {
 
 pub fn cgroup(uid: &str) -> Option<CgroupSpec> {
     let hierarchy = Hierarchy::find(&std::fs::read_to_string("/proc/self/mounts").unwrap())?;
-    matches!(hierarchy, Hierarchy::V1 { .. }).then(|| CgroupSpec {
-        hierarchy,
-        path: Path::new("pumice").join("test").join(uid),
-        pids_max: None,
-    })
+    if !matches!(hierarchy, Hierarchy::V1 { .. }) {
+        return None;
+    }
+    Some(CgroupSpec { hierarchy, path: Path::new("pumice").join("test").join(uid), pids_max: None })
 }
 
 pub fn container(name: &str, script: &str) -> ContainerSpec {

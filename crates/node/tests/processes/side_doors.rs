@@ -15,9 +15,16 @@ use crate::node::{TestNode, sh};
 const POD_SESSIONS: usize = 32;
 
 /// What a `chmod` or `setxattr` would change.
-fn state(path: impl AsRef<Path>) -> (u32, i64, i64) {
+#[derive(Debug, PartialEq)]
+struct FileState {
+    mode: u32,
+    changed_s: i64,
+    changed_ns: i64,
+}
+
+fn state(path: impl AsRef<Path>) -> FileState {
     let found = std::fs::metadata(path).unwrap();
-    (found.mode(), found.ctime(), found.ctime_nsec())
+    FileState { mode: found.mode(), changed_s: found.ctime(), changed_ns: found.ctime_nsec() }
 }
 
 #[test]

@@ -40,16 +40,27 @@ pub(crate) struct Remover {
     folders: Folders,
     shim: ShimCommand,
     /// The node's control groups, where they share out CPU time.
-    groups: Option<(Hierarchy, PathBuf)>,
+    groups: Option<NodeGroups>,
     woken: Notify,
 }
 
-/// The end of one removal; `None` where nothing is left.
-type Removed = (PathBuf, Option<SetAside>);
+/// The end of one removal.
+struct Removed {
+    path: PathBuf,
+    /// What stays of it, if anything.
+    aside: Option<SetAside>,
+}
+
+/// The control groups of this node.
+pub(crate) struct NodeGroups {
+    pub hierarchy: Hierarchy,
+    /// Their path below the hierarchy's roots.
+    pub path: PathBuf,
+}
 
 impl Remover {
     /// What removes gets its CPU time as shims do, in the groups of a node: not that of who started it, who has far more.
-    pub(crate) fn new(data_dir: &Path, shim: ShimCommand, groups: Option<(Hierarchy, PathBuf)>) -> Remover {
+    pub(crate) fn new(data_dir: &Path, shim: ShimCommand, groups: Option<NodeGroups>) -> Remover {
         Remover { folders: Folders::of(data_dir), shim, groups, woken: Notify::new() }
     }
 
@@ -98,7 +109,7 @@ impl Remover {
             outcome = self.by_process(&path).await;
         }
         let reason = match outcome {
-            Ok(()) => return (path, None),
+            Ok(()) => return Removed { path, aside: None },
             Err(Failed::Process(reason) | Failed::Tree(reason)) => reason,
         };
         let noting = tokio::task::spawn_blocking({
@@ -108,7 +119,7 @@ impl Remover {
                 self.folders.set_aside(&path, &Owner::parse(&name), reason)
             }
         });
-        (path, noting.await.ok())
+        Removed { path, aside: noting.await.ok() }
     }
 
     async fn by_process(&self, path: &Path) -> Result<(), Failed> {
@@ -147,9 +158,9 @@ impl Remover {
         command.args(&self.shim.args).arg(REMOVE).arg(path).env_clear();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
         let child = command.spawn()?;
-        if let (Some((hierarchy, node)), Some(pid)) = (&self.groups, child.id()) {
+        if let (Some(groups), Some(pid)) = (&self.groups, child.id()) {
             // It may have ended. Else it is where its parent is.
-            let _ = hierarchy.add_to_shims(node, pid);
+            let _ = groups.hierarchy.add_to_shims(&groups.path, pid);
         }
         Ok(child)
     }
@@ -195,7 +206,7 @@ impl UnderWay {
 
     /// The next end: nothing when none is under way, else what stays of it.
     async fn next(&mut self) -> Option<Option<SetAside>> {
-        let Ok((path, aside)) = self.removals.join_next().await? else { return Some(None) };
+        let Ok(Removed { path, aside }) = self.removals.join_next().await? else { return Some(None) };
         // What is still there was moved away or noted; either failed if it stays here.
         if aside.as_ref().is_none_or(|aside| aside.path != path) {
             self.passed_over.remove(&path);

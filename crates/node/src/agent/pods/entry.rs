@@ -210,7 +210,7 @@ impl Entry {
             Stage::Running => self.gone_by,
             _ => None,
         };
-        let tell = Some(self.quiet_until).filter(|_| self.is_about_to_start(now));
+        let tell = self.is_about_to_start(now).then_some(self.quiet_until);
         [self.call_again_at, of_stage, tell].into_iter().flatten().filter(|at| *at > now).min()
     }
 

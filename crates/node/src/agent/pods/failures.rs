@@ -157,9 +157,11 @@ pub(super) fn of_runs(pod: &Pod, before: Option<&ShimStatus>, now: &ShimStatus) 
 /// A run that could not begin.
 fn not_started(container: &ContainerStatus, known: Option<&ContainerStatus>) -> Option<Trouble> {
     let exit = latest_exit(container).filter(|exit| exit.reason == START_ERROR)?;
-    let is_new = known.and_then(latest_exit) != Some(exit);
+    if known.and_then(latest_exit) == Some(exit) {
+        return None;
+    }
     let why = exit.message.as_deref().unwrap_or(START_ERROR);
-    is_new.then(|| Trouble::of_container(&container.name, "Failed", format!("Error: {why}")))
+    Some(Trouble::of_container(&container.name, "Failed", format!("Error: {why}")))
 }
 
 /// A container that has to wait for its next run. The first one is begun at once.

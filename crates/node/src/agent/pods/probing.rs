@@ -26,6 +26,14 @@ use crate::shim::status::{ContainerState, ContainerStatus, ShimPhase};
 /// Seconds that containers have after their last hooks at least, as a kubelet gives them.
 const AFTER_HOOKS_SECONDS: u64 = 2;
 
+/// The last hooks of a pod are over.
+pub(super) struct PreStopDone {
+    uid: String,
+    pod: Arc<Pod>,
+    /// What went wrong, a sentence for each hook that failed.
+    wrong: Vec<String>,
+}
+
 /// A run that is attended to.
 pub(super) struct Probed {
     number: u32,
@@ -67,9 +75,10 @@ impl Pods {
     /// Keeps the tokens of a pod that runs fresh.
     pub(super) fn keep_tokens(&mut self, uid: &str) {
         let Some(entry) = self.pods.get_mut(uid) else { return };
-        let Some(pod) = entry.pod().filter(|_| entry.stage == Stage::Running && entry.token_keeper.is_none()) else {
+        if entry.stage != Stage::Running || entry.token_keeper.is_some() {
             return;
-        };
+        }
+        let Some(pod) = entry.pod() else { return };
         if !tokens::files(pod).is_empty() {
             let keeping = tokens::keep(self.context.client.clone(), Arc::clone(pod), layout::volumes_dir(&entry.dir));
             entry.token_keeper = Some(AbortOnDropHandle::new(self.probers.spawn(keeping)));
@@ -136,14 +145,14 @@ impl Pods {
         let uid = uid.to_owned();
         self.pre_stops.spawn(async move {
             let wrong = probes::pre_stop(&pod, runs, Duration::from_secs(grace_seconds)).await;
-            (uid, pod, wrong)
+            PreStopDone { uid, pod, wrong }
         });
         true
     }
 
     /// The last hooks of a pod are done.
-    pub(super) fn on_pre_stop(&mut self, done: Result<(String, Arc<Pod>, Vec<String>), tokio::task::JoinError>) {
-        let (uid, pod, wrong) = match done {
+    pub(super) fn on_pre_stop(&mut self, done: Result<PreStopDone, tokio::task::JoinError>) {
+        let PreStopDone { uid, pod, wrong } = match done {
             Ok(done) => done,
             Err(error) => return tracing::error!(error = %error, "the last hooks of a pod failed"),
         };

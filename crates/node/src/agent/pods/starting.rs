@@ -43,13 +43,13 @@ impl Pods {
                 self.timers.at(&uid, entry.quiet_until.into());
             }
             self.starts.spawn(async move {
-                let result = match respawn {
+                let outcome = match respawn {
                     false => start::start(context, order).await,
                     true => tokio::task::spawn_blocking(move || start::spawn_shim(&context.shim, &dir))
                         .await
                         .unwrap_or_else(|error| Err(StartError::Shim(error.to_string()))),
                 };
-                (uid, version, result)
+                Started { uid, names_version: version, outcome }
             });
         }
     }
@@ -69,7 +69,7 @@ impl Pods {
     }
 
     pub(super) fn on_start(&mut self, done: Result<Started, JoinError>) {
-        let (uid, version, result) = match done {
+        let Started { uid, names_version, outcome } = match done {
             Ok(done) => done,
             Err(error) => {
                 tracing::error!(error = %error, "the start of a pod failed");
@@ -77,14 +77,13 @@ impl Pods {
             }
         };
         let Some(entry) = self.pods.get_mut(&uid) else { return };
-        match result {
+        match outcome {
             Ok(()) => {
                 entry.stage = Stage::Running;
                 entry.respawn = false;
-                entry.names_version = version;
-                let group = entry.group();
-                if let Some(key) =
-                    group.filter(|key| self.names.group(key).is_some_and(|group| group.version != version))
+                entry.names_version = names_version;
+                if let Some(key) = entry.group()
+                    && self.names.group(&key).is_some_and(|group| group.version != names_version)
                 {
                     self.names.touch(key);
                     self.names_soon();

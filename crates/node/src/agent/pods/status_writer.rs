@@ -30,7 +30,7 @@ impl Pods {
         // No longer than a pod has by itself.
         let own = entry.pod().map_or(u64::MAX, |pod| grace::grace_seconds(pod));
         let drain = drain.map(|left| left.min(own));
-        let leave = entry.is_leaving().then(|| leave_within(entry));
+        let leave = if entry.is_leaving() { Some(leave_within(entry)) } else { None };
         let Some(grace_seconds) = [drain, leave].into_iter().flatten().min() else { return };
         if self.pre_stop(uid, grace_seconds) {
             return;

@@ -32,8 +32,15 @@ const CONNECTIONS_MAX: usize = 128;
 /// Messages of the client that wait for a pod that reads slowly, at most. Then the client waits.
 const WAITING_MAX: usize = 4;
 
+/// A connection that was agreed on.
+pub(crate) struct Opening {
+    pub upgrade: OnUpgrade,
+    /// Whether SPDY goes within a WebSocket.
+    pub tunnel: bool,
+}
+
 /// Waits for the client's connection, and forwards to its end.
-pub(crate) async fn serve(upgrade: OnUpgrade, tunnel: bool, network: PodNetwork) -> io::Result<()> {
+pub(crate) async fn serve(Opening { upgrade, tunnel }: Opening, network: PodNetwork) -> io::Result<()> {
     let (sender, receiver) = if tunnel { tunnelled(upgrade).await? } else { spdy::upgraded(upgrade).await? };
     forward(network, sender, receiver).await
 }
@@ -53,6 +60,13 @@ async fn tunnelled(upgrade: OnUpgrade) -> io::Result<(SpdySender, SpdyReceiver)>
     Ok(spdy::session(Box::new(Box::pin(StreamReader::new(Box::pin(bytes)))), Box::new(Box::pin(writer))))
 }
 
+/// What the headers of a connection's two streams have in common.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct ConnectionKey {
+    request: String,
+    port: u16,
+}
+
 /// A connection of which not both streams are there.
 #[derive(Default)]
 struct Half {
@@ -64,7 +78,7 @@ struct Half {
 struct Connections {
     network: Arc<PodNetwork>,
     sender: SpdySender,
-    halves: HashMap<(String, u16), Half>,
+    halves: HashMap<ConnectionKey, Half>,
     /// Where bytes of a stream go.
     inputs: HashMap<u32, mpsc::Sender<Bytes>>,
     running: JoinSet<u32>,
@@ -100,7 +114,9 @@ impl Connections {
                 let port = header("port").and_then(|port| port.parse().ok()).filter(|port| *port > 0);
                 let request = header("requestid").unwrap_or_default().to_owned();
                 match (port, header("streamtype")) {
-                    (Some(port), Some(kind @ ("data" | "error"))) => self.begin(stream, kind, (request, port)).await,
+                    (Some(port), Some(kind @ ("data" | "error"))) => {
+                        self.begin(stream, kind, ConnectionKey { request, port }).await
+                    }
                     _ => self.sender.refuse(stream).await,
                 }
             }
@@ -119,7 +135,7 @@ impl Connections {
     }
 
     /// Connects once both streams are there.
-    async fn begin(&mut self, stream: u32, kind: &str, key: (String, u16)) -> io::Result<()> {
+    async fn begin(&mut self, stream: u32, kind: &str, key: ConnectionKey) -> io::Result<()> {
         if self.running.len() + self.halves.len() >= CONNECTIONS_MAX && !self.halves.contains_key(&key) {
             return self.sender.refuse(stream).await;
         }
@@ -136,7 +152,7 @@ impl Connections {
             let (network, sender) = (Arc::clone(&self.network), self.sender.clone());
             self.running.spawn(async move {
                 // A client that is gone is seen where it is read from.
-                let _ = connect(network, Port { number: key.1, data, error }, bytes, sender).await;
+                let _ = connect(network, Port { number: key.port, data, error }, bytes, sender).await;
                 data
             });
         }
