@@ -89,7 +89,7 @@ pub struct DefaultRole {
     pub gathered_into: Option<&'static str>,
 }
 
-/// All of them.
+/// The cluster roles of a new cluster: `cluster-admin`, `admin`, `edit` and `view`, in this order.
 pub fn default_cluster_roles() -> Vec<DefaultRole> {
     let edit: Vec<Line> = EDIT.iter().chain(&WORK).copied().collect();
     let role = |name: &str, parts: &[&[Line]]| Role {

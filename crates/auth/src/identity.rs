@@ -70,7 +70,7 @@ impl Identity {
         Self::new(service_account_user(namespace, name), groups)
     }
 
-    /// Somebody without credentials.
+    /// The identity of a request without credentials, whose one group is [`UNAUTHENTICATED`].
     pub fn anonymous() -> Self {
         Self { user: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()] }
     }

@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::files::{FileError, read_text, write_private};
 use crate::{ca, tokens};
 
-/// All of them.
+/// Names of all files of a platform's identity; a new one must be listed here to go into backups.
 const FILES: [&str; 3] = [ca::CERTIFICATE_FILE, ca::KEY_FILE, tokens::KEY_FILE];
 
 /// Why such a file can't be put back.

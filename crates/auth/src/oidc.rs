@@ -138,7 +138,7 @@ struct Key {
     public: Public,
 }
 
-/// An issuer's keys.
+/// The public keys of an issuer that tokens may be signed with; of other kinds than RSA, P-256, P-384 and Ed25519 none is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OidcKeys(Vec<Key>);
 

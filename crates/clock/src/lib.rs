@@ -16,7 +16,7 @@ mod steady;
 
 pub use steady::SteadyClock;
 
-/// Wall clock time.
+/// The wall clock's time. Somebody may set that clock: measure with [`monotonic`].
 #[allow(clippy::disallowed_methods, reason = "the platform's clock")]
 pub fn now() -> Timestamp {
     Timestamp::now()
@@ -41,11 +41,11 @@ pub fn after(at: Instant, seconds: u64) -> Instant {
 
 /// Where timestamps of objects come from, as a value that tests replace.
 pub trait Clock: Send + Sync + 'static {
-    /// The present moment.
+    /// The time that objects which are written now bear.
     fn now(&self) -> Timestamp;
 }
 
-/// The machine's clock.
+/// The machine's wall clock as a [`Clock`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 

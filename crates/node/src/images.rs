@@ -57,14 +57,14 @@ pub enum ImageMapError {
     },
 }
 
-/// All entries.
+/// What images mean on this node, by their names or patterns of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImageMap {
     entries: BTreeMap<String, ImageEntry>,
 }
 
 impl ImageMap {
-    /// Reads a file.
+    /// Reads the map from a YAML file; the error names the file, and what is wrong where.
     pub fn read(path: &Path) -> Result<ImageMap, ImageMapError> {
         let bytes =
             read_bounded(path, MAP_BYTES_MAX).map_err(|source| ImageMapError::Read { path: path.into(), source })?;

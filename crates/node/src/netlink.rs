@@ -64,7 +64,7 @@ impl Message {
         Message { bytes }
     }
 
-    /// Adds an attribute.
+    /// Appends an attribute of this kind, padded to four bytes.
     pub(crate) fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
         let length = u16::try_from(4 + value.len()).expect("attributes here are a few dozen bytes");
         self.bytes.extend_from_slice(&length.to_ne_bytes());

@@ -8,7 +8,7 @@ use std::io;
 
 /// Of the platform's processes and of shims, which write down how pods end: the last to go, but not exempt.
 const PLATFORM: i32 = -900;
-/// Of pods' programs.
+/// Of pods' programs: the kernel's own value, so that what they use alone decides.
 const PROGRAM: i32 = 0;
 
 /// Makes this process, and those that it starts, one of the last to go. Only root may.

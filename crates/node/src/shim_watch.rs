@@ -122,7 +122,7 @@ impl ProcessHandle {
         self.fd.readable().await.map(drop)
     }
 
-    /// Kills the process.
+    /// Kills the process with SIGKILL; one that has ended, or whose pid is another's by now, is left alone.
     pub(crate) fn kill(process: ShimProcess) -> io::Result<()> {
         let fd = match pidfd::open(process.pid) {
             Ok(fd) if process.is_current() => fd,

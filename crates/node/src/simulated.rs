@@ -42,7 +42,7 @@ use pumice_clock as clock;
 
 /// Start of a simulated node's name; its number follows.
 const NODE_PREFIX: &str = "sim-";
-/// Most simulated nodes.
+/// Simulated nodes of one process at most.
 pub const NODES_MAX: u32 = 100_000;
 /// Label of simulated nodes.
 const SIMULATED: &str = "pumice.sh/simulated";

@@ -86,7 +86,7 @@ impl Series {
     }
 }
 
-/// One pod.
+/// What is known of the use of one pod that runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PodUsage {
     namespace: String,
@@ -114,7 +114,7 @@ struct Known {
     ended: BTreeSet<String>,
 }
 
-/// Where to look.
+/// Samples what the pods of an index use, for [`Usage`] to tell.
 pub(crate) struct Sampler {
     pub usage: Usage,
     pub index: PodIndex,

@@ -125,7 +125,7 @@ impl BackupEncoder {
         });
     }
 
-    /// Adds a file.
+    /// Appends the frame of a file beside the store to `out`, whole.
     pub fn file(&mut self, name: &str, contents: &[u8], out: &mut Vec<u8>) {
         self.files += 1;
         self.frame(FILE, out, |payload| {

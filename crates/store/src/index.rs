@@ -40,7 +40,7 @@ pub struct Listing {
     pub items: Vec<Arc<Object>>,
 }
 
-/// Everything in memory.
+/// The live objects and the latest changes of each resource: what reads, lists and watches are answered from.
 #[derive(Debug)]
 pub(crate) struct Index {
     revision: u64,

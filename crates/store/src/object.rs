@@ -55,7 +55,7 @@ pub enum Change {
     },
 }
 
-/// Digits of `u64::MAX`.
+/// A revision takes at most this many digits: those of `u64::MAX`.
 const REVISION_DIGITS_MAX: usize = 20;
 
 impl Draft {

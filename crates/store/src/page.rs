@@ -26,7 +26,7 @@ pub struct Page {
     pub total: Option<usize>,
 }
 
-/// What to read.
+/// Which part of a list to read; by default all of it, as it is now.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Range<'r> {
     /// The namespace; none for all of them.

@@ -71,7 +71,7 @@ impl fmt::Debug for Route {
     }
 }
 
-/// A request's call.
+/// The call that a request's path means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matched {
     pub route: &'static Route,

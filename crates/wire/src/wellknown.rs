@@ -18,7 +18,7 @@ pub struct Timestamp {
     pub nanos: i32,
 }
 
-/// Nothing to say.
+/// A message without fields: `google.protobuf.Empty`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Message, Serialize, Deserialize)]
 pub struct Empty {}
 

@@ -50,7 +50,7 @@ pub const POD_PIDS_MAX: u32 = 4096;
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 impl Options {
-    /// The usual choices.
+    /// What an agent is started with unless its caller changes fields: no image map, the machine's own CPUs and memory.
     pub fn new(client: Client, data_dir: PathBuf, node_name: String, shim: ShimCommand) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         Options {

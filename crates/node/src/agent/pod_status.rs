@@ -56,7 +56,7 @@ pub(crate) enum View<'a> {
 
 /// Why a pod whose shim died is failed.
 pub(crate) const SHIM_LOST: &str = "ShimLost";
-/// What that means.
+/// The message beside [`SHIM_LOST`].
 pub(crate) const SHIM_LOST_MESSAGE: &str =
     "the pod's shim ended without writing down how its containers ended (power loss, or it was killed)";
 

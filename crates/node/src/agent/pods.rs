@@ -89,7 +89,7 @@ pub(crate) struct Drain {
     pub done: oneshot::Sender<()>,
 }
 
-/// The loop's state.
+/// All pods of this node, and what the loop over them waits for.
 pub(crate) struct Pods {
     context: Arc<NodeContext>,
     pods_max: u32,

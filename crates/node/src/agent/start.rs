@@ -124,7 +124,7 @@ impl StartError {
     }
 }
 
-/// Starts a pod.
+/// Fetches what a pod refers to, makes its directory, and starts its shim there.
 pub(crate) async fn start(context: Arc<NodeContext>, order: StartOrder) -> Result<(), StartError> {
     spec_numbers::check(&order.pod).map_err(ResolveError::from)?;
     let references = References::of(&order.pod);

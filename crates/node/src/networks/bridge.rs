@@ -46,7 +46,7 @@ pub(crate) struct NodeNetwork {
 }
 
 impl NodeNetwork {
-    /// Its network.
+    /// The addresses of the bridge and its pods.
     pub(crate) fn subnet(&self) -> Subnet {
         Subnet { base: self.base, prefix: self.prefix }
     }

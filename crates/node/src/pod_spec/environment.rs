@@ -16,7 +16,7 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// Sets a variable.
+    /// Sets a variable; one that is there keeps its turn in the order.
     pub(crate) fn set(&mut self, name: &str, value: String) {
         match self.variables.iter_mut().find(|(known, _)| known == name) {
             Some((_, known)) => *known = value,

@@ -92,7 +92,7 @@ pub(crate) struct NodeGround<'a> {
     pub api: Option<SocketAddrV4>,
 }
 
-/// A pod, resolved.
+/// What a pod is on this node: volumes to make before it starts, and containers as its shim runs them.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     /// By their names.
@@ -103,7 +103,7 @@ pub(crate) struct Resolved {
     pub containers: Vec<ContainerSpec>,
 }
 
-/// Resolves `pod`.
+/// Turns `pod` into what its shim runs; everything that it refers to is in `sources` already. Makes nothing on the disk.
 pub(crate) fn resolve(
     pod: &Pod,
     sources: &Sources,

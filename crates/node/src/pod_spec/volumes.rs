@@ -28,7 +28,7 @@ use crate::spec_numbers;
 /// Mode of files whose volume names none.
 const DEFAULT_MODE: i32 = 0o644;
 
-/// One volume, planned.
+/// A volume as it is to be on the host before its pod starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PlannedVolume {
     pub path: PathBuf,

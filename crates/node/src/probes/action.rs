@@ -23,7 +23,7 @@ use crate::shim::init::Report;
 /// Most of a program's words that are repeated in a message, in bytes.
 const SAID_BYTES_MAX: usize = 1024;
 
-/// One action.
+/// What a probe or a hook does to or in a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Runs a program in the container; good if it ends with 0.

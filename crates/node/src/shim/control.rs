@@ -73,7 +73,6 @@ pub(crate) struct ShimProcess {
 }
 
 impl ShimProcess {
-    /// This process.
     pub(crate) fn of_self() -> ShimProcess {
         let pid = std::process::id().cast_signed();
         ShimProcess { pid, start_ticks: procfs::start_ticks(pid).unwrap_or(0) }

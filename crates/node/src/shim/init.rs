@@ -66,7 +66,7 @@ impl Report {
         }
     }
 
-    /// Reads one line.
+    /// Reads a line as [`Report::line`] writes it; `None` where it is another.
     pub(crate) fn parse(line: &str) -> Option<Report> {
         let (kind, rest) = line.split_at_checked(1)?;
         match kind {

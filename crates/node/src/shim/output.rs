@@ -35,7 +35,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Takes non-blocking pipes.
+    /// Takes over the read ends of both pipes, which must be non-blocking.
     pub(crate) fn new(stdout: File, stderr: File) -> Self {
         Output { pipes: [LogPipe::new(stdout, Stream::Stdout), LogPipe::new(stderr, Stream::Stderr)], paused: None }
     }

@@ -76,7 +76,7 @@ pub(crate) struct Ground<'a> {
 }
 
 impl Process {
-    /// Starts a run.
+    /// Starts a run of a container, in fresh layers and a control group of its own; after an error no program has begun.
     pub(crate) fn start(ground: &Ground<'_>, now: Timestamp) -> io::Result<Process> {
         let Ground { dir, spec, container, attempt } = *ground;
         let layers = make_layers(dir, container, attempt)?;
@@ -117,12 +117,12 @@ impl Process {
         })
     }
 
-    /// Its process 1.
+    /// The pid of the process that is 1 within the container.
     pub(crate) fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Descriptors to poll.
+    /// Pipes whose being readable means that there is output to take.
     pub(crate) fn pollable(&self) -> impl Iterator<Item = &File> {
         self.output.pollable()
     }

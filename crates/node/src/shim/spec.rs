@@ -135,7 +135,7 @@ pub enum RootKind {
     Host,
 }
 
-/// A pod's network.
+/// Which network the containers of a pod have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Network {
     Host,

@@ -23,7 +23,7 @@ pub(crate) const START_ERROR: &str = "StartError";
 pub(crate) const EVICTED: &str = "Evicted";
 /// Why a pod was stopped whose node was to be shut down, in a kubelet's words.
 pub(crate) const TERMINATED: &str = "Terminated";
-/// What that means.
+/// The message beside [`TERMINATED`].
 pub(crate) const SHUTDOWN_MESSAGE: &str = "Pod was terminated in response to imminent node shutdown.";
 /// Why a pod was stopped that ran for too long.
 pub(crate) const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
@@ -116,7 +116,7 @@ impl ShimStatus {
         self.init_containers.iter().chain(&self.containers).find(|container| container.name == name)
     }
 
-    /// Everything waiting.
+    /// The status before anything has run: all containers wait.
     pub(crate) fn new<'a>(
         init_containers: impl Iterator<Item = &'a str>,
         containers: impl Iterator<Item = &'a str>,
@@ -173,7 +173,7 @@ impl ContainerStatus {
         }
     }
 
-    /// Whether it runs.
+    /// Whether a process of the container is there now; one that waits for its next run has none.
     pub fn is_running(&self) -> bool {
         matches!(self.state, ContainerState::Running { .. })
     }

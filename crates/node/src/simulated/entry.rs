@@ -62,7 +62,7 @@ impl Wish {
     }
 }
 
-/// One pod.
+/// What is known of one simulated pod; kept small, as there may be millions.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub uid: Uuid,

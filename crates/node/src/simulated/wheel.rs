@@ -10,7 +10,7 @@
 const BITS: u32 = 6;
 /// Slots of a level.
 const SLOTS: u64 = 1 << BITS;
-/// Levels.
+/// Levels of slots: each spans 64 times what the one below does.
 const LEVELS: u32 = 6;
 /// Milliseconds that all levels span together.
 const SPAN: u64 = 1 << (BITS * LEVELS);
@@ -33,7 +33,7 @@ struct Entry {
     next: u32,
 }
 
-/// Entries by deadline.
+/// Entries by deadline, to the millisecond: adding, moving and taking one is a step or a few, however many there are.
 #[derive(Debug)]
 pub(crate) struct Wheel {
     /// Milliseconds up to which everything has come due.

@@ -74,7 +74,7 @@ pub(crate) enum HandshakeError {
 }
 
 impl HandshakeError {
-    /// The answer's code.
+    /// The HTTP code of the answer: the request itself is wrong in each case.
     pub(crate) fn code(&self) -> StatusCode {
         StatusCode::BAD_REQUEST
     }
@@ -201,7 +201,7 @@ where
     }
 }
 
-/// Sends on channels.
+/// The sending half of a connection, over a WebSocket or SPDY.
 pub(crate) struct ChannelSender<S = Connection> {
     sink: Outgoing<S>,
 }
@@ -250,7 +250,7 @@ pub(crate) enum Message {
     Closed { channel: u8 },
 }
 
-/// Receives from channels.
+/// The receiving half of a connection, over a WebSocket or SPDY.
 pub(crate) struct ChannelReceiver<S = Connection> {
     stream: Incoming<S>,
 }

@@ -55,7 +55,7 @@ impl ContainerUse {
 }
 
 impl DiskUse {
-    /// Everything together.
+    /// Bytes of all containers and volumes together.
     pub(crate) fn total(&self) -> u64 {
         let containers = self.containers.values().map(|container| container.total());
         containers.chain(self.volumes.values().copied()).fold(0, u64::saturating_add)

@@ -36,7 +36,6 @@ pub fn is_root() -> bool {
     root
 }
 
-/// An ordinary user.
 const NOBODY: u32 = 65534;
 
 /// Waits until `check` gives something.

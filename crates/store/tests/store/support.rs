@@ -20,7 +20,7 @@ pub fn pod(name: &str) -> Key {
     key("pods", "default", name)
 }
 
-/// A body `{"revision":"N","value":VALUE}`.
+/// A draft whose body is `{"revision":"N","value":VALUE}`, where N is the revision that it gets.
 pub fn draft(value: &str) -> Draft {
     Draft::new("{\"revision\":\"", format!("\",\"value\":{value}}}"))
 }

@@ -181,7 +181,7 @@ async fn end(child: &mut Child) {
     }
 }
 
-/// Removals under way.
+/// Removals that have begun, at most [`PROCESSES_MAX`].
 #[derive(Default)]
 struct UnderWay {
     removals: JoinSet<Removed>,

@@ -6,14 +6,14 @@ use kube::{Api, Client};
 use pumice_cluster::{Failure, failure};
 use serde_json::json;
 
-/// One call, done.
+/// The end of one call.
 pub(super) struct CallDone {
     pub uid: String,
     pub call: Call,
     pub result: Result<(), Failure>,
 }
 
-/// What was told.
+/// What a call was about.
 pub(super) enum Call {
     Status(Box<PodStatus>),
     Finalize,

@@ -69,7 +69,7 @@ pub(super) enum PreStop {
     Done,
 }
 
-/// One pod.
+/// What the loop knows of one pod.
 pub(super) struct Entry {
     pub uid: String,
     pub namespace: String,

@@ -39,7 +39,6 @@ impl Trouble {
         Trouble { container: None, severity: Severity::Warning, reason, message }
     }
 
-    /// Of one container.
     pub(super) fn of_container(container: &str, reason: &str, message: impl fmt::Display) -> Trouble {
         Trouble { container: Some(container.to_owned()), ..Trouble::of_pod(reason, message) }
     }
@@ -51,7 +50,7 @@ impl Trouble {
 }
 
 impl Pods {
-    /// Tells of `pod`.
+    /// Records an Event about `pod`, or about the container that the trouble names.
     pub(super) fn record(&self, pod: &Pod, trouble: Trouble) {
         let about = ObjectReference {
             api_version: Some("v1".to_owned()),

@@ -160,7 +160,7 @@ impl Connections {
     }
 }
 
-/// One connection's streams.
+/// The port that one connection goes to, and the streams of its bytes and of its errors.
 struct Port {
     number: u16,
     data: u32,

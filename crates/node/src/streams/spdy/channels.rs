@@ -58,7 +58,7 @@ fn message(streams: &Streams, event: Event) -> Option<Message> {
     }
 }
 
-/// Sends on channels.
+/// The sending half: channels as streams that the client has opened.
 pub(crate) struct Outgoing {
     sender: SpdySender,
     streams: Streams,
@@ -82,7 +82,7 @@ impl Outgoing {
     }
 }
 
-/// Receives from channels.
+/// The receiving half: streams of the client as channels.
 pub(crate) struct Incoming {
     receiver: SpdyReceiver,
     sender: SpdySender,

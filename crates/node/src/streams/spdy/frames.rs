@@ -97,7 +97,7 @@ pub(crate) fn refuse(stream: u32) -> Vec<u8> {
     control(RST_STREAM, &[&stream.to_be_bytes(), &REFUSED_STREAM.to_be_bytes()])
 }
 
-/// Answers a ping.
+/// The answer to the ping with this number.
 pub(crate) fn pong(id: u32) -> Vec<u8> {
     control(PING, &[&id.to_be_bytes()])
 }

@@ -64,7 +64,7 @@ impl HeaderReader {
         HeaderReader { state: InflateState::new_boxed(DataFormat::Raw), begun: false }
     }
 
-    /// The next block.
+    /// Reads the next block of the connection: each is compressed with what all before it have said.
     pub(crate) fn read(&mut self, mut compressed: &[u8]) -> Result<Headers, SpdyError> {
         if !self.begun {
             compressed = self.begin(compressed)?;
@@ -115,7 +115,7 @@ pub(crate) struct HeaderWriter {
 }
 
 impl HeaderWriter {
-    /// The next block.
+    /// Writes the next block of the connection: each is compressed with what all before it have said.
     pub(crate) fn write(&mut self, headers: &[(&str, &str)]) -> Vec<u8> {
         let mut block = (headers.len() as u32).to_be_bytes().to_vec();
         for text in headers.iter().flat_map(|(name, value)| [name, value]) {
