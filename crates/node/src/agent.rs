@@ -27,8 +27,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use crate::answers::NodeBody;
 use crate::images::{ImageMap, ImageMapError};
+pub use crate::kubelet_api::NodeBody;
 pub use capabilities::Capabilities;
 pub use leftovers::finish_removals;
 pub use leftovers::set_aside::{SetAside, SetAsideError, remove_set_aside, set_aside};

@@ -8,16 +8,24 @@ mod logs;
 mod port_forward;
 pub(crate) mod sessions;
 
+use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 
-use http::{Request, Response, StatusCode};
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Empty, Full};
 
-use crate::answers::{NodeBody, text};
 use crate::launcher::Launcher;
 use crate::logs::retained::{RetainedContainer, RetainedLogs};
 use crate::pod_index::PodIndex;
 use crate::usage::Usage;
 use sessions::{SessionSlot, Sessions};
+
+/// The body of an answer.
+pub type NodeBody = BoxBody<Bytes, io::Error>;
 
 /// Answers the kubelet's paths; cheap to clone.
 #[derive(Debug, Clone)]
@@ -67,7 +75,7 @@ impl NodeService {
             ["portForward", namespace, pod] => {
                 self.with_slot(namespace, pod, |slot| port_forward::serve(&self.pods, slot, namespace, pod, request))
             }
-            ["stats", "summary"] => self.usage.serve(),
+            ["stats", "summary"] => json(self.usage.summary().to_string().into_bytes()),
             _ => text(StatusCode::NOT_FOUND, "the server could not find the requested resource"),
         }
     }
@@ -83,4 +91,30 @@ impl NodeService {
             Err(full) => text(StatusCode::TOO_MANY_REQUESTS, &full.to_string()),
         }
     }
+}
+
+/// An answer in JSON.
+fn json(body: Vec<u8>) -> Response<NodeBody> {
+    let mut response = Response::new(whole(Full::new(Bytes::from(body))));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// An answer of one line.
+fn text(code: StatusCode, said: &str) -> Response<NodeBody> {
+    let mut response = Response::new(whole(Full::new(Bytes::from(said.to_owned()))));
+    *response.status_mut() = code;
+    response
+}
+
+/// The body of an answer after which the connection is another protocol's.
+fn empty() -> NodeBody {
+    whole(Empty::new())
+}
+
+fn whole<B>(body: B) -> NodeBody
+where
+    B: http_body::Body<Data = Bytes, Error = Infallible> + Send + Sync + 'static,
+{
+    body.map_err(|never| match never {}).boxed()
 }

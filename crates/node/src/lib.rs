@@ -15,7 +15,6 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod agent;
-mod answers;
 mod cgroup;
 mod container_exec;
 mod cpu_turns;
@@ -55,9 +54,9 @@ pub use agent::{
     AgentError, Capabilities, Handle, NodeAgent, Options, POD_PIDS_MAX, SetAside, SetAsideError, TornDown, Unended,
     finish_removals, host_ip, remove_set_aside, set_aside, tear_down,
 };
-pub use answers::NodeBody;
 pub use cgroup::{CgroupSpec, Hierarchy, Limits};
 pub use images::{ImageEntry, ImageMap, ImageMapError};
+pub use kubelet_api::NodeBody;
 pub use launcher::ShimCommand;
 pub use networks::bridge::BridgeError;
 pub use oom::spare_this_process;

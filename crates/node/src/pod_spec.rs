@@ -8,7 +8,6 @@
 
 pub(crate) mod claims;
 mod environment;
-mod expand;
 pub(crate) mod resolve;
 mod security;
 pub(crate) mod sources;

@@ -12,7 +12,6 @@ pub(crate) mod exec;
 pub mod format;
 pub(crate) mod hostmounts;
 pub(crate) mod init;
-pub(crate) mod journal;
 pub(crate) mod logs;
 pub(crate) mod namespaces;
 pub(crate) mod network;
@@ -29,13 +28,15 @@ pub(crate) mod supervisor;
 
 use std::ffi::{CString, OsString};
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use nix::unistd::{ForkResult, setsid};
+use pumice_metrics::{LOG_LINES_LOST, LossyLines};
 use pumice_units::with_causes;
 
 use control::ShimProcess;
@@ -61,14 +62,14 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let asks = |word: &str| args.iter().any(|arg| arg == word);
     let (probes, executes, removes) = (asks(PROBE), asks(exec::EXEC), asks(remove::REMOVE));
     let Some(dir) = args.into_iter().last().map(PathBuf::from).filter(|dir| dir.is_absolute()) else {
-        journal::write("usage: shim POD_DIR (an absolute path); meant to be started by the node agent");
+        journal("usage: shim POD_DIR (an absolute path); meant to be started by the node agent");
         return ExitCode::from(2);
     };
     if probes {
         return match rootless::probe(&dir) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                journal::write(&error.to_string());
+                journal(&error.to_string());
                 ExitCode::FAILURE
             }
         };
@@ -80,7 +81,7 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         return match run_beside(&dir) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                journal::write(&format!("can't run another program in {}: {error}", dir.display()));
+                journal(&format!("can't run another program in {}: {error}", dir.display()));
                 ExitCode::FAILURE
             }
         };
@@ -90,15 +91,29 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Detached::Shim { supervisor, lock: _lock }) => match supervisor.run() {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                journal::write(&format!("shim failed: {}", with_causes(&error)));
+                journal(&format!("shim failed: {}", with_causes(&error)));
                 ExitCode::FAILURE
             }
         },
         Err(text) => {
-            journal::write(&text);
+            journal(&text);
             ExitCode::FAILURE
         }
     }
+}
+
+/// Lines of this process that standard error has not taken yet: one for the process, as standard error is.
+static LINES: Mutex<LossyLines> = Mutex::new(LossyLines::new());
+
+/// Writes a line of what the shim says of itself to standard error, which is the pod's `shim.log`.
+///
+/// It never fails and ends nothing, as the file lies on a disk that may be full; lines that were lost are reported in the file
+/// when it takes lines again. The platform's log is another file.
+fn journal(text: &str) {
+    let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    let report = |lost| format!("{lost} lines of this log were lost, since it could not be written\n").into_bytes();
+    let written = lines.write(&mut io::stderr(), format!("{text}\n").as_bytes(), report);
+    LOG_LINES_LOST.add(written.lost);
 }
 
 /// The kernel named this process after the descriptor that it was started from; people look for the program.
@@ -197,7 +212,7 @@ fn stand(dir: &Path) -> Result<Option<Supervisor>, String> {
             Ok(Some(supervisor))
         }
         Err(error @ ShimError::RanAlready) => {
-            journal::write(&error.to_string());
+            journal(&error.to_string());
             Ok(None)
         }
         Err(error) => Err(format!("can't start the shim: {}", with_causes(&error))),

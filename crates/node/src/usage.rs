@@ -10,13 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use http::{Response, StatusCode};
 use jiff::Timestamp;
 use pumice_clock as clock;
 use serde_json::{Value, json};
 use tokio::time::MissedTickBehavior;
 
-use crate::answers::NodeBody;
 use crate::cgroup::{CgroupSpec, ContainerCgroup, Hierarchy};
 use crate::pod_index::{IndexedPod, PodIndex};
 use crate::procfs;
@@ -230,16 +228,8 @@ impl Usage {
         }
     }
 
-    /// Answers `/stats/summary`.
-    pub(crate) fn serve(&self) -> Response<NodeBody> {
-        let mut response = crate::answers::text(StatusCode::OK, &self.summary().to_string());
-        let json = http::HeaderValue::from_static("application/json");
-        response.headers_mut().insert(http::header::CONTENT_TYPE, json);
-        response
-    }
-
-    /// In the form of the kubelet's stats API, as far as it is known.
-    fn summary(&self) -> Value {
+    /// All of it in the form of the kubelet's `/stats/summary`, as far as it is known.
+    pub(crate) fn summary(&self) -> Value {
         let known = self.lock();
         let pods: Vec<Value> = known.pods.iter().map(|(uid, pod)| pod.summary(uid)).collect();
         let mut summary = json!({"pods": pods});

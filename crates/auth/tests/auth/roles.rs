@@ -147,7 +147,7 @@ fn admission_only_reads() {
     ];
     let others: Vec<Request> = ["create", "update", "patch", "delete"]
         .into_iter()
-        .flat_map(|verb| reads.map(|(_, group, resource, subresource)| (verb, group, resource, subresource)))
+        .flat_map(|verb| reads.map(|read| Request { verb, ..read }))
         .collect();
     check(USER_ADMISSION, &reads, &others);
     check(USER_ADMISSION, &[], &[to("get", "", "pods", None), to("get", "", "secrets", None)]);
@@ -191,7 +191,7 @@ fn the_history_reads_what_it_writes_down() {
     ];
     let others: Vec<Request> = ["create", "update", "patch", "delete"]
         .into_iter()
-        .flat_map(|verb| reads.map(|(_, group, resource, subresource)| (verb, group, resource, subresource)))
+        .flat_map(|verb| reads.map(|read| Request { verb, ..read }))
         .collect();
     check(USER_HISTORY, &reads, &others);
     check(

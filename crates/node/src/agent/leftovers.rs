@@ -3,7 +3,8 @@
 //! Most trees are small and removed at once, by the thread that is about it. What takes more steps is renamed into a folder of
 //! its own, where nobody meets it, and removed by a process ([`remover`]); that folder is the queue, so an interrupted
 //! removal is taken up by the next agent. What can't be removed is set aside ([`set_aside`]) until somebody looks after it.
-//! Invariant: no tree ends, stops or delays the agent, nor keeps it from starting.
+//! Invariant: no tree ends, stops or delays the agent, nor keeps it from starting. A pod's directory goes last, after its
+//! processes and groups, so that a removal cut short is found and finished after the next start.
 
 pub(crate) mod remover;
 pub(crate) mod set_aside;
@@ -12,16 +13,22 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use pumice_cluster::events::{Occurrence, Severity};
 
 use crate::agent::start::NodeContext;
+use crate::cgroup::CgroupSpec;
 use crate::files::private_dir;
 use crate::launcher::ShimCommand;
 use crate::layout::claims_dir;
+use crate::logs::retained::RetainedLogs;
+use crate::shim::control::{self, ShimProcess, Stop};
 use crate::shim::remove::remove_small;
 use crate::shim::spec::ShimSpec;
+use crate::shim_watch::ProcessHandle;
 use crate::tree::removal::Outcome;
 use pumice_clock as clock;
 use remover::Remover;
@@ -39,6 +46,9 @@ const NUMBERS_MAX: u32 = 10_000;
 const SEPARATOR: char = '_';
 /// Before what tells folders of one owner apart.
 const PART: char = '+';
+/// How long a shim that was told to stop at once may take, in steps.
+const END_STEPS: u32 = 2000;
+const END_STEP: Duration = Duration::from_millis(5);
 
 /// Whose a tree was.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -215,6 +225,42 @@ impl Owner {
         });
         std::iter::once(first).chain(numbered)
     }
+}
+
+/// Ends the shim of `dir` and all its processes; blocks until they are gone or can't be killed.
+fn end_shim(dir: &Path, group: Option<&CgroupSpec>) {
+    for step in 0..END_STEPS {
+        if !control::is_alive(dir) {
+            break;
+        }
+        if step == 0
+            && let Err(error) = control::request_stop(dir, Stop { grace_seconds: 0 })
+        {
+            tracing::warn!(dir = %dir.display(), error = %error, "can't ask a shim to stop");
+        }
+        // A shim that does not answer is killed; the kernel kills its containers with it.
+        if step == END_STEPS / 2
+            && let Ok(process) = ShimProcess::read(dir)
+        {
+            let _ = ProcessHandle::kill(process);
+        }
+        thread::sleep(END_STEP);
+    }
+    if let Some(group) = group {
+        group.remove();
+    }
+}
+
+/// Removes everything of a pod but its logs; blocks until its processes are gone.
+pub(crate) fn remove_pod(dir: &Path, owner: Owner, group: Option<&CgroupSpec>, logs: &RetainedLogs) -> Leftover {
+    end_shim(dir, group);
+    logs.take(dir);
+    Folders::around_pod(dir).remove(dir, || owner)
+}
+
+/// Removes the throw-away layers of a pod that has ended; logs and volumes stay.
+pub(crate) fn trim_pod(dir: &Path) -> Leftover {
+    Folders::around_pod(dir).remove(&dir.join("c"), || Owner::of_pod_dir(dir))
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ mod eviction;
 mod failures;
 mod names;
 mod probing;
-pub(crate) mod removal;
 mod starting;
 mod status_writer;
 mod watched_pods;
@@ -33,7 +32,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::agent::leftovers::{Leftover, Owner};
+use crate::agent::leftovers::{self, Leftover, Owner};
 use crate::agent::start::{NodeContext, StartError};
 use crate::agent::teardown::KILL_WITHIN;
 use crate::cgroup::CgroupSpec;
@@ -342,7 +341,7 @@ impl Pods {
             self.addresses.release(uid, address);
         }
         let dir = entry.dir.clone();
-        self.removals.spawn_blocking(move || Removed { uid: None, leftover: removal::trim_pod(&dir) });
+        self.removals.spawn_blocking(move || Removed { uid: None, leftover: leftovers::trim_pod(&dir) });
     }
 
     fn remove(&mut self, reply: Option<String>, dir: PathBuf, uid: &str) {
@@ -354,7 +353,7 @@ impl Pods {
         };
         let logs = Arc::clone(&self.context.retained_logs);
         self.removals.spawn_blocking(move || {
-            let leftover = removal::remove_pod(&dir, owner, group.as_ref(), &logs);
+            let leftover = leftovers::remove_pod(&dir, owner, group.as_ref(), &logs);
             Removed { uid: reply, leftover }
         });
     }

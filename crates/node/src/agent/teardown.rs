@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use pumice_clock as clock;
 use pumice_units::stable_hash;
 
-use crate::agent::pods::{removal, seconds};
+use crate::agent::leftovers;
+use crate::agent::pods::seconds;
 use crate::cgroup::{self, CgroupSpec, Hierarchy, PUMICE};
 use crate::networks::bridge::NodeNetwork;
 use crate::shim::control::{self, ShimProcess, Stop, Termination};
@@ -103,7 +104,7 @@ pub fn tear_down(
         if let Some(hierarchy) = hierarchy.clone() {
             CgroupSpec::of(hierarchy, paths.cgroup.join(name)).remove();
         }
-        removal::trim_pod(dir);
+        leftovers::trim_pod(dir);
     }
     if torn_down.unended.is_empty() {
         remove_shared(&paths.node_dir, paths.hash, hierarchy.as_ref(), &paths.cgroup);

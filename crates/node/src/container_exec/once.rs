@@ -3,8 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use crate::container_exec::Stream;
 use crate::container_exec::helper::Helper;
-use crate::container_exec::stream::Stream;
 use crate::container_exec::{DRAIN, READ_BYTES};
 use crate::launcher::Launcher;
 use crate::shim::exec::Request;

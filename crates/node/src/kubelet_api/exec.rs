@@ -12,13 +12,11 @@ use http::{Request, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::answers::NodeBody;
-use crate::answers::{empty, text};
+use crate::container_exec::Stream;
 use crate::container_exec::helper::Helper;
-use crate::container_exec::stream::Stream;
 use crate::container_exec::{DRAIN, READ_BYTES};
-use crate::kubelet_api::ContainerPath;
 use crate::kubelet_api::sessions::SessionSlot;
+use crate::kubelet_api::{ContainerPath, NodeBody, empty, text};
 use crate::launcher::Launcher;
 use crate::pod_index::PodIndex;
 use crate::shim::exec;

@@ -7,8 +7,7 @@
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
 
-use crate::answers::{NodeBody, json, text};
-use crate::kubelet_api::ContainerPath;
+use crate::kubelet_api::{ContainerPath, NodeBody, json, text};
 use crate::logs::query::LogQuery;
 use crate::logs::reader;
 use crate::logs::retained::{RetainedContainer, RetainedLogs};

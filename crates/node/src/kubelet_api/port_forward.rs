@@ -17,9 +17,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Mutex;
 
-use crate::answers::NodeBody;
-use crate::answers::{empty, text};
 use crate::kubelet_api::sessions::SessionSlot;
+use crate::kubelet_api::{NodeBody, empty, text};
 use crate::networks::pod_network::{PodNetwork, PodNetworkError, Sockets};
 use crate::pod_index::PodIndex;
 use crate::streams::channels::{self, ChannelReceiver, ChannelSender, HandshakeError, Message, Opening};

@@ -52,7 +52,7 @@ pub(crate) struct RetainedPod {
 }
 
 /// A container whose logs may be here, as those who ask name it.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct RetainedContainer<'a> {
     pub namespace: &'a str,
     /// The uid of the object that owned the pod.
@@ -290,13 +290,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let logs = RetainedLogs::with_limits(dir.path(), limits());
         logs.take(&pod(dir.path(), "u1", Some("job"), 10));
+        let own = RetainedContainer { namespace: "ns", owner: "job", uid: "u1", container: "c" };
         for (asked, restart, found) in [
-            (["ns", "job", "u1", "c"], 0, true),
-            (["other", "job", "u1", "c"], 0, false),
-            (["ns", "other", "u1", "c"], 0, false),
-            (["ns", "job", "u2", "c"], 0, false),
-            (["ns", "job", "u1", "../c"], 0, false),
-            (["ns", "job", "u1", "c"], 1, false),
+            (own, 0, true),
+            (RetainedContainer { namespace: "other", ..own }, 0, false),
+            (RetainedContainer { owner: "other", ..own }, 0, false),
+            (RetainedContainer { uid: "u2", ..own }, 0, false),
+            (RetainedContainer { container: "../c", ..own }, 0, false),
+            (own, 1, false),
         ] {
             assert_eq!(logs.find(asked, restart).is_some(), found, "{asked:?} {restart}");
         }

@@ -8,9 +8,8 @@ use std::net::Ipv4Addr;
 
 /// Length of a node's prefix: 4093 pods.
 pub(crate) const PREFIX: u8 = 20;
-/// Where nodes' networks are looked for: 10.64.0.0/10.
-const RANGE: u32 = u32::from_be_bytes([10, 64, 0, 0]);
-const RANGE_PREFIX: u8 = 10;
+/// Where nodes' networks are looked for.
+pub(crate) const RANGE: Subnet = Subnet { base: Ipv4Addr::new(10, 64, 0, 0), prefix: 10 };
 
 /// A network of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,10 +38,11 @@ impl Subnet {
 
 /// A network that no route of the host overlaps; `seed` spreads nodes over the range.
 pub(crate) fn choose(seed: u64, routes: &[Subnet]) -> Option<Subnet> {
-    let count = 1_u64 << (PREFIX - RANGE_PREFIX);
+    let count = 1_u64 << (PREFIX - RANGE.prefix);
     (0..count).find_map(|step| {
         let index = u32::try_from(seed.wrapping_add(step) % count).ok()?;
-        let subnet = Subnet { base: Ipv4Addr::from_bits(RANGE + (index << (32 - PREFIX))), prefix: PREFIX };
+        let base = Ipv4Addr::from_bits(RANGE.base.to_bits() + (index << (32 - PREFIX)));
+        let subnet = Subnet { base, prefix: PREFIX };
         (!routes.iter().any(|route| route.overlaps(subnet))).then_some(subnet)
     })
 }

@@ -14,15 +14,15 @@ use crate::files::{Durability, read_bounded, write_atomic};
 use crate::links;
 use crate::nat;
 use crate::netlink::NetlinkError;
-use crate::networks::addresses::{self, PREFIX, Subnet};
+use crate::networks::addresses::{self, PREFIX, RANGE, Subnet};
 
 const RECORD_FILE: &str = "network.json";
 
 /// Why there is no bridge.
 #[derive(Debug, thiserror::Error)]
 pub enum BridgeError {
-    /// No part of 10.64.0.0/10 is free of routes.
-    #[error("every network in 10.64.0.0/10 overlaps a route of this host")]
+    /// No part of the range of nodes' networks is free of routes.
+    #[error("every network in {}/{} overlaps a route of this host", RANGE.base, RANGE.prefix)]
     NoFreeNetwork,
     /// What was chosen can't be written down.
     #[error("can't record the network of this node")]

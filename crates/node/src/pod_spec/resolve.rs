@@ -12,8 +12,8 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityCon
 use crate::cgroup::Limits;
 use crate::downward_api::{self, Placement};
 use crate::images::{ImageEntry, ImageMap};
+use crate::pod_spec::environment::expand;
 use crate::pod_spec::environment::{self, Environment};
-use crate::pod_spec::expand::expand;
 use crate::pod_spec::security;
 use crate::pod_spec::sources::Sources;
 use crate::pod_spec::volumes::{self, PlannedVolume, VolumeRoots};

@@ -18,8 +18,8 @@ use k8s_openapi::api::core::v1::{
 use crate::downward_api::{self, Placement};
 use crate::paths::{self, FileRights, Missing, is_plain_relative, open_in_root, open_path};
 use crate::pod_spec::claims;
+use crate::pod_spec::environment::expand;
 use crate::pod_spec::environment::needed;
-use crate::pod_spec::expand::expand;
 use crate::pod_spec::resolve::ResolveError;
 use crate::pod_spec::sources::Sources;
 use crate::shim::spec::{MemoryVolume, MountSpec};

@@ -10,6 +10,15 @@ use k8s_openapi::api::core::v1::Probe as WireProbe;
 use crate::grace;
 use crate::probes::action::{Action, ActionError};
 
+/// Time from one question to the next of a probe that says none, as Kubernetes has it.
+const PERIOD_SECONDS: u64 = 10;
+/// Longest time for an answer of a probe that says none.
+const TIMEOUT_SECONDS: u64 = 1;
+/// Good answers in a row that are believed of a probe that says no number.
+const SUCCESSES: u32 = 1;
+/// Failures in a row that are believed of a probe that says no number.
+const FAILURES: u32 = 3;
+
 /// One probe of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Probe {
@@ -41,10 +50,10 @@ impl Probe {
         Ok(Some(Probe {
             action: Action::of_probe(probe, container)?,
             delay: seconds(probe.initial_delay_seconds, 0),
-            period: seconds(probe.period_seconds, 10).max(Duration::from_secs(1)),
-            timeout: seconds(probe.timeout_seconds, 1).max(Duration::from_secs(1)),
-            successes: at_least_one(probe.success_threshold, 1),
-            failures: at_least_one(probe.failure_threshold, 3),
+            period: seconds(probe.period_seconds, PERIOD_SECONDS).max(Duration::from_secs(1)),
+            timeout: seconds(probe.timeout_seconds, TIMEOUT_SECONDS).max(Duration::from_secs(1)),
+            successes: at_least_one(probe.success_threshold, SUCCESSES),
+            failures: at_least_one(probe.failure_threshold, FAILURES),
             grace_seconds: probe.termination_grace_period_seconds.map(grace::grace),
         }))
     }

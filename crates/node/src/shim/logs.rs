@@ -104,7 +104,7 @@ impl LogFile {
         let heads = lines.iter().filter(|byte| **byte == b'\n').count() as u64 * HEAD_BYTES;
         self.text += written.bytes.saturating_sub(heads);
         if let Some(lost) = written.reported {
-            journal::write(&format!("{}: {lost} lines were lost", self.path.display()));
+            journal(&format!("{}: {lost} lines were lost", self.path.display()));
         }
         match written.error {
             Some(error) => self.fails(&error),
@@ -130,7 +130,7 @@ impl LogFile {
                 files::write_atomic(&gone_path(&self.path), gone.to_string().as_bytes(), Durability::Process)
         {
             // A reader is then told of fewer bytes than are gone, which is no reason to lose lines.
-            journal::write(&format!("{}: what is gone is not written down: {error}", self.path.display()));
+            journal(&format!("{}: what is gone is not written down: {error}", self.path.display()));
         }
         fs::rename(&self.path, rotated_path(&self.path))?;
         fs::rename(&fresh, &self.path)?;
@@ -143,7 +143,7 @@ impl LogFile {
     fn fails(&mut self, error: &io::Error) {
         let reason = error.to_string();
         if self.failing.as_ref() != Some(&reason) {
-            journal::write(&format!("{}: lines are lost: {reason}", self.path.display()));
+            journal(&format!("{}: lines are lost: {reason}", self.path.display()));
             self.failing = Some(reason);
         }
     }

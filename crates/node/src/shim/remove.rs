@@ -94,7 +94,7 @@ pub(crate) fn remove_runs_before(folder: &Path, attempt: u32) {
 }
 
 fn stays(error: &impl Display) {
-    journal::write(&format!("something of the run before stays until the pod is removed: {error}"));
+    journal(&format!("something of the run before stays until the pod is removed: {error}"));
 }
 
 /// The shim has one thread, so its copy may go on with anything.

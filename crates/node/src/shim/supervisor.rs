@@ -114,7 +114,7 @@ impl Supervisor {
         if let Some(group) = &spec.cgroup
             && let Err(error) = group.join_shims()
         {
-            journal::write(&format!("this shim's CPU time is not counted with other shims': {error}"));
+            journal(&format!("this shim's CPU time is not counted with other shims': {error}"));
         }
         if dir.join(STATUS_FILE).exists() {
             return Err(ShimError::RanAlready);
@@ -324,7 +324,7 @@ impl Supervisor {
         let durability = if self.unwritten { Durability::Power } else { durability };
         let written = self.status.write(&self.dir, durability);
         if let (Err(error), false) = (&written, self.unwritten) {
-            journal::write(&format!("can't write the status, will try again: {error}"));
+            journal(&format!("can't write the status, will try again: {error}"));
         }
         self.unwritten = written.is_err();
         if !self.unwritten {
