@@ -23,7 +23,7 @@ pub(crate) use budget::Budget;
 pub(crate) use check::{Scope, Variable, Wanted};
 pub(crate) use values::{Binding, Bindings, Computed};
 
-/// Longest expression.
+/// Longest source of an expression, in bytes.
 const SOURCE_BYTES_MAX: usize = 16 * 1024;
 /// Deepest brackets of a source, and deepest nesting of what it means.
 const DEPTH_MAX: usize = 64;

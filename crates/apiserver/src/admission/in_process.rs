@@ -44,7 +44,7 @@ pub struct AdmissionRequest<'a> {
     pub now: Timestamp,
 }
 
-/// A yes.
+/// What comes with the leave to store an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admitted {
     /// Go to the client as `Warning` headers.
@@ -75,7 +75,7 @@ pub trait Admission: Send + Sync + 'static {
     }
 }
 
-/// Lets everything through.
+/// Admission that changes and refuses nothing: what a server has that was given none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AdmitAll;
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// Most steps: values made, loops taken, and 16 bytes of text.
 const STEPS: u64 = 2_000_000;
-/// Longest time.
+/// Longest time that the evaluations which share a budget may take together.
 const TIME: Duration = Duration::from_secs(2);
 /// Bytes of text that cost as much as a value.
 pub(super) const BYTES_PER_STEP: usize = 16;

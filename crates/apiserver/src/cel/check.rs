@@ -40,7 +40,7 @@ impl<'s> Variable<'s> {
         Self { name, cursor: None, is_json: false, hides_metadata: false, fields: None, is_value: true }
     }
 
-    /// Computed fields alone.
+    /// A variable that is nothing but these fields, such as `variables` of a policy.
     pub(crate) fn computed(name: &'s str, fields: Vec<String>) -> Self {
         Self { fields: Some(fields), is_value: false, ..Self::value(name) }
     }
@@ -110,7 +110,7 @@ impl<'s> Kind<'s> {
     }
 }
 
-/// Checks and rewrites.
+/// Checks that an expression knows its names and gives what is wanted, and rewrites it to what the interpreter can resolve.
 pub(super) fn check(tree: &mut IdedExpr, scope: &Scope<'_>, wanted: Wanted) -> Result<Found, CompileError> {
     let mut checker = Checker { scope, locals: Vec::new(), reads: BTreeSet::new(), depth: 0 };
     let kind = checker.visit(tree, 1)?.kind;

@@ -55,7 +55,7 @@ impl Matcher {
         })
     }
 
-    /// Whether everything matches.
+    /// Whether every object matches, so that none has to be looked at.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything()
     }

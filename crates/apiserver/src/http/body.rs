@@ -24,7 +24,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 pub struct BodyError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 impl BodyError {
-    /// Wraps the cause.
+    /// Says that a body broke off because of this; the cause is the error's source.
     pub fn new(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self(cause.into())
     }
@@ -62,7 +62,7 @@ impl Body {
         }
     }
 
-    /// No bytes.
+    /// A body that ends at once.
     pub fn empty() -> Self {
         Self::of(Inner::Once(None))
     }

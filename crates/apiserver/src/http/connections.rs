@@ -37,7 +37,7 @@ use transport::{Counted, Transport};
 
 pub use limits::ConnectionLimits;
 
-/// Longest TLS handshake.
+/// How long a TLS handshake may take before the connection is closed.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most request header bytes.
 const HEADER_BYTES_MAX: u32 = 64 * 1024;

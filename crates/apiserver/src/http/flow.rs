@@ -24,7 +24,7 @@ mod fair_queue;
 use bodies::{Bodies, Charge, NotRead};
 use fair_queue::{FairQueue, Limits, NoTurn, Turn};
 
-/// Writes of users.
+/// How many writes of users are answered at a time, and how many wait.
 const WRITES: Limits =
     Limits { running: 256, running_of_user: 64, waiting_of_user: 1024, wait: Duration::from_secs(30) };
 /// Lists that are put together, or sent to who asked for them.

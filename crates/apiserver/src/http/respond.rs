@@ -36,7 +36,7 @@ pub(crate) fn refusal(status: &Status) -> Response<Body> {
     response
 }
 
-/// Adds `Warning` headers.
+/// Adds a `Warning` header for each text, cut and stripped of what a header can't hold; those beyond the most are left out.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
     for warning in warnings.iter().take(WARNINGS_MAX) {
         let mut text = String::new();

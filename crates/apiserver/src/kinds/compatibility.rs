@@ -207,7 +207,7 @@ const NOT_SERVED: &[(&str, &str)] = &[
     ("Every kind that is not in the table and not defined by a CustomResourceDefinition", "404"),
 ];
 
-/// The page `docs/api-compatibility.md`.
+/// The page `docs/api-compatibility.md` as the registry would have it. A test compares it with what is committed.
 pub fn compatibility_table() -> String {
     let mut page = format!(
         "# Compatibility of the embedded Kubernetes API\n\n\

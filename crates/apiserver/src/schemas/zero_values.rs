@@ -42,7 +42,7 @@ impl ZeroValues {
         &self.parts
     }
 
-    /// The status alone.
+    /// The part that a write of the status alone fills in; empty for kinds without one.
     pub(crate) fn status(&self) -> &[Part] {
         self.parts.iter().find(|part| part.name == PARTS[1]).map_or(&[], slice::from_ref)
     }

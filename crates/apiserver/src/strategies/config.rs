@@ -10,7 +10,7 @@ use crate::problems::Problems;
 
 /// Most bytes of all values, as upstream.
 const BYTES_MAX: usize = 1024 * 1024;
-/// Longest key.
+/// Longest key, in bytes, as upstream.
 const KEY_BYTES_MAX: usize = 253;
 const KEY_RULE: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or \
     'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";

@@ -32,7 +32,7 @@ const WRITE_EVERY: Duration = Duration::from_millis(250);
 /// Writing the slices of very many pods is followed by a pause of this many times its length.
 const PAUSE_FACTOR: u32 = 8;
 
-/// Runs until `stop`.
+/// Follows Services and pods, and writes the slices that follow from them, until `stop` or until the store has closed.
 pub(crate) async fn run(storage: Arc<Storage>, stop: CancellationToken) {
     loop {
         let ended = tokio::select! {

@@ -45,7 +45,8 @@ enum Message {
     Event(WatchEvent),
 }
 
-/// Runs until `stop`.
+/// Follows every stored kind, those of new definitions too, and deletes what lost its owners or whose namespace or
+/// definition goes, until `stop`.
 pub(crate) async fn run(storage: Arc<Storage>, stop: CancellationToken) {
     let (sender, mut messages) = mpsc::channel(QUEUE_MAX);
     let mut watches = JoinSet::new();

@@ -38,7 +38,8 @@ const PAUSE_FACTOR: u32 = 4;
 /// How long to wait after a write that the store did not take.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Runs until `stop`.
+/// Binds claims to volumes, makes volumes for claims that want folders, and lets go what nobody uses, until `stop` or until the
+/// store has closed.
 pub(crate) async fn run(storage: Arc<Storage>, stop: CancellationToken) {
     let mut following = WatchTrigger::default();
     loop {

@@ -35,7 +35,7 @@ const TUNNEL_PREFIX: &str = "spdy/";
 /// Headers of the handshake, which is the node's.
 const HANDSHAKE_PREFIX: &str = "sec-websocket-";
 
-/// Answers `pods/x/exec`.
+/// Answers `pods/x/exec`: the connection goes on to the agent of the pod's node.
 pub(crate) async fn exec(call: &Call) -> Answer {
     let ended = "cannot exec into a container in a completed pod; current phase is ";
     let (upgrade, pod) = begin(call, ended)?;
@@ -47,7 +47,7 @@ pub(crate) async fn exec(call: &Call) -> Answer {
     hand_over(call, &pod, &path, upgrade).await
 }
 
-/// Answers `pods/x/portforward`.
+/// Answers `pods/x/portforward`: the connection goes on to the agent of the pod's node.
 pub(crate) async fn port_forward(call: &Call) -> Answer {
     let ended = "unable to forward port because pod is not running. Current status=";
     let (upgrade, pod) = begin(call, ended)?;

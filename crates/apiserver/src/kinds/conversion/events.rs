@@ -22,7 +22,7 @@ pub(super) fn served(event: &mut Value) {
     rename(event, "events.k8s.io/v1", NAMES.map(|(served, stored)| (stored, served)));
 }
 
-/// And back.
+/// An event of `events.k8s.io` becomes one of the core.
 pub(crate) fn stored(event: &mut Value) {
     rename(event, "v1", NAMES);
     if let Some(fields) = event.as_object_mut() {

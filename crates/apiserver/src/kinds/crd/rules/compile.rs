@@ -14,7 +14,7 @@ use crate::problems::Problems;
 const RULES: &str = "x-kubernetes-validations";
 /// Most rules of one version of a definition.
 const RULES_MAX: usize = 500;
-/// Longest message.
+/// Longest message that a rule declares, in bytes.
 const MESSAGE_BYTES_MAX: usize = 2048;
 const REASONS: [(&str, FieldErrorKind); 4] = [
     ("FieldValueInvalid", FieldErrorKind::Invalid),
