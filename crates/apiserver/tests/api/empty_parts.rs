@@ -11,10 +11,20 @@ use crate::harness::{MAPS, Server, config_map, over, server};
 const NODES: &str = "/api/v1/nodes";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 
-/// Kinds that have such parts and whose status nobody here writes: the parts as they are shown, and the least object.
-fn least() -> Vec<(&'static str, Value, Value)> {
+/// A kind that has such parts.
+struct Least {
+    path: &'static str,
+    /// The parts as they are shown.
+    shown: Value,
+    /// The least object.
+    object: Value,
+}
+
+/// Kinds whose status nobody here writes.
+fn least() -> Vec<Least> {
+    let of = |path, shown, object| Least { path, shown, object };
     vec![
-        (
+        of(
             NODES,
             json!({ "spec": {}, "status": {
                 "daemonEndpoints": { "kubeletEndpoint": { "Port": 0 } },
@@ -26,20 +36,20 @@ fn least() -> Vec<(&'static str, Value, Value)> {
             } }),
             json!({}),
         ),
-        (
+        of(
             "/api/v1/namespaces",
             json!({ "spec": { "finalizers": ["kubernetes"] }, "status": { "phase": "Active" } }),
             json!({}),
         ),
         // Upstream writes null there.
-        ("/api/v1/namespaces/default/limitranges", json!({ "spec": { "limits": [] } }), json!({})),
-        ("/apis/coordination.k8s.io/v1/namespaces/default/leases", json!({ "spec": {} }), json!({})),
-        (
+        of("/api/v1/namespaces/default/limitranges", json!({ "spec": { "limits": [] } }), json!({})),
+        of("/apis/coordination.k8s.io/v1/namespaces/default/leases", json!({ "spec": {} }), json!({})),
+        of(
             "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
             json!({ "spec": { "podSelector": {}, "policyTypes": ["Ingress"] } }),
             json!({}),
         ),
-        (
+        of(
             SERVICES,
             json!({
                 "spec": {
@@ -72,7 +82,7 @@ async fn table_of(server: &Server, path: &str) -> u16 {
 #[tokio::test]
 async fn every_verb_shows_them() {
     let server = server().await;
-    for (path, wanted, mut object) in least() {
+    for Least { path, shown: wanted, mut object } in least() {
         object["metadata"] = json!({ "name": "least" });
         let one = format!("{path}/least");
         let mut watch = server.watch(&format!("{path}?watch=true&fieldSelector=metadata.name%3Dleast")).await;

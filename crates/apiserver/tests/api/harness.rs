@@ -145,7 +145,7 @@ impl Server {
         self.raw(Method::DELETE, path, &[], body).await
     }
 
-    /// Follows a watch.
+    /// Begins a watch, whose events are JSON.
     pub async fn watch(&self, path: &str) -> Lines {
         self.watch_as(path, "application/json").await
     }

@@ -163,7 +163,7 @@ fn pods(kubectl: &Kubectl) {
 
 fn rights(kubectl: &Kubectl) {
     let mut role = crate::rights::role("Role", "reader", &["get", "list"], &["pods"]);
-    let mut binding = crate::rights::binding("RoleBinding", "ann", ("Role", "reader"), &crate::rights::user("ann"));
+    let mut binding = crate::rights::binding("RoleBinding", "ann", "Role", "reader", &crate::rights::user("ann"));
     for object in [&mut role, &mut binding] {
         object["metadata"]["namespace"] = json!("default");
     }

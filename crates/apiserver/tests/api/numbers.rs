@@ -20,56 +20,65 @@ fn deployment(name: &str, template: &Value) -> Value {
     })
 }
 
-/// A change of a pod's specification by a pointer to a member, and what is said of it.
-fn wrong() -> Vec<(&'static str, Value, String)> {
+/// A change of a pod's specification.
+struct Wrong {
+    /// The member that is set.
+    pointer: &'static str,
+    value: Value,
+    /// What is said of it.
+    told: String,
+}
+
+fn wrong() -> Vec<Wrong> {
+    let of = |pointer, value, told| Wrong { pointer, value, told };
     let identity = |path: &str, value: i64| format!("{path}: Invalid value: {value}: {IDENTITY}");
     vec![
-        ("/containers/0/securityContext", json!({"runAsUser": -1}), identity("spec.containers[0].securityContext.runAsUser", -1)),
-        (
+        of("/containers/0/securityContext", json!({"runAsUser": -1}), identity("spec.containers[0].securityContext.runAsUser", -1)),
+        of(
             "/containers/0/securityContext",
             json!({"runAsUser": 4_294_967_296_i64}),
             identity("spec.containers[0].securityContext.runAsUser", 4_294_967_296),
         ),
-        (
+        of(
             "/containers/0/securityContext",
             json!({"runAsGroup": 4_294_967_297_i64}),
             identity("spec.containers[0].securityContext.runAsGroup", 4_294_967_297),
         ),
-        ("/securityContext", json!({"fsGroup": -1}), identity("spec.securityContext.fsGroup", -1)),
-        ("/securityContext", json!({"supplementalGroups": [0, -1]}), identity("spec.securityContext.supplementalGroups[1]", -1)),
-        (
+        of("/securityContext", json!({"fsGroup": -1}), identity("spec.securityContext.fsGroup", -1)),
+        of("/securityContext", json!({"supplementalGroups": [0, -1]}), identity("spec.securityContext.supplementalGroups[1]", -1)),
+        of(
             "/initContainers",
             json!([{"name": "i", "image": "x:1", "securityContext": {"runAsUser": -7}}]),
             identity("spec.initContainers[0].securityContext.runAsUser", -7),
         ),
-        (
+        of(
             "/containers/0/ports",
             json!([{"containerPort": 65_536}]),
             "spec.containers[0].ports[0].containerPort: Invalid value: 65536: must be between 1 and 65535, inclusive".into(),
         ),
-        (
+        of(
             "/containers/0/livenessProbe",
             json!({"tcpSocket": {"port": 0}}),
             "spec.containers[0].livenessProbe.tcpSocket.port: Invalid value: 0: must be between 1 and 65535, inclusive".into(),
         ),
-        (
+        of(
             "/containers/0/livenessProbe",
             json!({"exec": {"command": ["true"]}, "periodSeconds": -1}),
             "spec.containers[0].livenessProbe.periodSeconds: Invalid value: -1: must be greater than or equal to 0".into(),
         ),
-        (
+        of(
             "/volumes",
             json!([{"name": "v", "secret": {"secretName": "s", "defaultMode": 512}}]),
             "spec.volumes[0].secret.defaultMode: Invalid value: 512: must be a number between 0 and 0777 (octal), both inclusive".into(),
         ),
-        (
+        of(
             "/volumes",
             json!([{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t", "expirationSeconds": 1}}]}}]),
             "spec.volumes[0].projected.sources[0].serviceAccountToken.expirationSeconds: Invalid value: 1: \
              may not specify a duration less than 10 minutes"
                 .into(),
         ),
-        (
+        of(
             "/terminationGracePeriodSeconds",
             json!(-1),
             "spec.terminationGracePeriodSeconds: Invalid value: -1: must be greater than or equal to 0".into(),
@@ -86,7 +95,7 @@ fn set(spec: &mut Value, pointer: &str, value: Value) {
 #[tokio::test]
 async fn a_number_out_of_range_is_refused_in_a_pod_and_in_a_template() {
     let server = server().await;
-    for (pointer, value, told) in wrong() {
+    for Wrong { pointer, value, told } in wrong() {
         let mut wanted = pod("a");
         set(&mut wanted["spec"], pointer, value);
         let refused = server.post(PODS, &wanted).await.is(422);

@@ -12,13 +12,19 @@ use serde_json::{Value, json};
 use crate::harness::{Server, administrator, server};
 
 /// A server that tells what it is asked in a file.
-async fn audited(policy: AuditPolicy) -> (Server, AuditLog, tempfile::TempDir) {
+struct Audited {
+    server: Server,
+    log: AuditLog,
+    directory: tempfile::TempDir,
+}
+
+async fn audited(policy: AuditPolicy) -> Audited {
     let directory = tempfile::tempdir().expect("directory");
     let path = directory.path().join("audit.log");
     let log = AuditLog::open(AuditOptions { path, bytes_max: 1 << 30, backups: 1 }, policy).expect("log");
     let store = Store::in_memory(Options::default()).expect("store");
     let api = ApiServer::builder(store, Policy::new(built_in())).audit(log.clone()).build().await.expect("build");
-    (Server::of(api, administrator()), log, directory)
+    Audited { server: Server::of(api, administrator()), log, directory }
 }
 
 async fn told(log: &AuditLog, directory: &tempfile::TempDir) -> Vec<Value> {
@@ -29,7 +35,7 @@ async fn told(log: &AuditLog, directory: &tempfile::TempDir) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_write_is_told_in_upstreams_words_without_its_body() {
-    let (server, log, directory) = audited(AuditPolicy::default()).await;
+    let Audited { server, log, directory } = audited(AuditPolicy::default()).await;
     let secret = json!({"metadata": {"name": "s"}, "stringData": {"password": "hunter2"}});
     let headers = [("user-agent", "curl/8"), ("authorization", "Bearer topsecret")];
     let path = "/api/v1/namespaces/default/secrets?fieldManager=me";
@@ -75,7 +81,7 @@ async fn a_write_is_told_in_upstreams_words_without_its_body() {
 async fn what_goes_on_is_told_when_it_begins_and_when_it_ends() {
     let policy =
         "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, verbs: [watch]}, {level: None}]\n";
-    let (server, log, directory) = audited(AuditPolicy::parse(policy).expect("policy")).await;
+    let Audited { server, log, directory } = audited(AuditPolicy::parse(policy).expect("policy")).await;
     let stages = async || {
         let events = told(&log, &directory).await;
         events.iter().map(|event| event["stage"].as_str().expect("stage").to_owned()).collect::<Vec<_>>()
@@ -95,7 +101,7 @@ async fn what_goes_on_is_told_when_it_begins_and_when_it_ends() {
 async fn a_stranger_is_told_too() {
     use http_body_util::Full;
     use tower::Service as _;
-    let (server, log, directory) = audited(AuditPolicy::default()).await;
+    let Audited { server, log, directory } = audited(AuditPolicy::default()).await;
     let request = http::Request::post("/api/v1/namespaces/default/pods").body(Full::new(bytes::Bytes::new()));
     let answer = server.api.clone().call(request.expect("request")).await.expect("infallible");
     assert_eq!(answer.status(), 401);
@@ -242,8 +248,8 @@ async fn cost_of_the_audit_log_per_request() {
     let none = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: None}]\n";
     let all = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n";
     let plain = server().await;
-    let (off, _, _a) = audited(AuditPolicy::parse(none).expect("policy")).await;
-    let (on, log, _b) = audited(AuditPolicy::parse(all).expect("policy")).await;
+    let off = audited(AuditPolicy::parse(none).expect("policy")).await;
+    let on = audited(AuditPolicy::parse(all).expect("policy")).await;
     let time = async |server: &Server| {
         let begun = tokio::time::Instant::now();
         for _ in 0..REQUESTS {
@@ -252,10 +258,10 @@ async fn cost_of_the_audit_log_per_request() {
         begun.elapsed() / REQUESTS
     };
     for round in 0..3 {
-        let (plain, off, on) = (time(&plain).await, time(&off).await, time(&on).await);
+        let (plain, off, on) = (time(&plain).await, time(&off.server).await, time(&on.server).await);
         println!("round {round}: a get takes {plain:?}, with a policy that tells nothing {off:?}, told {on:?}");
     }
     let begun = tokio::time::Instant::now();
-    log.flush().await;
+    on.log.flush().await;
     println!("written {:?} after the last", begun.elapsed().max(Duration::ZERO));
 }

@@ -56,7 +56,15 @@ fn job() -> Value {
     })
 }
 
-async fn server() -> (Server, Arc<Nodes>, String) {
+/// A server with some nodes and a Job.
+struct Setup {
+    server: Server,
+    nodes: Arc<Nodes>,
+    /// The Job's.
+    uid: String,
+}
+
+async fn setup() -> Setup {
     let nodes = Arc::new(Nodes::default());
     let store = Store::in_memory(Options::default()).expect("store");
     let grants = [reader("logger", "pods/log", &[]), reader("lister", "jobs", &[]), reader("one", "pods/log", &["x"])];
@@ -76,12 +84,12 @@ async fn server() -> (Server, Arc<Nodes>, String) {
     server.post(DEFINITIONS, &jobs).await.is(201);
     let made = server.post(JOBS, &job()).await.is(201);
     let uid = made.body["metadata"]["uid"].as_str().expect("uid").to_owned();
-    (server, nodes, uid)
+    Setup { server, nodes, uid }
 }
 
 #[tokio::test]
 async fn nodes_are_asked_for_the_logs_of_a_job_that_is_there() {
-    let (server, nodes, uid) = server().await;
+    let Setup { server, nodes, uid } = setup().await;
     let found = server.get(&format!("{LOGS}/j")).await.is(200).body;
     assert_eq!(found["kind"], "RetainedLogs");
     let pods: Vec<_> = found["pods"].as_array().expect("pods").iter().map(|pod| pod["node"].clone()).collect();
@@ -110,7 +118,7 @@ async fn nodes_are_asked_for_the_logs_of_a_job_that_is_there() {
 
 #[tokio::test]
 async fn who_may_read_the_logs_of_pods_may_read_these_and_nobody_else() {
-    let (server, _, _) = server().await;
+    let Setup { server, .. } = setup().await;
     for (user, code) in [("logger", 200), ("lister", 403), ("one", 403), ("nobody", 403)] {
         let server = Server::of(server.api.clone(), Identity::new(user, Vec::<String>::new()));
         for path in ["j", "j/log?node=near&uid=u-1&container=c", "j?fieldSelector=metadata.name%3Dx"] {
@@ -121,7 +129,7 @@ async fn who_may_read_the_logs_of_pods_may_read_these_and_nobody_else() {
 
 #[tokio::test]
 async fn a_job_that_takes_the_name_of_another_does_not_get_its_logs() {
-    let (server, nodes, uid) = server().await;
+    let Setup { server, nodes, uid } = setup().await;
     server.raw(http::Method::DELETE, &format!("{JOBS}/j"), &[], "").await.is(200);
     server.get(&format!("{LOGS}/j")).await.is(404);
     server.post(JOBS, &job()).await.is(201);

@@ -10,7 +10,7 @@ const AUTHORIZATION: &str = "/apis/authorization.k8s.io/v1";
 
 async fn with_a_viewer(name: &str) -> Server {
     let server = server().await;
-    let given = binding("RoleBinding", "viewer", ("ClusterRole", "view"), &user(name));
+    let given = binding("RoleBinding", "viewer", "ClusterRole", "view", &user(name));
     server.post(&at("rolebindings"), &given).await.is(201);
     server
 }
@@ -109,7 +109,7 @@ async fn who_acts_for_another_has_his_rights_and_the_right_to() {
     assert_eq!(refused.message(), text);
     let robot = "system:serviceaccount:default:default";
     acting(&ann, &[("impersonate-user", robot)]).await.is(403);
-    let editor = binding("RoleBinding", "editor", ("ClusterRole", "edit"), &user("ann"));
+    let editor = binding("RoleBinding", "editor", "ClusterRole", "edit", &user("ann"));
     server.post(&at("rolebindings"), &editor).await.is(201);
     let refused = acting(&ann, &[("impersonate-user", robot)]).await.is(403);
     assert!(

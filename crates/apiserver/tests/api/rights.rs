@@ -22,8 +22,8 @@ pub fn role(kind: &str, name: &str, verbs: &[&str], resources: &[&str]) -> Value
     json!({"apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": {"name": name}, "rules": rules})
 }
 
-pub fn binding(kind: &str, name: &str, role: (&str, &str), subject: &Value) -> Value {
-    let reference = json!({"apiGroup": GROUP, "kind": role.0, "name": role.1});
+pub fn binding(kind: &str, name: &str, role_kind: &str, role: &str, subject: &Value) -> Value {
+    let reference = json!({"apiGroup": GROUP, "kind": role_kind, "name": role});
     json!({"apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": {"name": name},
         "roleRef": reference, "subjects": [subject]})
 }
@@ -39,7 +39,7 @@ async fn lets_ann_give_rights(server: &Server) {
     let roles = json!({"verbs": ["create", "update", "patch", "get"], "apiGroups": [GROUP], "resources": ["roles"]});
     writes["rules"].as_array_mut().expect("rules").extend([rule, roles]);
     server.post(&at("roles"), &writes).await.is(201);
-    let given = binding("RoleBinding", "ann", ("Role", "writes-rights"), &user("ann"));
+    let given = binding("RoleBinding", "ann", "Role", "writes-rights", &user("ann"));
     server.post(&at("rolebindings"), &given).await.is(201);
 }
 
@@ -51,7 +51,7 @@ async fn a_binding_holds_from_its_answer_to_its_end_and_in_its_namespace() {
     let text = "User \"ann\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"default\"";
     assert!(refused.message().ends_with(text), "{}", refused.message());
     server.post(&at("clusterroles"), &role("ClusterRole", "reader", &["get", "list"], &["configmaps"])).await.is(201);
-    let given = binding("RoleBinding", "ann", ("ClusterRole", "reader"), &user("ann"));
+    let given = binding("RoleBinding", "ann", "ClusterRole", "reader", &user("ann"));
     let made = server.post(&at("rolebindings"), &given).await.is(201).body;
     assert_eq!(made["subjects"][0]["apiGroup"], GROUP, "as upstream fills it in");
     ann.get(MAPS).await.is(200);
@@ -65,7 +65,7 @@ async fn a_binding_holds_from_its_answer_to_its_end_and_in_its_namespace() {
 
     server.delete(&format!("{}/ann", at("rolebindings")), &Value::Null).await.is(200);
     ann.get(MAPS).await.is(403);
-    let given = binding("ClusterRoleBinding", "ann", ("ClusterRole", "reader"), &user("ann"));
+    let given = binding("ClusterRoleBinding", "ann", "ClusterRole", "reader", &user("ann"));
     server.post(&at("clusterrolebindings"), &given).await.is(201);
     ann.get("/api/v1/configmaps").await.is(200);
     server.delete(&format!("{}/reader", at("clusterroles")), &Value::Null).await.is(200);
@@ -96,11 +96,11 @@ async fn nobody_gives_more_than_he_has() {
     ann.merge(&format!("{}/own", at("roles")), &more).await.is(403);
     ann.merge(&format!("{}/writes-rights", at("roles")), &more).await.is(403);
 
-    let bob = |role: (&str, &str)| binding("RoleBinding", "bob", role, &user("bob"));
-    let refused = ann.post(&at("rolebindings"), &bob(("ClusterRole", "edit"))).await.is(403);
+    let bob = |kind: &str, role: &str| binding("RoleBinding", "bob", kind, role, &user("bob"));
+    let refused = ann.post(&at("rolebindings"), &bob("ClusterRole", "edit")).await.is(403);
     assert!(refused.message().contains("not currently held"), "{}", refused.message());
-    ann.post(&at("rolebindings"), &bob(("ClusterRole", "absent"))).await.is(404);
-    ann.post(&at("rolebindings"), &bob(("Role", "own"))).await.is(201);
+    ann.post(&at("rolebindings"), &bob("ClusterRole", "absent")).await.is(404);
+    ann.post(&at("rolebindings"), &bob("Role", "own")).await.is(201);
     server.as_user("bob").get(MAPS).await.is(403);
     server.as_user("bob").get(&format!("{MAPS}/none")).await.is(404);
 
@@ -109,9 +109,9 @@ async fn nobody_gives_more_than_he_has() {
     wider["rules"][0]["apiGroups"] = json!([GROUP]);
     wider["rules"][0]["resourceNames"] = json!(["view"]);
     server.post(&at("roles"), &wider).await.is(201);
-    let given = binding("RoleBinding", "ann-binds", ("Role", "may-bind"), &user("ann"));
+    let given = binding("RoleBinding", "ann-binds", "Role", "may-bind", &user("ann"));
     server.post(&at("rolebindings"), &given).await.is(201);
-    let viewer = |role: &str| binding("RoleBinding", "carl", ("ClusterRole", role), &user("carl"));
+    let viewer = |role: &str| binding("RoleBinding", "carl", "ClusterRole", role, &user("carl"));
     ann.post(&at("rolebindings"), &viewer("edit")).await.is(403);
     ann.post(&at("rolebindings"), &viewer("view")).await.is(201);
     server.as_user("carl").get(PODS).await.is(200);
@@ -122,11 +122,11 @@ async fn nobody_gives_more_than_he_has() {
 async fn what_a_binding_binds_stays() {
     let server = server().await;
     let path = at("rolebindings");
-    server.post(&path, &binding("RoleBinding", "b", ("ClusterRole", "view"), &user("ann"))).await.is(201);
+    server.post(&path, &binding("RoleBinding", "b", "ClusterRole", "view", &user("ann"))).await.is(201);
     let changed = json!({"roleRef": {"name": "edit"}});
     let refused = server.merge(&format!("{path}/b"), &changed).await.is(422);
     assert!(refused.message().ends_with("cannot change roleRef"), "{}", refused.message());
-    let broken = binding("RoleBinding", "c", ("Robot", "view"), &json!({"kind": "Robot", "name": "x"}));
+    let broken = binding("RoleBinding", "c", "Robot", "view", &json!({"kind": "Robot", "name": "x"}));
     let refused = server.post(&path, &broken).await.is(422);
     assert_eq!(refused.body["details"]["causes"].as_array().map(Vec::len), Some(2), "{}", refused.text);
     // Colons are for the system's.
@@ -137,7 +137,7 @@ async fn what_a_binding_binds_stays() {
 #[tokio::test]
 async fn labels_add_to_the_roles_that_every_cluster_has() {
     let server = server().await;
-    let given = binding("RoleBinding", "ann", ("ClusterRole", "edit"), &user("ann"));
+    let given = binding("RoleBinding", "ann", "ClusterRole", "edit", &user("ann"));
     server.post(&at("rolebindings"), &given).await.is(201);
     let ann = server.as_user("ann");
     let things = "/apis/batch.example.com/v1/namespaces/default/things";

@@ -54,7 +54,7 @@ pub async fn with_robot(server: &Server) {
     server.post(ACCOUNTS, &robot()).await.is(201);
     server.post(&at("roles"), &role("Role", "reader", &["list"], &["configmaps"])).await.is(201);
     let subject = json!({"kind": "ServiceAccount", "name": "robot", "namespace": "default"});
-    server.post(&at("rolebindings"), &binding("RoleBinding", "robot", ("Role", "reader"), &subject)).await.is(201);
+    server.post(&at("rolebindings"), &binding("RoleBinding", "robot", "Role", "reader", &subject)).await.is(201);
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn a_token_has_the_rights_of_its_account_and_no_others() {
     assert!(refused.message().contains("User \"system:serviceaccount:default:robot\" cannot list"), "{}", refused.text);
     server.post(&at("roles"), &role("Role", "reader", &["list"], &["configmaps"])).await.is(201);
     let subject = json!({"kind": "Group", "name": "system:serviceaccounts:default"});
-    server.post(&at("rolebindings"), &binding("RoleBinding", "all", ("Role", "reader"), &subject)).await.is(201);
+    server.post(&at("rolebindings"), &binding("RoleBinding", "all", "Role", "reader", &subject)).await.is(201);
     assert_eq!(reads(&server, &token).await, 200);
     bearing(&server, &token, Method::GET, "/api/v1/namespaces/kube-system/configmaps").await.is(403);
     server.delete(&format!("{}/all", at("rolebindings")), &Value::Null).await.is(200);

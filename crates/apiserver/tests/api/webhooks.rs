@@ -548,7 +548,9 @@ struct Lists;
 
 impl Admission for Lists {
     fn admit(&self, request: &AdmissionRequest<'_>, object: Option<&mut Value>) -> Result<Admitted, Status> {
-        if let Some(object) = object.filter(|_| request.resource == "configmaps") {
+        if let Some(object) = object
+            && request.resource == "configmaps"
+        {
             let keys: Vec<String> =
                 object["data"].as_object().into_iter().flat_map(|data| data.keys().cloned()).collect();
             object["metadata"]["annotations"] = json!({ "keys": keys.join(",") });

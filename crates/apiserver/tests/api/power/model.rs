@@ -23,7 +23,7 @@ struct Known {
     unanswered: Option<Change>,
 }
 
-/// An answered change.
+/// A change that the server said it had made.
 #[derive(Debug)]
 pub struct Written {
     pub kind: Kind,

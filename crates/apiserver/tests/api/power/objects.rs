@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::config_map;
 
-/// What is written.
+/// Kinds that differ in how they are stored: built in, defined, of relaxed durability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     ConfigMap,
@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// A new object.
+    /// An object to be created, which says `token` as often as `repeats`.
     pub fn object(self, name: &str, token: &str, repeats: usize) -> Value {
         let mut object = match self {
             Self::ConfigMap => config_map(name),

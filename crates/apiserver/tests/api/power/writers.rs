@@ -22,7 +22,7 @@ pub const COUNTER: &str = "/api/v1/namespaces/kube-system/configmaps/counter";
 /// No answer, or that it failed: whether the change was made is not known.
 pub struct Unanswered;
 
-/// One client.
+/// A client that writes until the power goes, and notes in the model what it was answered.
 pub struct Writer {
     pub server: Server,
     pub model: Arc<Mutex<Model>>,
