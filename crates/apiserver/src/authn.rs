@@ -121,7 +121,10 @@ fn token(headers: &HeaderMap) -> Option<Cow<'_, str>> {
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let text = headers.get(header::AUTHORIZATION)?.as_bytes();
     let (scheme, token) = text.split_at_checked("Bearer ".len())?;
-    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| std::str::from_utf8(token).unwrap_or_default().trim())
+    if !scheme.eq_ignore_ascii_case(b"Bearer ") {
+        return None;
+    }
+    Some(std::str::from_utf8(token).unwrap_or_default().trim())
 }
 
 /// The identity of a user who is acted for.

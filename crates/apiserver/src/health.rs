@@ -19,9 +19,9 @@ type Look = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// One thing that must be well.
 pub(crate) struct Check {
-    name: &'static str,
-    look: Look,
-    weight: Weight,
+    pub(crate) name: &'static str,
+    pub(crate) look: Look,
+    pub(crate) weight: Weight,
 }
 
 /// What hangs on a check.
@@ -41,7 +41,7 @@ pub(crate) struct Health(Vec<Check>);
 impl Health {
     /// The server's own checks, and `more` that say whether work can be taken. `warn_bytes` is what should be free on the
     /// store's disk.
-    pub(crate) fn new(store: &Store, warn_bytes: u64, more: Vec<(&'static str, Weight, Look)>) -> Self {
+    pub(crate) fn new(store: &Store, warn_bytes: u64, more: Vec<Check>) -> Self {
         let check = |name, weight, look| Check { name, look, weight };
         let (open, writes, grows) = (store.clone(), store.clone(), store.clone());
         let mut checks = vec![
@@ -54,7 +54,7 @@ impl Health {
             ),
             check("store-room", Weight::Informational, Box::new(move || short_of_room(&grows, warn_bytes))),
         ];
-        checks.extend(more.into_iter().map(|(name, weight, look)| check(name, weight, look)));
+        checks.extend(more);
         Self(checks)
     }
 

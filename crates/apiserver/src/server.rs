@@ -29,7 +29,7 @@ use crate::authn::service_accounts::Accounts;
 use crate::authz::RightsCell;
 use crate::context::State;
 use crate::handlers::{metrics_api, pipeline, retained_logs};
-use crate::health::{Health, Weight};
+use crate::health::{Check, Health, Weight};
 use crate::http::body::Body;
 use crate::http::connections::ConnectionLimits;
 use crate::http::flow::Flow;
@@ -72,15 +72,12 @@ pub struct Builder {
     metrics: bool,
     retained_logs: bool,
     bookmark_every: Duration,
-    checks: Vec<ReadyCheck>,
+    checks: Vec<Check>,
     warn_room_bytes: u64,
     audit: Option<AuditLog>,
     connections: Arc<ConnectionLimits>,
     events: EventLimits,
 }
-
-/// Something that must be well before work is taken: its name, and a look that says why it isn't.
-type ReadyCheck = (&'static str, Weight, Box<dyn Fn() -> Result<(), String> + Send + Sync>);
 
 impl Builder {
     /// Where requests are told; nowhere by default.
@@ -108,7 +105,7 @@ impl Builder {
         name: &'static str,
         look: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        self.checks.push((name, Weight::Needed, Box::new(look)));
+        self.checks.push(Check { name, look: Box::new(look), weight: Weight::Needed });
         self
     }
 
@@ -118,7 +115,7 @@ impl Builder {
         name: &'static str,
         look: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        self.checks.push((name, Weight::Informational, Box::new(look)));
+        self.checks.push(Check { name, look: Box::new(look), weight: Weight::Informational });
         self
     }
 
@@ -290,7 +287,7 @@ impl ApiServer {
         }
     }
 
-    /// The store beneath.
+    /// The store that it serves. What is written past the server meets no check and no hook.
     pub fn store(&self) -> &Store {
         &self.state.storage.store
     }

@@ -177,7 +177,8 @@ impl Resources {
             return Some(format!("{head} no limit is specified or limit is 0"));
         };
         let ratio = limit.nanos() as f64 / request.nanos() as f64;
-        (ratio > most.nanos() as f64 / 1e9).then(|| format!("{head} provided ratio is {ratio:.6}"))
+        let is_over = ratio > most.nanos() as f64 / 1e9;
+        if is_over { Some(format!("{head} provided ratio is {ratio:.6}")) } else { None }
     }
 }
 

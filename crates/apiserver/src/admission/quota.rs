@@ -21,6 +21,7 @@ mod rules;
 pub(crate) mod usage;
 
 use ledger::Ledger;
+pub(crate) use ledger::QuotaUsage;
 
 /// The store's name of quotas.
 pub(crate) const QUOTAS: &str = "resourcequotas";

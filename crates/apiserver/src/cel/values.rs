@@ -60,7 +60,7 @@ pub(crate) enum Binding<'a> {
     /// Fields that were computed.
     Computed(&'a Computed),
     /// A value with a field beside it.
-    WithField(Value, &'a str, Value),
+    WithField { value: Value, field: &'a str, beside: Value },
 }
 
 /// What all variables of an evaluation stand for.
@@ -96,14 +96,15 @@ impl VariableResolver for Bindings<'_> {
                     Some((last, before)) => (Some(*last), before),
                     None => (None, &[][..]),
                 };
-                let within = before.iter().try_fold((*value, *place), |at, step| member(at, step))?;
-                let Some(last) = last else { return of_json(within.0, within.1) };
+                let begin = Within { value, schema: *place };
+                let within = before.iter().try_fold(begin, |within, step| within.member(step))?;
+                let Some(last) = last else { return of_json(within.value, within.schema) };
                 if is_test {
                     // Of a null no field can be asked.
-                    return within.0.as_object().map(|_| Value::Bool(member(within, last).is_some()));
+                    return within.value.as_object().map(|_| Value::Bool(within.member(last).is_some()));
                 }
-                let (value, place) = member(within, last)?;
-                of_json(value, place)
+                let found = within.member(last)?;
+                of_json(found.value, found.schema)
             }
             Binding::Optional(value, place) => {
                 let inner = match value {
@@ -112,7 +113,7 @@ impl VariableResolver for Bindings<'_> {
                 };
                 Some(optional(inner))
             }
-            Binding::WithField(value, field, beside) => match steps.next() {
+            Binding::WithField { value, field, beside } => match steps.next() {
                 None => Some(value.clone()),
                 Some(step) if step == *field => Some(beside.clone()),
                 Some(_) => None,
@@ -130,11 +131,24 @@ pub(super) fn optional(inner: Option<Value>) -> Value {
     Value::Opaque(Arc::new(inner.map_or_else(OptionalValue::none, OptionalValue::of)))
 }
 
-fn member<'a>(at: (&'a Json, Option<Cursor<'a>>), step: &str) -> Option<(&'a Json, Option<Cursor<'a>>)> {
-    let fields = at.0.as_object()?;
-    // Where no schema tells, a name may be escaped or not.
-    let found = fields.get(step).or_else(|| at.1.is_none().then(|| fields.get(unescape(step).as_ref())).flatten());
-    Some((found?, at.1.and_then(|place| below(place, step))))
+/// A value within an object, and what its schema says there.
+#[derive(Clone, Copy)]
+struct Within<'a> {
+    value: &'a Json,
+    schema: Option<Cursor<'a>>,
+}
+
+impl<'a> Within<'a> {
+    fn member(self, step: &str) -> Option<Within<'a>> {
+        let fields = self.value.as_object()?;
+        let value = match fields.get(step) {
+            Some(value) => value,
+            // Where no schema tells, a name may be escaped or not.
+            None if self.schema.is_none() => fields.get(unescape(step).as_ref())?,
+            None => return None,
+        };
+        Some(Within { value, schema: self.schema.and_then(|place| below(place, step)) })
+    }
 }
 
 fn below<'s>(place: Cursor<'s>, step: &str) -> Option<Cursor<'s>> {

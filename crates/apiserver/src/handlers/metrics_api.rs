@@ -123,6 +123,14 @@ struct Memory {
     working_set_bytes: u64,
 }
 
+/// What one node's agent has said.
+struct NodeSummary {
+    name: String,
+    /// The node's object.
+    node: Value,
+    summary: Summary,
+}
+
 /// What is asked for beside the kind.
 struct Wanted<'a> {
     request: &'a ResourceRequest,
@@ -158,12 +166,12 @@ impl Source {
     }
 
     /// The summaries of all nodes that answer, or of those that pods of one name are on.
-    async fn summaries(&self, only: Option<&str>) -> Vec<(String, Value, Summary)> {
+    async fn summaries(&self, only: Option<&str>) -> Vec<NodeSummary> {
         let nodes = self.store.list("nodes", None).items;
         let asked = nodes.iter().filter(|node| only.is_none_or(|name| name == &*node.key.name));
         let answers = join_all(asked.map(|node| async move {
             let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.summary(&node.key.name)).await;
-            Some((node.key.name.to_string(), parse(node), answer.ok()??))
+            Some(NodeSummary { name: node.key.name.to_string(), node: parse(node), summary: answer.ok()?? })
         }));
         answers.await.into_iter().flatten().collect()
     }
@@ -181,9 +189,9 @@ impl Source {
 
     async fn node_metrics(&self, wanted: &Wanted<'_>) -> Vec<Value> {
         let found = self.summaries(wanted.name()).await;
-        let metrics = found.iter().filter(|(_, node, _)| wanted.matches(node)).filter_map(|(name, node, summary)| {
-            let stats = summary.node.as_ref()?;
-            let mut metrics = self.metrics("NodeMetrics", name, node, &stats.cpu);
+        let metrics = found.iter().filter(|one| wanted.matches(&one.node)).filter_map(|one| {
+            let stats = one.summary.node.as_ref()?;
+            let mut metrics = self.metrics("NodeMetrics", &one.name, &one.node, &stats.cpu);
             metrics["usage"] = usage(&stats.cpu, &stats.memory);
             Some(metrics)
         });
@@ -195,7 +203,7 @@ impl Source {
         let named = wanted.name().and_then(|name| self.store.find("pods", &request.namespace, name));
         let node = named.map(|pod| parse(&pod)["spec"]["nodeName"].as_str().unwrap_or_default().to_owned());
         let found = self.summaries(node.as_deref()).await;
-        let pods = found.iter().flat_map(|(_, _, summary)| &summary.pods).filter(|pod| {
+        let pods = found.iter().flat_map(|one| &one.summary.pods).filter(|pod| {
             let of_namespace = request.namespace.is_empty() || request.namespace == pod.pod_ref.namespace;
             of_namespace && wanted.name().is_none_or(|name| name == pod.pod_ref.name)
         });

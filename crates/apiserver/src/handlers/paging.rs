@@ -71,11 +71,13 @@ impl Token {
         Ok(token)
     }
 
-    fn text(revision: Option<u64>, after: (&str, &str), left: Option<usize>) -> String {
-        let after = (after.0.to_owned(), after.1.to_owned());
-        let token = Self { version: VERSION.to_owned(), revision, after, left };
+    fn new(revision: Option<u64>, namespace: &str, name: &str, left: Option<usize>) -> Self {
+        Self { version: VERSION.to_owned(), revision, after: (namespace.to_owned(), name.to_owned()), left }
+    }
+
+    fn text(&self) -> String {
         // Text and numbers have a JSON form.
-        BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
+        BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
     }
 
     fn after(&self) -> (&str, &str) {
@@ -186,7 +188,7 @@ impl Part {
         let next = if self.more { self.last() } else { None };
         let remaining = if counts && next.is_some() { left.or(self.total) } else { None };
         let remaining = remaining.map(|left| left.saturating_sub(self.items.len()));
-        let next = next.map(|last| Token::text(Some(self.revision), last, remaining));
+        let next = next.map(|(namespace, name)| Token::new(Some(self.revision), namespace, name, remaining).text());
         Page { revision: self.revision, items: self.items, next, remaining }
     }
 }
@@ -200,7 +202,7 @@ fn refusal(error: &WatchError, token: Option<&Token>) -> Status {
              results. Continuing with the provided token results in an inconsistent list - objects that were created, \
              modified, or deleted between the time the first chunk was returned and now may show up in the list.",
         )
-        .with_continue(Token::text(None, token.after(), None)),
+        .with_continue(Token::new(None, &token.after.0, &token.after.1, None).text()),
         _ => read::watch_status(error),
     }
 }
@@ -212,10 +214,10 @@ mod tests {
     #[test]
     fn tokens_come_back_as_they_went() {
         for (revision, after, left) in [(Some(7), ("ns", "a"), Some(3)), (None, ("", "n/\u{fffd}"), None)] {
-            let token = Token::parse(&Token::text(revision, after, left), None).expect("token");
+            let token = Token::parse(&Token::new(revision, after.0, after.1, left).text(), None).expect("token");
             assert_eq!((token.revision, token.after(), token.left), (revision, after, left));
         }
-        let token = Token::text(Some(1), ("ns", "a"), None);
+        let token = Token::new(Some(1), "ns", "a", None).text();
         assert!(Token::parse(&token, Some("ns")).is_ok());
         assert!(Token::parse(&token, Some("other")).is_err());
     }

@@ -36,7 +36,7 @@ pub(crate) fn authorize_also(call: &Call, verb: Verb) -> Result<(), Status> {
     authorize_resource(&call.state, &call.identity, &wanted, &call.query)
 }
 
-/// Answers any request.
+/// Answers any request, counts it and tells the audit log. A panic while it is handled is answered with 500 and ends nothing else.
 pub(crate) async fn answer(state: Arc<State>, request: Request<Body>) -> Response<Body> {
     let head = request.method() == Method::HEAD;
     let path = request.uri().path().to_owned();
@@ -248,7 +248,7 @@ async fn below(call: &Call, subresource: &Subresource, body: Body) -> Answer {
         (Subresource::Exec, _) => subresources::stream::exec(call).await,
         (Subresource::PortForward, _) => subresources::stream::port_forward(call).await,
         (Subresource::Token, _) => subresources::token::create(call, body).await,
-        (Subresource::Finalize, _) => subresources::finalize::finalize(call, body).await,
+        (Subresource::Finalize, _) => subresources::finalize(call, body).await,
     }
 }
 

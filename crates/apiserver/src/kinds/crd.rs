@@ -5,6 +5,7 @@
 pub(crate) mod rules;
 pub(crate) mod strategy;
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use pumice_objects::schema::Schema;
@@ -86,8 +87,18 @@ fn conversion(definition: &Value, versions: &[Value], storage: &str) -> Result<C
     })))
 }
 
-/// Kubernetes' order of versions: stable before beta before alpha, larger numbers first.
-fn preference(version: &str) -> (u8, std::cmp::Reverse<u32>, std::cmp::Reverse<u32>, String) {
+/// Kubernetes' order of versions: stable before beta before alpha, larger numbers first. The order of the fields is the order in
+/// which they decide.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Preference {
+    /// 0 = stable, 1 = beta, 2 = alpha.
+    stage: u8,
+    major: Reverse<u32>,
+    minor: Reverse<u32>,
+    name: String,
+}
+
+fn preference(version: &str) -> Preference {
     let number = |text: &str| text.parse::<u32>().unwrap_or_default();
     let rest = version.strip_prefix('v').unwrap_or(version);
     let (stage, major, minor) = if let Some((major, minor)) = rest.split_once("alpha") {
@@ -97,7 +108,7 @@ fn preference(version: &str) -> (u8, std::cmp::Reverse<u32>, std::cmp::Reverse<u
     } else {
         (0, number(rest), 0)
     };
-    (stage, std::cmp::Reverse(major), std::cmp::Reverse(minor), version.to_owned())
+    Preference { stage, major: Reverse(major), minor: Reverse(minor), name: version.to_owned() }
 }
 
 fn one(spec: &Value, version: &Value, storage: &str, rank: usize) -> Result<Descriptor, String> {

@@ -1,10 +1,11 @@
 //! All that the pipeline knows of one resource in one version.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use pumice_objects::schema::Schema;
 use pumice_objects::table::Table;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::http::negotiate::{APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH};
 use crate::kinds::conversion::Conversion;
@@ -44,7 +45,7 @@ pub(crate) enum Subresource {
 }
 
 impl Subresource {
-    /// The path segment.
+    /// The segment of the path after the object's name.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Status => "status",
@@ -70,17 +71,33 @@ impl Subresource {
         }
     }
 
-    /// Group, version and kind of what is sent and answered, where it is not the object itself.
-    pub(crate) fn kind(&self) -> Option<(&'static str, &'static str, &'static str)> {
+    /// What is sent and answered, where it is not the object itself.
+    pub(crate) fn kind(&self) -> Option<GroupVersionKind<'static>> {
+        let of = |group, version, kind| Some(GroupVersionKind { group, version, kind });
         match self {
-            Self::Scale { .. } => Some(("autoscaling", "v1", "Scale")),
-            Self::Binding => Some(("", "v1", "Binding")),
-            Self::Eviction => Some(("policy", "v1", "Eviction")),
-            Self::Exec => Some(("", "v1", "PodExecOptions")),
-            Self::PortForward => Some(("", "v1", "PodPortForwardOptions")),
-            Self::Token => Some(("authentication.k8s.io", "v1", "TokenRequest")),
+            Self::Scale { .. } => of("autoscaling", "v1", "Scale"),
+            Self::Binding => of("", "v1", "Binding"),
+            Self::Eviction => of("policy", "v1", "Eviction"),
+            Self::Exec => of("", "v1", "PodExecOptions"),
+            Self::PortForward => of("", "v1", "PodPortForwardOptions"),
+            Self::Token => of("authentication.k8s.io", "v1", "TokenRequest"),
             Self::Status | Self::Log | Self::Finalize => None,
         }
+    }
+}
+
+/// Which kind an object is of. The group is empty for the core's.
+#[derive(Clone, Copy)]
+pub(crate) struct GroupVersionKind<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) kind: &'a str,
+}
+
+impl GroupVersionKind<'_> {
+    /// The three as reviews and discovery write them.
+    pub(crate) fn to_json(self) -> Value {
+        json!({ "group": self.group, "version": self.version, "kind": self.kind })
     }
 }
 
@@ -133,7 +150,7 @@ impl Descriptor {
         if self.review.is_some() { &["create"] } else { &VERBS }
     }
 
-    /// `v1` or `group/version`.
+    /// The `apiVersion` of its objects: `v1` for the core, else `group/version`.
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
@@ -190,9 +207,10 @@ impl Descriptor {
         self.openapi.is_none()
     }
 
-    /// Sorts by group, then preference of the version, then name.
-    pub(crate) fn order(&self) -> (&str, usize, &str) {
-        (&self.group, self.version_rank, &self.plural)
+    /// By group, then preference of the version, then name.
+    pub(crate) fn order(&self, other: &Self) -> Ordering {
+        let by_group = self.group.cmp(&other.group);
+        by_group.then(self.version_rank.cmp(&other.version_rank)).then_with(|| self.plural.cmp(&other.plural))
     }
 }
 

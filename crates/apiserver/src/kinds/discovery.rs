@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::Descriptor;
 use crate::kinds::aggregated::AggregatedApi;
+use crate::kinds::descriptor::GroupVersionKind;
 use crate::kinds::openapi;
 
 /// A document with its fingerprint.
@@ -44,7 +45,7 @@ pub(crate) struct Entry {
 
 struct Below {
     name: &'static str,
-    kind: Option<(&'static str, &'static str, &'static str)>,
+    kind: Option<GroupVersionKind<'static>>,
     verbs: &'static [&'static str],
 }
 
@@ -58,7 +59,7 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// `api/v1` or `apis/group/version`.
+    /// Its path without the leading slash: `api/v1` for the core, else `apis/group/version`.
     pub(crate) fn path(&self) -> String {
         if self.group.is_empty() { format!("api/{}", self.name) } else { format!("apis/{}/{}", self.group, self.name) }
     }
@@ -72,7 +73,7 @@ impl Version {
         self.openapi.get_or_init(|| Document::new(&openapi::document(&self.descriptors)))
     }
 
-    /// The legacy `APIResourceList`.
+    /// The `APIResourceList`, for clients that ask for discovery one version at a time.
     pub(crate) fn resource_list(&self) -> Value {
         let mut resources = Vec::new();
         for entry in &self.entries {
@@ -84,12 +85,12 @@ impl Version {
             for below in &entry.subresources {
                 let mut resource = json!({
                     "name": format!("{}/{}", entry.name, below.name), "singularName": "",
-                    "namespaced": entry.namespaced, "kind": below.kind.map_or(entry.kind.as_str(), |(.., kind)| kind),
+                    "namespaced": entry.namespaced, "kind": below.kind.map_or(entry.kind.as_str(), |own| own.kind),
                     "verbs": below.verbs,
                 });
-                if let Some((group, version, _)) = below.kind {
-                    resource["group"] = json!(group);
-                    resource["version"] = json!(version);
+                if let Some(own) = below.kind {
+                    resource["group"] = json!(own.group);
+                    resource["version"] = json!(own.version);
                 }
                 resources.push(resource);
             }
@@ -100,25 +101,23 @@ impl Version {
     }
 
     fn aggregated(&self) -> Value {
-        let kind_of =
-            |(group, version, kind): (&str, &str, &str)| json!({ "group": group, "version": version, "kind": kind });
         let resources: Vec<Value> = self
             .entries
             .iter()
             .map(|entry| {
-                let own = (self.group.as_str(), self.name.as_str(), entry.kind.as_str());
+                let own = GroupVersionKind { group: &self.group, version: &self.name, kind: &entry.kind };
                 let below: Vec<Value> = entry
                     .subresources
                     .iter()
                     .map(|below| {
                         json!({
                             "subresource": below.name, "verbs": below.verbs,
-                            "responseKind": below.kind.map_or_else(|| kind_of(own), kind_of),
+                            "responseKind": below.kind.unwrap_or(own).to_json(),
                         })
                     })
                     .collect();
                 json!({
-                    "resource": entry.name, "responseKind": kind_of(own),
+                    "resource": entry.name, "responseKind": own.to_json(),
                     "scope": if entry.namespaced { "Namespaced" } else { "Cluster" },
                     "singularResource": entry.singular, "verbs": entry.verbs, "shortNames": entry.short_names,
                     "categories": entry.categories, "subresources": below,
@@ -182,17 +181,17 @@ impl Documents {
         self.versions.iter().find(|version| version.group == group && version.name == name)
     }
 
-    /// What `/api` answers.
+    /// What `/api` answers: the versions of the core, with all their resources if `aggregated`.
     pub(crate) fn core(&self, aggregated: bool) -> &Document {
         if aggregated { &self.aggregated_core } else { &self.core }
     }
 
-    /// What `/apis` answers.
+    /// What `/apis` answers: all groups but the core, with all their resources if `aggregated`.
     pub(crate) fn groups(&self, aggregated: bool) -> &Document {
         if aggregated { &self.aggregated_groups } else { &self.groups }
     }
 
-    /// What `/apis/GROUP` answers.
+    /// What `/apis/GROUP` answers; none of a group that is not served.
     pub(crate) fn group(&self, name: &str) -> Option<Value> {
         let versions: Vec<&Version> = self.versions.iter().filter(|version| version.group == name).collect();
         if versions.is_empty() {
@@ -204,7 +203,7 @@ impl Documents {
         Some(group)
     }
 
-    /// What `/openapi/v3` answers.
+    /// What `/openapi/v3` answers: where the document of each version is. Makes those that nobody asked for yet.
     pub(crate) fn openapi_index(&self) -> Value {
         let paths: BTreeMap<String, Value> = self
             .versions

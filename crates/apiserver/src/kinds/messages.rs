@@ -47,12 +47,12 @@ fn what_kubernetes_wrote_is_written_as_the_same() {
     for body in Body::all() {
         let kind = (body.json["apiVersion"].as_str(), body.json["kind"].as_str());
         let (Some(version), Some(kind)) = kind else { panic!("{}: no kind", body.name) };
-        let group = version.split('/').next().filter(|_| version.contains('/')).unwrap_or("core");
+        let group = version.split_once('/').map_or("core", |(group, _)| group);
         let of_group = |message: &&Message| {
             let mut name = message.name.split('.');
             name.next() == group.split('.').next() && name.next_back() == Some(kind)
         };
-        let options = (kind == "DeleteOptions").then(|| types().message("meta.v1.DeleteOptions")).flatten();
+        let options = if kind == "DeleteOptions" { types().message("meta.v1.DeleteOptions") } else { None };
         let message = options.or_else(|| types().messages().iter().find(of_group)).expect("message");
         let mut wanted = body.json.clone();
         let fields = wanted.as_object_mut().expect("object");

@@ -13,9 +13,23 @@ use crate::kinds::aggregated::AggregatedApi;
 use crate::kinds::discovery::Documents;
 use crate::kinds::{DEFINITIONS, Descriptor, builtin, crd};
 
+/// What a path names before it comes to an object. The group is empty for the core's resources.
+#[derive(PartialEq, Eq, Hash)]
+struct ResourcePath {
+    group: String,
+    version: String,
+    plural: String,
+}
+
+impl ResourcePath {
+    fn new(group: &str, version: &str, plural: &str) -> Self {
+        Self { group: group.to_owned(), version: version.to_owned(), plural: plural.to_owned() }
+    }
+}
+
 /// One consistent set of descriptors with the documents that describe it.
 pub(crate) struct Registry {
-    by_path: HashMap<(String, String, String), Arc<Descriptor>>,
+    by_path: HashMap<ResourcePath, Arc<Descriptor>>,
     ordered: Vec<Arc<Descriptor>>,
     aggregated: Vec<Arc<AggregatedApi>>,
     documents: Documents,
@@ -40,10 +54,10 @@ impl Registry {
             ordered.extend(found.iter().filter(|one| !taken.contains(&one.group)).cloned());
             defined.insert(key, found);
         }
-        ordered.sort_by(|a, b| a.order().cmp(&b.order()));
+        ordered.sort_by(|a, b| a.order(b));
         let by_path = ordered
             .iter()
-            .map(|one| ((one.group.clone(), one.version.clone(), one.plural.clone()), Arc::clone(one)))
+            .map(|one| (ResourcePath::new(&one.group, &one.version, &one.plural), Arc::clone(one)))
             .collect();
         let documents = Documents::new(&ordered, &aggregated);
         Self { by_path, ordered, aggregated, documents, defined }
@@ -51,7 +65,7 @@ impl Registry {
 
     /// The descriptor behind a path.
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Descriptor>> {
-        self.by_path.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+        self.by_path.get(&ResourcePath::new(group, version, plural))
     }
 
     /// The descriptor of a kind, as owner references name it.

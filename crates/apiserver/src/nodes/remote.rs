@@ -41,27 +41,34 @@ impl RemoteNodes {
         Self { store, tls: TlsConnector::from(Arc::new(tls)), tasks: TaskTracker::new() }
     }
 
-    /// Address and port of a node's agent.
-    fn endpoint(&self, node: &str) -> Option<(String, u16)> {
-        endpoint(&parse(&*self.store.find("nodes", "", node)?))
+    fn agent(&self, node: &str) -> Option<AgentAddress> {
+        agent(&parse(&*self.store.find("nodes", "", node)?))
     }
 }
 
-fn endpoint(node: &Value) -> Option<(String, u16)> {
+/// Where the agent of a node listens.
+#[derive(Debug, PartialEq)]
+struct AgentAddress {
+    host: String,
+    port: u16,
+}
+
+/// As the node's object says; none where it doesn't.
+fn agent(node: &Value) -> Option<AgentAddress> {
     // Zero is written where no agent said one.
     let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64().filter(|port| *port > 0)?;
     let addresses = node["status"]["addresses"].as_array()?;
     let internal = addresses.iter().find(|address| address["type"] == "InternalIP")?;
-    Some((internal["address"].as_str()?.to_owned(), u16::try_from(port).ok()?))
+    Some(AgentAddress { host: internal["address"].as_str()?.to_owned(), port: u16::try_from(port).ok()? })
 }
 
 impl NodeProxy for RemoteNodes {
     fn call(&self, node: &str, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, NodeProxyError>> {
-        let (endpoint, node) = (self.endpoint(node), node.to_owned());
+        let (agent, node) = (self.agent(node), node.to_owned());
         let (tls, tasks) = (self.tls.clone(), self.tasks.clone());
         Box::pin(async move {
-            let Some(endpoint) = endpoint else { return Err(NodeProxyError::NotConnected { node }) };
-            let asked = tokio::time::timeout(ANSWER_WITHIN, ask(&node, endpoint, request, tls, tasks)).await;
+            let Some(agent) = agent else { return Err(NodeProxyError::NotConnected { node }) };
+            let asked = tokio::time::timeout(ANSWER_WITHIN, ask(&node, agent, request, tls, tasks)).await;
             let cause = match asked {
                 Ok(Ok(response)) => return Ok(response),
                 Ok(Err(error)) => with_causes(&*error),
@@ -74,7 +81,7 @@ impl NodeProxy for RemoteNodes {
 
 async fn ask(
     node: &str,
-    (address, port): (String, u16),
+    agent: AgentAddress,
     mut request: Request<Body>,
     tls: TlsConnector,
     tasks: TaskTracker,
@@ -82,7 +89,7 @@ async fn ask(
     let client = request.extensions_mut().remove::<OnUpgrade>();
     request.headers_mut().insert(header::HOST, HeaderValue::from_str(node)?);
     let name = ServerName::try_from(node.to_owned())?;
-    let socket = TcpStream::connect((address, port)).await?;
+    let socket = TcpStream::connect((agent.host, agent.port)).await?;
     socket.set_nodelay(true)?;
     let stream = tls.connect(name, socket).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
@@ -113,12 +120,12 @@ mod tests {
 
     #[test]
     fn a_node_is_where_it_says() {
-        let node = |status: Value| endpoint(&json!({ "status": status }));
+        let node = |status: Value| agent(&json!({ "status": status }));
         let addresses = json!([{"type": "Hostname", "address": "a"}, {"type": "InternalIP", "address": "10.0.0.1"}]);
         let port = |port: u64| json!({"kubeletEndpoint": {"Port": port}});
         assert_eq!(
             node(json!({"addresses": addresses, "daemonEndpoints": port(10250)})),
-            Some(("10.0.0.1".to_owned(), 10250))
+            Some(AgentAddress { host: "10.0.0.1".to_owned(), port: 10250 })
         );
         assert_eq!(node(json!({"addresses": addresses})), None);
         assert_eq!(node(json!({"addresses": addresses, "daemonEndpoints": port(70_000)})), None);

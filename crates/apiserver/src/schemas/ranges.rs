@@ -36,30 +36,45 @@ const DISCOVERY: &str = "io.k8s.api.discovery.v1.";
 /// Fields of a type with their ranges.
 type Fields = &'static [(&'static str, Range)];
 
-/// Group, type, and its fields.
-const RANGES: &[(&str, &str, Fields)] = &[
-    (CORE, "AWSElasticBlockStoreVolumeSource", &[("partition", PARTITION)]),
-    (CORE, "ClientIPConfig", &[("timeoutSeconds", AFFINITY_SECONDS)]),
-    (CORE, "ConfigMapVolumeSource", &[("defaultMode", FILE_MODE)]),
-    (CORE, "ContainerPort", &[("containerPort", PORT_OR_NONE), ("hostPort", PORT_OR_NONE)]),
-    (CORE, "DaemonEndpoint", &[("Port", PORT_OR_NONE)]),
-    (CORE, "DownwardAPIVolumeFile", &[("mode", FILE_MODE)]),
-    (CORE, "DownwardAPIVolumeSource", &[("defaultMode", FILE_MODE)]),
-    (CORE, "FCVolumeSource", &[("lun", LUN)]),
-    (CORE, "GCEPersistentDiskVolumeSource", &[("partition", PARTITION)]),
-    (CORE, "GRPCAction", &[("port", PORT)]),
-    (CORE, "HTTPGetAction", &[("port", PORT)]),
-    (CORE, "ISCSIPersistentVolumeSource", &[("lun", LUN)]),
-    (CORE, "ISCSIVolumeSource", &[("lun", LUN)]),
-    (CORE, "KeyToPath", &[("mode", FILE_MODE)]),
-    (
+/// What is known of one type.
+struct TypeRanges {
+    /// What the name of its component begins with: one of the groups above.
+    group: &'static str,
+    name: &'static str,
+    fields: Fields,
+}
+
+const fn of(group: &'static str, name: &'static str, fields: Fields) -> TypeRanges {
+    TypeRanges { group, name, fields }
+}
+
+const RANGES: &[TypeRanges] = &[
+    of(CORE, "AWSElasticBlockStoreVolumeSource", &[("partition", PARTITION)]),
+    of(CORE, "ClientIPConfig", &[("timeoutSeconds", AFFINITY_SECONDS)]),
+    of(CORE, "ConfigMapVolumeSource", &[("defaultMode", FILE_MODE)]),
+    of(CORE, "ContainerPort", &[("containerPort", PORT_OR_NONE), ("hostPort", PORT_OR_NONE)]),
+    of(CORE, "DaemonEndpoint", &[("Port", PORT_OR_NONE)]),
+    of(CORE, "DownwardAPIVolumeFile", &[("mode", FILE_MODE)]),
+    of(CORE, "DownwardAPIVolumeSource", &[("defaultMode", FILE_MODE)]),
+    of(CORE, "FCVolumeSource", &[("lun", LUN)]),
+    of(CORE, "GCEPersistentDiskVolumeSource", &[("partition", PARTITION)]),
+    of(CORE, "GRPCAction", &[("port", PORT)]),
+    of(CORE, "HTTPGetAction", &[("port", PORT)]),
+    of(CORE, "ISCSIPersistentVolumeSource", &[("lun", LUN)]),
+    of(CORE, "ISCSIVolumeSource", &[("lun", LUN)]),
+    of(CORE, "KeyToPath", &[("mode", FILE_MODE)]),
+    of(
         CORE,
         "PodSecurityContext",
         &[("fsGroup", IDENTITY), ("runAsGroup", IDENTITY), ("runAsUser", IDENTITY), ("supplementalGroups", IDENTITY)],
     ),
-    (CORE, "PodSpec", &[("activeDeadlineSeconds", DEADLINE_SECONDS), ("terminationGracePeriodSeconds", NOT_NEGATIVE)]),
-    (CORE, "PreferredSchedulingTerm", &[("weight", WEIGHT)]),
-    (
+    of(
+        CORE,
+        "PodSpec",
+        &[("activeDeadlineSeconds", DEADLINE_SECONDS), ("terminationGracePeriodSeconds", NOT_NEGATIVE)],
+    ),
+    of(CORE, "PreferredSchedulingTerm", &[("weight", WEIGHT)]),
+    of(
         CORE,
         "Probe",
         &[
@@ -71,14 +86,14 @@ const RANGES: &[(&str, &str, Fields)] = &[
             ("timeoutSeconds", NOT_NEGATIVE),
         ],
     ),
-    (CORE, "ProjectedVolumeSource", &[("defaultMode", FILE_MODE)]),
-    (CORE, "SecretVolumeSource", &[("defaultMode", FILE_MODE)]),
-    (CORE, "SecurityContext", &[("runAsGroup", IDENTITY), ("runAsUser", IDENTITY)]),
-    (CORE, "ServiceAccountTokenProjection", &[("expirationSeconds", TOKEN_SECONDS)]),
-    (CORE, "ServicePort", &[("nodePort", PORT_OR_NONE), ("targetPort", PORT)]),
-    (CORE, "ServiceSpec", &[("healthCheckNodePort", PORT_OR_NONE)]),
-    (CORE, "TCPSocketAction", &[("port", PORT)]),
-    (
+    of(CORE, "ProjectedVolumeSource", &[("defaultMode", FILE_MODE)]),
+    of(CORE, "SecretVolumeSource", &[("defaultMode", FILE_MODE)]),
+    of(CORE, "SecurityContext", &[("runAsGroup", IDENTITY), ("runAsUser", IDENTITY)]),
+    of(CORE, "ServiceAccountTokenProjection", &[("expirationSeconds", TOKEN_SECONDS)]),
+    of(CORE, "ServicePort", &[("nodePort", PORT_OR_NONE), ("targetPort", PORT)]),
+    of(CORE, "ServiceSpec", &[("healthCheckNodePort", PORT_OR_NONE)]),
+    of(CORE, "TCPSocketAction", &[("port", PORT)]),
+    of(
         CORE,
         "TopologySpreadConstraint",
         &[
@@ -86,16 +101,16 @@ const RANGES: &[(&str, &str, Fields)] = &[
             ("minDomains", Range::at_least(1, "must be greater than 0")),
         ],
     ),
-    (CORE, "WeightedPodAffinityTerm", &[("weight", WEIGHT)]),
-    (DISCOVERY, "EndpointPort", &[("port", PORT_OR_NONE)]),
-    (NETWORKING, "NetworkPolicyPort", &[("endPort", PORT)]),
+    of(CORE, "WeightedPodAffinityTerm", &[("weight", WEIGHT)]),
+    of(DISCOVERY, "EndpointPort", &[("port", PORT_OR_NONE)]),
+    of(NETWORKING, "NetworkPolicyPort", &[("endPort", PORT)]),
 ];
 
 /// The range of a field of a type, if it has one here.
 pub(crate) fn range_of(component: &str, field: &str) -> Option<Range> {
-    let is_named = |group: &str, name: &str| component.strip_prefix(group).is_some_and(|component| component == name);
-    let (_, _, fields) = RANGES.iter().find(|(group, name, _)| is_named(group, name))?;
-    fields.iter().find(|(name, _)| *name == field).map(|(_, range)| *range)
+    let is_it = |of: &&TypeRanges| component.strip_prefix(of.group).is_some_and(|name| name == of.name);
+    let known = RANGES.iter().find(is_it)?;
+    known.fields.iter().find(|(name, _)| *name == field).map(|(_, range)| *range)
 }
 
 #[cfg(test)]
@@ -135,7 +150,7 @@ mod tests {
 
     #[test]
     fn each_range_is_of_a_number_that_there_is() {
-        for (group, name, fields) in RANGES {
+        for TypeRanges { group, name, fields } in RANGES {
             let properties = &schemas::components()[&format!("{group}{name}")]["properties"];
             for (field, range) in *fields {
                 let property = &properties[*field];

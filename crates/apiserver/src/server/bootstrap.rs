@@ -13,7 +13,7 @@ use crate::authz::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GROUP};
 use crate::storage::Storage;
 use crate::stored::{draft, parse};
 use crate::strategies::namespace::{FINALIZER, NAME_LABEL, PERMANENT};
-use crate::strategies::priority;
+use crate::strategies::priority::{self, BuiltInClass};
 use crate::strategies::storage_class::DEFAULT;
 use crate::strategies::storage_class::{CLASSES, PROVISIONER};
 
@@ -29,7 +29,7 @@ pub(crate) async fn run(storage: &Arc<Storage>) -> Result<(), ApplyError> {
     let namespaces = PERMANENT.into_iter().map(|name| ("namespaces", name, namespace(name, &now)));
     let classes = priority::BUILT_IN
         .into_iter()
-        .map(|(name, value, about)| ("scheduling.k8s.io/priorityclasses", name, class(name, value, about, &now)));
+        .map(|built_in| ("scheduling.k8s.io/priorityclasses", built_in.name, class(&built_in, &now)));
     let roles = default_cluster_roles().into_iter().map(|role| (CLUSTER_ROLES, role));
     let roles = roles.map(|(resource, role)| (resource, role.role.name.clone(), cluster_role(&role, &now)));
     let administrators = (CLUSTER_ROLE_BINDINGS, CLUSTER_ADMIN, administrators(&now));
@@ -58,14 +58,15 @@ pub(crate) async fn run(storage: &Arc<Storage>) -> Result<(), ApplyError> {
 ///
 /// What was in a folder stays when its claim goes, as it did before there were classes.
 fn folders(storage: &Storage, now: &str) -> Option<Value> {
+    if storage.store.count(CLASSES, None) > 0 {
+        return None;
+    }
     let mut metadata = metadata(FOLDER_CLASS, now);
     metadata["annotations"] = json!({ DEFAULT: "true" });
-    (storage.store.count(CLASSES, None) == 0).then(|| {
-        json!({
-            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata,
-            "provisioner": PROVISIONER, "reclaimPolicy": "Retain", "volumeBindingMode": "Immediate",
-        })
-    })
+    Some(json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata,
+        "provisioner": PROVISIONER, "reclaimPolicy": "Retain", "volumeBindingMode": "Immediate",
+    }))
 }
 
 fn metadata(name: &str, now: &str) -> Value {
@@ -81,12 +82,12 @@ fn namespace(name: &str, now: &str) -> Value {
     })
 }
 
-fn class(name: &str, value: i64, about: &str, now: &str) -> Value {
-    let mut metadata = metadata(name, now);
+fn class(built_in: &BuiltInClass, now: &str) -> Value {
+    let mut metadata = metadata(built_in.name, now);
     metadata["generation"] = json!(1);
     json!({
         "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata,
-        "value": value, "description": about, "preemptionPolicy": "PreemptLowerPriority",
+        "value": built_in.value, "description": built_in.about, "preemptionPolicy": "PreemptLowerPriority",
     })
 }
 

@@ -12,7 +12,6 @@ use super::{Hook, Strategy};
 
 mod account;
 mod defaults;
-mod numbers;
 mod qos;
 pub(crate) mod spec;
 mod template;

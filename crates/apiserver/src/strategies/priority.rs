@@ -68,16 +68,24 @@ impl Strategy for PriorityClass {
     }
 }
 
-/// The classes made at start: name, value, description.
-pub(crate) const BUILT_IN: [(&str, i64, &str); 2] = [
-    (
-        "system-cluster-critical",
-        2_000_000_000,
-        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
-    ),
-    (
-        "system-node-critical",
-        2_000_001_000,
-        "Used for system critical pods that must not be moved from their current node.",
-    ),
+/// A class that every cluster has.
+pub(crate) struct BuiltInClass {
+    pub(crate) name: &'static str,
+    pub(crate) value: i64,
+    /// Its description.
+    pub(crate) about: &'static str,
+}
+
+/// The classes made at start.
+pub(crate) const BUILT_IN: [BuiltInClass; 2] = [
+    BuiltInClass {
+        name: "system-cluster-critical",
+        value: 2_000_000_000,
+        about: "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    },
+    BuiltInClass {
+        name: "system-node-critical",
+        value: 2_000_001_000,
+        about: "Used for system critical pods that must not be moved from their current node.",
+    },
 ];

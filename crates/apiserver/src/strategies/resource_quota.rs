@@ -1,6 +1,5 @@
-//! ResourceQuotas: what may stand in one. They are enforced by `admission::quota`.
-
-pub(crate) mod resource_names;
+//! ResourceQuotas: what may stand in one, the names that its `hard` may have, and whose objects use what they name. They are
+//! enforced by `admission::quota`.
 
 use std::collections::BTreeSet;
 
@@ -17,6 +16,17 @@ const SCOPES: [&str; 6] =
 /// Scopes that no pod has both of.
 const OPPOSITES: [(&str, &str); 2] = [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")];
 const OPERATORS: [&str; 4] = ["DoesNotExist", "Exists", "In", "NotIn"];
+
+pub(crate) const PODS: &str = "pods";
+pub(crate) const CLAIMS: &str = "persistentvolumeclaims";
+pub(crate) const SERVICES: &str = "services";
+/// Kinds that are counted by their bare name, too.
+pub(crate) const COUNTED: [&str; 6] =
+    ["configmaps", CLAIMS, "replicationcontrollers", "resourcequotas", "secrets", SERVICES];
+/// Between a storage class and what is counted of it.
+pub(crate) const OF_CLASS: &str = ".storageclass.storage.k8s.io/";
+/// Resources of containers that are also counted without `requests.` before them.
+pub(crate) const PLAIN: [&str; 3] = ["cpu", "ephemeral-storage", "memory"];
 
 pub(crate) struct ResourceQuota;
 
@@ -57,7 +67,7 @@ fn check_name(name: &str, problems: &mut Problems) {
     let bare = name.strip_prefix("requests.").unwrap_or(name);
     if let Err(error) = names::check_qualified_name(bare) {
         problems.invalid(&path, &name.into(), &error.to_string());
-    } else if resource_names::used_by(name).is_none() || !name.contains('/') && !is_standard(name) {
+    } else if used_by(name).is_none() || !name.contains('/') && !is_standard(name) {
         problems.invalid(&path, &name.into(), "must be a standard resource for quota");
     }
 }
@@ -116,7 +126,7 @@ fn check_scope(path: &str, shown: &Value, scope: &str, hard: &[&str], problems: 
     if !SCOPES.contains(&scope) {
         problems.invalid(path, shown, "unsupported scope");
     }
-    let of_pods = |name: &&str| resource_names::used_by(name).as_deref() == Some("pods");
+    let of_pods = |name: &&str| used_by(name).as_deref() == Some("pods");
     // What has a domain is not looked at, as upstream: such an amount has no scope.
     let mut standard = hard.iter().filter(|name| is_standard(name));
     let unsupported = match scope {
@@ -170,6 +180,29 @@ fn check_selector(terms: &Value, hard: &[&str], problems: &mut Problems) {
     conflicts(path, terms, &given, problems);
 }
 
+/// The store's resource whose objects use what `hard` calls by this name. Nothing for a name that nothing uses.
+pub(crate) fn used_by(name: &str) -> Option<String> {
+    if let Some(counted) = name.strip_prefix("count/") {
+        return match counted.split_once('.') {
+            None => Some(counted.to_owned()),
+            Some((plural, group)) => Some(format!("{group}/{plural}")),
+        };
+    }
+    if name == "requests.storage" || name.contains(OF_CLASS) {
+        return Some(CLAIMS.to_owned());
+    }
+    if COUNTED.contains(&name) {
+        return Some(name.to_owned());
+    }
+    if name.starts_with("services.") {
+        return Some(SERVICES.to_owned());
+    }
+    let of_pods = name == PODS
+        || PLAIN.contains(&name)
+        || ["requests.", "limits.", "hugepages-"].iter().any(|prefix| name.starts_with(prefix));
+    of_pods.then(|| PODS.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -216,5 +249,24 @@ mod tests {
         assert_eq!(ResourceQuota.validate_update(&scoped(json!(["Terminating"])), &scoped(json!([]))).len(), 1);
         let (one, other) = (json!(["Terminating", "BestEffort"]), json!(["BestEffort", "Terminating"]));
         assert!(ResourceQuota.validate_update(&scoped(one), &scoped(other)).is_empty());
+    }
+
+    #[test]
+    fn names_belong_to_resources() {
+        for (name, resource) in [
+            ("cpu", Some("pods")),
+            ("requests.nvidia.com/gpu", Some("pods")),
+            ("limits.memory", Some("pods")),
+            ("pods", Some("pods")),
+            ("requests.storage", Some("persistentvolumeclaims")),
+            ("gold.storageclass.storage.k8s.io/requests.storage", Some("persistentvolumeclaims")),
+            ("services.nodeports", Some("services")),
+            ("secrets", Some("secrets")),
+            ("count/jobs.batch.volcano.sh", Some("batch.volcano.sh/jobs")),
+            ("count/configmaps", Some("configmaps")),
+            ("odd", None),
+        ] {
+            assert_eq!(used_by(name).as_deref(), resource, "{name}");
+        }
     }
 }

@@ -146,11 +146,11 @@ impl Client {
 
     /// The body of an answer. Then its connection is free for others.
     async fn read(&self, key: &Key, sent: Sent) -> Result<Vec<u8>, String> {
-        let read = read(sent.answer).await?;
+        let (code, body) = read(sent.answer).await?;
         if let Some(connection) = sent.after {
             self.keep(key, connection);
         }
-        answer_body(read)
+        answer_body(code, &body)
     }
 
     /// What is trusted is read once: machines have hundreds of authorities.
@@ -221,7 +221,7 @@ async fn read(answer: Response<Incoming>) -> Result<(StatusCode, Bytes), String>
 }
 
 /// What an answer says, if it is one of success.
-fn answer_body((code, bytes): (StatusCode, Bytes)) -> Result<Vec<u8>, String> {
+fn answer_body(code: StatusCode, bytes: &Bytes) -> Result<Vec<u8>, String> {
     if !code.is_success() {
         let said = String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).into_owned();
         return Err(format!("the server answered {code}: {said}"));

@@ -12,6 +12,14 @@ use crate::stored::parse;
 /// Most pods that are tried for one request.
 const ENDPOINTS_MAX: usize = 3;
 
+/// A pod behind a service. Sorted by its fields in their order: those that are ready come first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Reached {
+    is_unready: bool,
+    host: String,
+    port: u16,
+}
+
 /// Hosts and ports behind a port of a service.
 pub(super) fn endpoints(store: &Store, namespace: &str, name: &str, port: u16) -> Result<Vec<(String, u16)>, String> {
     let found = store.find("services", namespace, name);
@@ -33,12 +41,12 @@ pub(super) fn endpoints(store: &Store, namespace: &str, name: &str, port: u16) -
     let Some(selector) = spec["selector"].as_object().filter(|selector| !selector.is_empty()) else {
         return Err(format!("service {name:?} has no selector: its endpoints can't be found here"));
     };
-    let mut reached: Vec<(bool, String, u16)> = Vec::new();
+    let mut reached: Vec<Reached> = Vec::new();
     for object in store.list("pods", Some(namespace)).items {
         let pod = parse(&object);
         let selected = selector.iter().all(|(key, value)| meta::label(&pod, key) == value.as_str());
         if selected && let Some((host, port)) = address(&pod, target, port) {
-            reached.push((!is_ready(&pod), host, port));
+            reached.push(Reached { is_unready: !is_ready(&pod), host, port });
         }
     }
     reached.sort();
@@ -46,7 +54,7 @@ pub(super) fn endpoints(store: &Store, namespace: &str, name: &str, port: u16) -
     if reached.is_empty() {
         return Err(format!("no endpoints available for service {name:?}"));
     }
-    Ok(reached.into_iter().map(|(_, host, port)| (host, port)).collect())
+    Ok(reached.into_iter().map(|one| (one.host, one.port)).collect())
 }
 
 fn address(pod: &Value, target: &Value, port: u16) -> Option<(String, u16)> {

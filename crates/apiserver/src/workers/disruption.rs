@@ -92,7 +92,10 @@ fn top(storage: &Storage, namespace: &str, owner: OwnerReference) -> (String, Op
         let descriptor = registry.find_kind(&owner.api_version, &owner.kind)?;
         let stored = storage.store.find(&descriptor.storage, namespace, &owner.name)?;
         let object = parse(&stored);
-        (meta::uid(&object) == Some(owner.uid.as_str())).then(|| (Arc::clone(descriptor), object))
+        if meta::uid(&object) != Some(owner.uid.as_str()) {
+            return None;
+        }
+        Some((Arc::clone(descriptor), object))
     };
     let mut found = find(&owner);
     if owner.kind == "ReplicaSet"

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::pod_resources::Amounts;
-use crate::admission::quota::{QUOTAS, Quotas, lock};
+use crate::admission::quota::{QUOTAS, QuotaUsage, Quotas, lock};
 use crate::storage::Storage;
 use crate::stored::{draft, parse};
 use crate::workers::watch_trigger::WatchTrigger;
@@ -44,14 +44,14 @@ pub(crate) async fn run(storage: Arc<Storage>, quotas: Arc<Quotas>, stop: Cancel
             if !watches.follow(&storage.store, &wanted) {
                 return;
             }
-            let stand: Vec<(String, Amounts, Amounts)> = {
+            let stand: Vec<QuotaUsage> = {
                 let mut books = lock(&ledger);
                 books.catch_up(&storage.store);
-                books.stand().map(|(name, hard, used)| (name.to_owned(), hard.clone(), used)).collect()
+                books.stand().collect()
             };
-            for (name, hard, used) in stand {
-                if let Err(error) = tell(&storage, namespace, &name, &hard, &used).await {
-                    tracing::warn!(%error, namespace, name, "the status of a quota is old for now");
+            for quota in stand {
+                if let Err(error) = tell(&storage, namespace, &quota).await {
+                    tracing::warn!(%error, namespace, name = quota.name, "the status of a quota is old for now");
                 }
             }
         }
@@ -66,19 +66,13 @@ pub(crate) async fn run(storage: Arc<Storage>, quotas: Arc<Quotas>, stop: Cancel
 }
 
 /// Writes a quota's status if it says something else.
-async fn tell(
-    storage: &Storage,
-    namespace: &str,
-    name: &str,
-    hard: &Amounts,
-    used: &Amounts,
-) -> Result<(), ApplyError> {
+async fn tell(storage: &Storage, namespace: &str, quota: &QuotaUsage) -> Result<(), ApplyError> {
     let shown = |amounts: &Amounts| -> BTreeMap<String, String> {
         amounts.iter().map(|(name, amount)| (name.clone(), amount.to_string())).collect()
     };
-    let status = json!({ "hard": shown(hard), "used": shown(used) });
+    let status = json!({ "hard": shown(&quota.hard), "used": shown(&quota.used) });
     for _ in 0..ATTEMPTS_MAX {
-        let Some(stored) = storage.store.find(QUOTAS, namespace, name) else { return Ok(()) };
+        let Some(stored) = storage.store.find(QUOTAS, namespace, &quota.name) else { return Ok(()) };
         let mut object = parse(&stored);
         if object["status"] == status {
             return Ok(());

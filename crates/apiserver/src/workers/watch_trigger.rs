@@ -27,7 +27,7 @@ impl WatchTrigger {
         true
     }
 
-    /// Follows these only.
+    /// Ceases to follow all but these; what [`Self::follow`] has not begun is not begun here.
     pub(crate) fn keep(&mut self, resources: &BTreeSet<String>) {
         self.0.retain(|resource, _| resources.contains(resource));
     }
@@ -65,7 +65,7 @@ impl WatchTrigger {
                         Err(_) => ended = true,
                     }
                 }
-                ended.then(|| resource.clone())
+                if ended { Some(resource.clone()) } else { None }
             }
             .boxed()
         });

@@ -3,10 +3,10 @@
 //! Invariant: a policy judges only what one of its bindings binds it to, with each of the binding's parameters; what can't be
 //! judged counts as its `failurePolicy` says. What all expressions cost for one request is bounded. Called by [`super::DynamicAdmission`].
 
-mod params;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use pumice_objects::meta;
+use pumice_objects::selector::LabelSelector;
 use pumice_objects::status::{GroupResource, Status, StatusCause};
 use serde_json::Value;
 
@@ -14,10 +14,13 @@ use super::Subject;
 use super::matching::Matching;
 use crate::cel::authorizer::{About, Question};
 use crate::cel::{Binding as Bound, Bindings, Budget, CompileError, Computed, EvaluateError, Expression, Wanted};
+use crate::stored::parse;
 use crate::strategies::admission::policies::{EXPRESSIONS_MAX, REASONS, listed, scope, text};
 
 /// Longest message that an expression may make.
 const MESSAGE_BYTES_MAX: usize = 5120;
+/// Most parameters of one binding.
+const PARAMS_MAX: usize = 100;
 
 /// Conditions that all must hold before somebody judges.
 #[derive(Debug)]
@@ -30,8 +33,15 @@ pub(super) struct Policy {
     /// In their order: each sees those before it.
     variables: Vec<(String, Result<Expression, CompileError>)>,
     validations: Vec<Validation>,
-    param_kind: Option<(String, String)>,
+    param_kind: Option<ParamKind>,
     passes_on_failure: bool,
+}
+
+/// Of which kind a policy's parameters are.
+#[derive(Debug)]
+struct ParamKind {
+    api_version: String,
+    kind: String,
 }
 
 #[derive(Debug)]
@@ -130,7 +140,7 @@ impl<'a> Facts<'a> {
             .with("oldObject", Bound::Json(self.old, None))
             .with("request", Bound::Json(&self.request, None))
             .with("namespaceObject", Bound::Json(&self.namespace, None))
-            .with("authorizer", Bound::WithField(authorizer, "requestResource", own));
+            .with("authorizer", Bound::WithField { value: authorizer, field: "requestResource", beside: own });
         match params {
             Some(params) => bindings.with("params", Bound::Json(params, None)),
             None => bindings,
@@ -141,8 +151,12 @@ impl<'a> Facts<'a> {
 impl Policy {
     pub(super) fn new(stored: &Value) -> Self {
         let spec = &stored["spec"];
-        let param_kind = spec["paramKind"].is_object();
-        let param_kind = param_kind.then(|| (text(&spec["paramKind"]["apiVersion"]), text(&spec["paramKind"]["kind"])));
+        let declared = &spec["paramKind"];
+        let param_kind = if declared.is_object() {
+            Some(ParamKind { api_version: text(&declared["apiVersion"]), kind: text(&declared["kind"]) })
+        } else {
+            None
+        };
         let has_params = param_kind.is_some();
         let mut names: Vec<String> = Vec::new();
         let mut variables = Vec::new();
@@ -157,7 +171,7 @@ impl Policy {
             holds: Expression::compile(one["expression"].as_str().unwrap_or_default(), &scope, Wanted::Bool),
             message: one["message"].as_str().map(str::to_owned),
             says: one["messageExpression"].as_str().and_then(|one| Expression::compile(one, &scope, Wanted::Text).ok()),
-            reason: REASONS.iter().position(|(name, ..)| one["reason"] == *name).unwrap_or_default(),
+            reason: REASONS.iter().position(|reason| one["reason"] == reason.name).unwrap_or_default(),
         };
         Self {
             matching: Matching::new(&spec["matchConstraints"], "resourceRules"),
@@ -234,11 +248,14 @@ impl Policy {
 
 /// Why an expression failed: perhaps because a variable did.
 fn why(expression: &Expression, computed: &Computed, error: &EvaluateError) -> String {
-    let of_variable = |(name, value): (&String, &Result<_, String>)| {
-        let cause = value.as_ref().err().filter(|_| expression.reads(&format!("variables.{name}")));
-        cause.map(|cause| format!("composited variable {name:?} fails to evaluate: {cause}"))
-    };
-    computed.iter().find_map(of_variable).unwrap_or_else(|| error.to_string())
+    for (name, value) in computed {
+        if let Err(cause) = value
+            && expression.reads(&format!("variables.{name}"))
+        {
+            return format!("composited variable {name:?} fails to evaluate: {cause}");
+        }
+    }
+    error.to_string()
 }
 
 impl Binding {
@@ -250,9 +267,10 @@ impl Binding {
             name: text(&stored["metadata"]["name"]),
             policy: spec["policyName"].as_str()?.to_owned(),
             params: spec["paramRef"].clone(),
-            matching: spec["matchResources"]
-                .is_object()
-                .then(|| Matching::new(&spec["matchResources"], "resourceRules")),
+            matching: match &spec["matchResources"] {
+                resources if resources.is_object() => Some(Matching::new(resources, "resourceRules")),
+                _ => None,
+            },
             denies: acts("Deny"),
             warns: acts("Warn"),
         })
@@ -286,8 +304,9 @@ pub(super) fn validate<'a>(
         let facts = facts.get_or_insert_with(|| Facts::new(subject, object));
         let params = match &policy.param_kind {
             None => Ok(vec![None]),
-            Some(kind) => params::find(kind, &binding.params, subject)
-                .map(|found| found.into_iter().map(Some).collect::<Vec<_>>()),
+            Some(kind) => {
+                params(kind, &binding.params, subject).map(|found| found.into_iter().map(Some).collect::<Vec<_>>())
+            }
         };
         let wrong: Vec<(usize, String)> = match params {
             Ok(params) => {
@@ -311,18 +330,58 @@ pub(super) fn validate<'a>(
     refusal.map_or(Ok(()), Err)
 }
 
+/// The objects that a binding names, in the namespace that it names or that of the request, each as it is stored now. None at all
+/// counts as its `parameterNotFoundAction` says.
+fn params(kind: &ParamKind, wanted: &Value, subject: &Subject<'_>) -> Result<Vec<Value>, String> {
+    let registry = subject.registry.load(subject.store);
+    let ParamKind { api_version, kind } = kind;
+    let Some(descriptor) = registry.find_kind(api_version, kind) else {
+        return Err(format!("failed to find resource referenced by paramKind: '{api_version}, Kind={kind}'"));
+    };
+    let namespace = match (descriptor.namespaced, wanted["namespace"].as_str().filter(|name| !name.is_empty())) {
+        (false, Some(_)) => {
+            return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned());
+        }
+        (false, None) => "",
+        (true, Some(namespace)) => namespace,
+        (true, None) if subject.namespace.is_empty() => {
+            return Err(
+                "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".to_owned()
+            );
+        }
+        (true, None) => subject.namespace,
+    };
+    let store = subject.store;
+    let mut found: Vec<Value> = match wanted["name"].as_str() {
+        Some(name) => store.find(&descriptor.storage, namespace, name).iter().map(|object| parse(object)).collect(),
+        None => {
+            let selector = LabelSelector::from_json(&wanted["selector"]).map_err(|error| error.to_string())?;
+            let listed = store.list(&descriptor.storage, descriptor.namespaced.then_some(namespace));
+            let all = listed.items.iter().map(|object| parse(object));
+            all.filter(|object| selector.matches(|key| meta::label(object, key))).take(PARAMS_MAX).collect()
+        }
+    };
+    for object in &mut found {
+        object["apiVersion"] = api_version.as_str().into();
+    }
+    if found.is_empty() && wanted["parameterNotFoundAction"] != "Allow" {
+        return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
+    }
+    Ok(found)
+}
+
 fn refused(subject: &Subject<'_>, object: Option<&Value>, binding: &Binding, reason: usize, message: &str) -> Status {
     let resource = GroupResource { group: &subject.descriptor.group, resource: &subject.descriptor.plural };
     let name = match (subject.name, object) {
-        ("", Some(object)) => pumice_objects::meta::name(object),
+        ("", Some(object)) => meta::name(object),
         (name, _) => name,
     };
     let (policy, binding) = (&binding.policy, &binding.name);
     let text = format!("ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {message}");
     let mut status = Status::forbidden(resource, name, &text);
-    let (_, reason, code) = &REASONS[reason.min(REASONS.len() - 1)];
-    status.reason = *reason;
-    status.code = *code;
+    let reason = &REASONS[reason.min(REASONS.len() - 1)];
+    status.reason = reason.status;
+    status.code = reason.code;
     let cause = StatusCause { reason: String::new(), message: text, field: String::new() };
     status.details.get_or_insert_default().causes.push(cause);
     status

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::authz::RightsCell;
 use crate::kinds::Descriptor;
+use crate::kinds::descriptor::GroupVersionKind;
 use crate::kinds::registry::RegistryCell;
 use crate::stored::parse;
 use crate::strategies::admission::GROUP;
@@ -40,13 +41,11 @@ impl Subject<'_> {
         self.descriptor.group == GROUP || self.descriptor.review.is_some()
     }
 
-    /// Group, version and kind of the object.
-    pub(super) fn kind(&self) -> (String, String, String) {
+    /// Which kind the object is of.
+    fn kind(&self) -> GroupVersionKind<'_> {
+        let Descriptor { group, version, kind, .. } = &**self.descriptor;
         let below = self.descriptor.subresource(self.subresource).and_then(|one| one.kind());
-        match below {
-            Some((group, version, kind)) => (group.to_owned(), version.to_owned(), kind.to_owned()),
-            None => (self.descriptor.group.clone(), self.descriptor.version.clone(), self.descriptor.kind.clone()),
-        }
+        below.unwrap_or(GroupVersionKind { group, version, kind })
     }
 
     /// The schema of the object, where it is no part of another.
@@ -70,20 +69,19 @@ impl Subject<'_> {
 
     /// The request as expressions and reviews see it; `version` is that in which the object is shown.
     pub(super) fn request(&self, uid: &str, version: &str, object: Option<&Value>) -> Value {
-        let of = |(group, version, kind): (String, String, String)| json!({ "group": group, "version": version, "kind": kind });
         let resource = |version: &str| json!({ "group": self.descriptor.group, "version": version, "resource": self.descriptor.plural });
         let asked = self.kind();
-        let is_own = asked.2 == self.descriptor.kind;
-        let shown = if is_own { (asked.0.clone(), version.to_owned(), asked.2.clone()) } else { asked.clone() };
+        let is_own = asked.kind == self.descriptor.kind;
+        let shown = if is_own { GroupVersionKind { version, ..asked } } else { asked };
         let name = match (self.name, object) {
             ("", Some(object)) => meta::name(object),
             (name, _) => name,
         };
         let mut request = json!({
             "uid": uid,
-            "kind": of(shown),
+            "kind": shown.to_json(),
             "resource": resource(version),
-            "requestKind": of(asked),
+            "requestKind": asked.to_json(),
             "requestResource": resource(&self.descriptor.version),
             "name": name,
             "operation": self.operation,

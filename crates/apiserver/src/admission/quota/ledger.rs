@@ -29,6 +29,13 @@ pub(crate) struct Ledger {
     ticket: u64,
 }
 
+/// How one quota stands: what it allows and what is used of that.
+pub(crate) struct QuotaUsage {
+    pub(crate) name: String,
+    pub(crate) hard: Amounts,
+    pub(crate) used: Amounts,
+}
+
 struct Counted {
     quota: Quota,
     used: Amounts,
@@ -81,10 +88,11 @@ impl Ledger {
     }
 
     /// What each quota allows and what is used of it.
-    pub(crate) fn stand(&self) -> impl Iterator<Item = (&str, &Amounts, Amounts)> {
+    pub(crate) fn stand(&self) -> impl Iterator<Item = QuotaUsage> {
         self.quotas.iter().map(|one| {
             let used = |name: &String| (name.clone(), one.used.get(name).copied().unwrap_or_default());
-            (one.quota.name.as_str(), &one.quota.hard, one.quota.hard.keys().map(used).collect())
+            let Quota { name, hard, .. } = &one.quota;
+            QuotaUsage { name: name.clone(), hard: hard.clone(), used: hard.keys().map(used).collect() }
         })
     }
 
@@ -187,7 +195,7 @@ impl Ledger {
             let gone = event.kind == EventKind::Deleted;
             let object = if gone { parse_metadata(&event.object) } else { parse(&event.object) };
             let uid = meta::uid(&object).unwrap_or_default();
-            let usage = (!gone).then(|| usage::of(resource, &object));
+            let usage = if gone { None } else { Some(usage::of(resource, &object)) };
             if self.counted[resource].entries.get(uid).is_some_and(|entry| entry.stored == usage && !gone) {
                 continue;
             }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::usage::{self, PodTraits, Usage};
 use crate::admission::pod_resources::{Amounts, amounts};
-use crate::strategies::resource_quota::resource_names::used_by;
+use crate::strategies::resource_quota::used_by;
 
 /// A quota as it is enforced.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,7 +8,7 @@ use pumice_units::Quantity;
 use serde_json::Value;
 
 use crate::admission::pod_resources::{Amounts, amounts, total};
-use crate::strategies::resource_quota::resource_names::{CLAIMS, COUNTED, OF_CLASS, PLAIN, PODS, SERVICES};
+use crate::strategies::resource_quota::{CLAIMS, COUNTED, OF_CLASS, PLAIN, PODS, SERVICES};
 
 /// What one object uses.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,7 +50,7 @@ pub(crate) fn of(resource: &str, object: &Value) -> Usage {
     Usage { amounts: used, pod: None }
 }
 
-/// `count/jobs.batch` of `batch/jobs`.
+/// How quotas name the number of a resource's objects: `count/jobs.batch` for the store's `batch/jobs`.
 fn count_name(resource: &str) -> String {
     match resource.split_once('/') {
         None => format!("count/{resource}"),
@@ -147,7 +147,7 @@ pub(crate) fn unspecified<'a>(hard: impl Iterator<Item = &'a String>, pod: &Valu
             lacking.push(format!("{name} for: {}", silent.join(",")));
         }
     }
-    (!lacking.is_empty()).then(|| lacking.join("; "))
+    if lacking.is_empty() { None } else { Some(lacking.join("; ")) }
 }
 
 #[cfg(test)]

@@ -88,9 +88,12 @@ impl Paths<'_> {
 /// Other kinds name a text.
 fn selector_text(selector: &Value) -> Option<String> {
     let is_labels = selector.as_object()?.values().any(Value::is_string);
-    let labels = is_labels.then(|| json!({ "matchLabels": selector }));
-    let read = LabelSelector::from_json(labels.as_ref().unwrap_or(selector)).ok()?;
-    Some(read.to_string())
+    let read = if is_labels {
+        LabelSelector::from_json(&json!({ "matchLabels": selector }))
+    } else {
+        LabelSelector::from_json(selector)
+    };
+    Some(read.ok()?.to_string())
 }
 
 enum Change {

@@ -23,7 +23,7 @@ use crate::http::decode::{self, Decoded, Format};
 use crate::http::negotiate::{self, BodyKind};
 use crate::http::query::FieldValidation;
 use crate::kinds::Descriptor;
-use crate::strategies::{Hook, meta as meta_rules};
+use crate::strategies::{self, Hook};
 
 /// Media types that bodies of objects may have; the last of them only those of built-in kinds.
 const OBJECT_BODIES: [&str; 3] = ["application/json", "application/yaml", negotiate::PROTOBUF];
@@ -247,7 +247,7 @@ impl Write<'_> {
                     let before = broken_rules(descriptor, &mut old.clone(), main);
                     errors.retain(|error| !before.contains(error));
                 }
-                errors.extend(meta_rules::validate_update(object, old));
+                errors.extend(strategies::validate_metadata_update(object, old));
                 if main {
                     errors.extend(descriptor.strategy.validate_update(object, old));
                 }

@@ -18,11 +18,19 @@ const CONDITIONS_MAX: usize = 64;
 /// Most variables, and most validations, of one policy.
 pub(crate) const EXPRESSIONS_MAX: usize = 256;
 
-pub(crate) const REASONS: [(&str, StatusReason, u16); 4] = [
-    ("Invalid", StatusReason::Invalid, 422),
-    ("Forbidden", StatusReason::Forbidden, 403),
-    ("Unauthorized", StatusReason::Unauthorized, 401),
-    ("RequestEntityTooLarge", StatusReason::RequestEntityTooLarge, 413),
+/// Why a validation refuses, as it names it, and how that is answered.
+pub(crate) struct Reason {
+    pub(crate) name: &'static str,
+    pub(crate) status: StatusReason,
+    pub(crate) code: u16,
+}
+
+/// All that a validation may name. One that names none has the first.
+pub(crate) const REASONS: [Reason; 4] = [
+    Reason { name: "Invalid", status: StatusReason::Invalid, code: 422 },
+    Reason { name: "Forbidden", status: StatusReason::Forbidden, code: 403 },
+    Reason { name: "Unauthorized", status: StatusReason::Unauthorized, code: 401 },
+    Reason { name: "RequestEntityTooLarge", status: StatusReason::RequestEntityTooLarge, code: 413 },
 ];
 
 /// The variables that expressions about requests see.
@@ -45,7 +53,7 @@ pub(crate) fn listed<'a>(declared: &'a Value, field: &str) -> impl Iterator<Item
     declared[field].as_array().into_iter().flatten()
 }
 
-/// Checks match conditions.
+/// Checks match conditions of a webhook (`has_params` is none), or of a policy with or without parameters.
 pub(crate) fn problems_of_conditions(declared: &Value, has_params: Option<bool>, path: &str, problems: &mut Problems) {
     let conditions = declared.as_array().map_or(&[][..], Vec::as_slice);
     if conditions.len() > CONDITIONS_MAX {
@@ -136,8 +144,8 @@ pub(crate) fn check(policy: &Value, problems: &mut Problems) {
                 problems.invalid(&format!("{at}.message"), &one["message"], detail);
             }
         }
-        if let Some(reason) = one["reason"].as_str().filter(|one| !REASONS.iter().any(|(name, ..)| name == one)) {
-            problems.not_supported(&format!("{at}.reason"), reason, &REASONS.map(|(name, ..)| name));
+        if let Some(reason) = one["reason"].as_str().filter(|one| !REASONS.iter().any(|reason| reason.name == *one)) {
+            problems.not_supported(&format!("{at}.reason"), reason, &REASONS.map(|reason| reason.name));
         }
     }
     for (index, one) in listed(spec, "auditAnnotations").enumerate() {

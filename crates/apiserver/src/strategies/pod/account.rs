@@ -19,8 +19,7 @@ const VOLUME_PREFIX: &str = "kube-api-access-";
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// Life of the token in seconds, as upstream asks for it.
 const TOKEN_SECONDS: i64 = 3607;
-/// 0644.
-const FILE_MODE: i32 = 420;
+const FILE_MODE: i32 = 0o644;
 
 /// Checks the account, and adds the volume where there is to be one.
 pub(super) fn provide(pod: &mut Value, hook: &Hook<'_>) -> Result<(), Status> {

@@ -134,8 +134,7 @@ fn fill_probe(probe: &mut Map<String, Value>) {
 
 /// The sources whose files get a default mode.
 const MODED_SOURCES: [&str; 4] = ["configMap", "secret", "projected", "downwardAPI"];
-/// 0644.
-const FILE_MODE: i32 = 420;
+const FILE_MODE: i32 = 0o644;
 
 fn volume(volume: &mut Map<String, Value>) {
     if volume.keys().all(|key| key == "name") {

@@ -137,29 +137,29 @@ mod tests {
         (0..ready + waiting).map(member).collect()
     }
 
-    fn allowed(spec: Value, ready: usize, waiting: usize, by_scale: i64) -> (i64, i64, i64) {
+    /// Pods that are expected, that are to be healthy, and how many may go.
+    fn allowed(spec: Value, ready: usize, waiting: usize, by_scale: i64) -> [i64; 3] {
         let budget = json!({"metadata": {"generation": 3}, "spec": spec});
         let expected = Expected { by_scale, counted: i64::try_from(ready + waiting).expect("small") };
         let status = status_of(&budget, &members(ready, waiting), expected, now()).status;
         assert_eq!(status["observedGeneration"], 3);
-        let number = |field: &str| status[field].as_i64().expect("number");
-        (number("expectedPods"), number("desiredHealthy"), number("disruptionsAllowed"))
+        ["expectedPods", "desiredHealthy", "disruptionsAllowed"].map(|field| status[field].as_i64().expect("number"))
     }
 
     #[test]
     fn numbers_and_shares() {
         for (spec, ready, waiting, by_scale, wanted) in [
-            (json!({"minAvailable": 2}), 3, 0, 9, (3, 2, 1)),
-            (json!({"minAvailable": 5}), 3, 0, 3, (3, 5, 0)),
-            (json!({"minAvailable": "50%"}), 3, 0, 3, (3, 2, 1)),
-            (json!({"minAvailable": "100%"}), 3, 0, 3, (3, 3, 0)),
-            (json!({"maxUnavailable": 1}), 3, 0, 3, (3, 2, 1)),
-            (json!({"maxUnavailable": 1}), 2, 1, 3, (3, 2, 0)),
-            (json!({"maxUnavailable": "30%"}), 10, 0, 10, (10, 7, 3)),
-            (json!({"maxUnavailable": "100%"}), 2, 0, 2, (2, 0, 2)),
-            (json!({"maxUnavailable": 9}), 2, 0, 2, (2, 0, 2)),
-            (json!({"minAvailable": 0}), 0, 0, 0, (0, 0, 0)),
-            (json!({}), 2, 0, 2, (2, 1, 1)),
+            (json!({"minAvailable": 2}), 3, 0, 9, [3, 2, 1]),
+            (json!({"minAvailable": 5}), 3, 0, 3, [3, 5, 0]),
+            (json!({"minAvailable": "50%"}), 3, 0, 3, [3, 2, 1]),
+            (json!({"minAvailable": "100%"}), 3, 0, 3, [3, 3, 0]),
+            (json!({"maxUnavailable": 1}), 3, 0, 3, [3, 2, 1]),
+            (json!({"maxUnavailable": 1}), 2, 1, 3, [3, 2, 0]),
+            (json!({"maxUnavailable": "30%"}), 10, 0, 10, [10, 7, 3]),
+            (json!({"maxUnavailable": "100%"}), 2, 0, 2, [2, 0, 2]),
+            (json!({"maxUnavailable": 9}), 2, 0, 2, [2, 0, 2]),
+            (json!({"minAvailable": 0}), 0, 0, 0, [0, 0, 0]),
+            (json!({}), 2, 0, 2, [2, 1, 1]),
         ] {
             assert_eq!(allowed(spec.clone(), ready, waiting, by_scale), wanted, "{spec}");
         }

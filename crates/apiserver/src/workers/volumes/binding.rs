@@ -144,7 +144,8 @@ impl View {
         if !named.is_empty() {
             let volume = self.volumes.get(named)?;
             let free = volume["spec"]["claimRef"].is_null();
-            return (is_kept_for(volume, claim) || free && suits(volume, claim)).then(|| named.to_owned());
+            let fits = is_kept_for(volume, claim) || free && suits(volume, claim);
+            return if fits { Some(named.to_owned()) } else { None };
         }
         let kept = self.volumes.iter().find(|(_, volume)| is_kept_for(volume, claim) && suits(volume, claim));
         if let Some((name, _)) = kept {
