@@ -255,7 +255,8 @@ impl Ways {
 
     fn gang(&self, facts: &GroupFacts) -> Vec<Delta> {
         let may = self.gangs && !names::is_volcano_group(&facts.name);
-        let ways = self.ways.get(&facts.priority_class).filter(|_| may).into_iter().flatten().enumerate();
+        let of_class = if may { self.ways.get(&facts.priority_class) } else { None };
+        let ways = of_class.into_iter().flatten().enumerate();
         let twin = |(index, way): (usize, &Way)| {
             Delta::GroupUpsert(Box::new(GroupFacts {
                 uid: uid_of_twin(index, &facts.uid).into(),
@@ -275,7 +276,8 @@ impl Ways {
         deltas.push(Delta::TaskUpsert(Box::new(facts.clone())));
         let may = names::pod_of(&facts.uid).is_none() && (self.gangs || facts.group.is_none());
         let waits = facts.node.is_none() && facts.mine && may;
-        let Some(ways) = self.ways.get(&facts.priority_class).filter(|_| waits) else {
+        let of_class = if waits { self.ways.get(&facts.priority_class) } else { None };
+        let Some(ways) = of_class else {
             self.postponed.remove(&facts.uid);
             return deltas;
         };
@@ -298,7 +300,7 @@ impl Ways {
     }
 
     fn without_twins(&self, uid: &PodUid) -> Vec<Delta> {
-        let known = self.jobs.get(uid).filter(|_| !self.postponed.contains_key(uid));
+        let known = if self.postponed.contains_key(uid) { None } else { self.jobs.get(uid) };
         let ways = known.into_iter().flat_map(|(_, ways)| ways);
         ways.map(|way| Delta::TaskRemove(uid_of_twin(*way, uid).into())).collect()
     }

@@ -160,11 +160,16 @@ mod tests {
 
     #[test]
     fn a_whole_job_fits_where_a_cluster_has_nodes_for_as_many_as_start() {
-        let node = |name: &str, cores: i64, runs_them: bool| NodeFacts {
-            name: name.to_owned(),
-            allocatable: [("cpu".to_owned(), cores * 1000)].into(),
-            labels: runs_them.then(|| (CLUSTER_LABEL.to_owned(), "x".to_owned())).into_iter().collect(),
-            ..NodeFacts::default()
+        let node = |name: &str, cores: i64, runs_them: bool| {
+            let mut facts = NodeFacts {
+                name: name.to_owned(),
+                allocatable: [("cpu".to_owned(), cores * 1000)].into(),
+                ..NodeFacts::default()
+            };
+            if runs_them {
+                facts.labels.insert(CLUSTER_LABEL.to_owned(), "x".to_owned());
+            }
+            facts
         };
         let nodes = [
             ("one", node("a", 1, true)),

@@ -25,8 +25,10 @@ pub struct Labels {
 
 /// Where the nodes of a gang lie; nothing where it names no label.
 pub fn topology(label: &str) -> Option<TopologySpec> {
-    let spec = || TopologySpec { hard: true, highest_tier_name: Some(label.to_owned()), ..TopologySpec::default() };
-    (!label.is_empty()).then(spec)
+    if label.is_empty() {
+        return None;
+    }
+    Some(TopologySpec { hard: true, highest_tier_name: Some(label.to_owned()), ..TopologySpec::default() })
 }
 
 impl Labels {

@@ -338,7 +338,10 @@ impl Gang {
     }
 
     fn update(&mut self, class: Arc<str>) -> Option<Delta> {
-        let facts = self.facts.as_ref().filter(|_| self.class.as_ref() != Some(&class))?;
+        if self.class.as_ref() == Some(&class) {
+            return None;
+        }
+        let facts = self.facts.as_ref()?;
         let (queue, priority_class) = (QUEUE.to_owned(), class.to_string());
         let told = GroupFacts { queue, priority_class, ..(**facts).clone() };
         self.class = Some(class);

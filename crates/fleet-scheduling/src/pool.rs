@@ -296,10 +296,12 @@ impl Pool {
             let all = self.world.queue_why(market::QUEUE).map(|why| why.to_string()).unwrap_or_default();
             why = format!("{}\n  of all queues: {all}", market.queue_why(name, self.spot_price()));
         }
-        match self.world.queue_why(&away::queue_of_twins(name)).filter(|_| self.ways.any()) {
-            Some(away) => Some(format!("{why}\n  away from home: {away}")),
-            None => Some(why),
+        if self.ways.any()
+            && let Some(away) = self.world.queue_why(&away::queue_of_twins(name))
+        {
+            why = format!("{why}\n  away from home: {away}");
         }
+        Some(why)
     }
 
     /// What a queue holds here, what it deserves, and how much of it waits, in a line.

@@ -224,7 +224,7 @@ impl PoolView {
     ) -> QueueSnapshot {
         let first = self.first(ledger, queue.name);
         let mut now = QueueSnapshot { version: queue.version, is_plain: true, jobs: first };
-        let mut differs = was.is_plain.then(|| now.differs(was, &self.waiting));
+        let mut differs = if was.is_plain { Some(now.differs(was, &self.waiting)) } else { None };
         let single = |id: &JobId| {
             let job = ledger.job(*id)?;
             let waits = WaitingJob::of(ledger, job);
@@ -275,7 +275,7 @@ impl PoolView {
             if !volcano_jobs::is_looked_at(&mut left, waits.pods()) {
                 continue;
             }
-            let gang = ledger.job(id).filter(|_| !waits.is_single).and_then(|job| ledger.gang(job));
+            let gang = if waits.is_single { None } else { ledger.job(id).and_then(|job| ledger.gang(job)) };
             let Some((_, cardinality, _, members)) = gang else {
                 wanted.push((id, waits));
                 continue;
@@ -361,15 +361,18 @@ impl PoolView {
             let kept: BTreeSet<PodUid> = is.map(ExposedRun::uids).into_iter().flatten().collect();
             let gone = was.uids().into_iter().filter(|uid| !kept.contains(uid));
             told.extend(gone.map(Delta::TaskRemove).map(PoolUpdate::from));
-            let group = was.members.as_ref().filter(|_| is.is_none());
-            told.extend(group.map(|members| volcano_jobs::group_gone(&members.queue, was.run, was.priority).into()));
+            if is.is_none()
+                && let Some(members) = &was.members
+            {
+                told.push(volcano_jobs::group_gone(&members.queue, was.run, was.priority).into());
+            }
         }
         for shown in now.iter().filter(|shown| !before.contains(shown)) {
             let is_new = !before.iter().any(|was| same(was, shown));
-            let group = job.filter(|_| is_new && shown.members.is_some());
-            told.extend(
-                group.and_then(|job| volcano_jobs::group(ledger, job, shown.run, shown.priority)).map(PoolUpdate::from),
-            );
+            if is_new && shown.members.is_some() {
+                let group = job.and_then(|job| volcano_jobs::group(ledger, job, shown.run, shown.priority));
+                told.extend(group.map(PoolUpdate::from));
+            }
             let claim = match (&shown.holds, job) {
                 (Some((_, claim)), _) => claim.clone(),
                 (None, Some(job)) => self.wish(ledger, job),
@@ -408,8 +411,10 @@ impl PoolView {
             }) else {
                 let is_known = gang.least > 0;
                 self.gangs.remove(&key);
-                let (namespace, name) = (key.0.to_string(), key.1.clone());
-                told.extend(is_known.then(|| Delta::GroupRemove { namespace, name, uid: GroupUid::default() }.into()));
+                if is_known {
+                    let (namespace, name) = (key.0.to_string(), key.1.clone());
+                    told.push(Delta::GroupRemove { namespace, name, uid: GroupUid::default() }.into());
+                }
                 continue;
             };
             let least = u32::try_from(members.len()).unwrap_or(u32::MAX);

@@ -153,7 +153,10 @@ impl Rates {
     /// When there is a token again in every bucket; nothing where there is one in each now.
     pub fn next(&self) -> Option<TimeMs> {
         let next = |bucket: &Bucket, rate: Rate| {
-            (bucket.tokens() < 1).then(|| bucket.at.plus(rate.takes_ms(TOKEN - bucket.parts)))
+            if bucket.tokens() >= 1 {
+                return None;
+            }
+            Some(bucket.at.plus(rate.takes_ms(TOKEN - bucket.parts)))
         };
         let all = self.all.iter().zip(self.limits.all).filter_map(|(bucket, rate)| next(bucket, rate));
         let of_queues = self.limits.per_queue.into_iter();

@@ -113,13 +113,15 @@ impl Bidding {
         let scheme = if *force_no_tls { "http" } else { "https" };
         let address =
             if service_url.contains("://") { service_url.clone() } else { format!("{scheme}://{service_url}") };
-        let endpoint = endpoint(&address, !force_no_tls).filter(|_| !service_url.is_empty());
-        let endpoint = endpoint.ok_or_else(|| PricingError::Address(service_url.clone()))?;
+        let endpoint = match endpoint(&address, !force_no_tls) {
+            Some(endpoint) if !service_url.is_empty() => endpoint,
+            _ => return Err(PricingError::Address(service_url.clone())),
+        };
         let every = u64::try_from(update_frequency.as_millis()).unwrap_or_default();
         if update_frequency.as_millis() < EVERY_MIN_MS {
             return Err(PricingError::Frequency(*update_frequency));
         }
-        let tls = (!force_no_tls).then(|| authorities(ca_file.as_deref(), true)).transpose()?;
+        let tls = if *force_no_tls { None } else { Some(authorities(ca_file.as_deref(), true)?) };
         Ok(Self { endpoint, tls, every: Duration::from_millis(every), bids: watch::Sender::default() })
     }
 

@@ -227,7 +227,10 @@ impl Gateway {
         if let Some(who) = &who {
             request.extensions_mut().insert(who.clone());
         }
-        let shown = who.as_ref().filter(|_| is_in_request).map(|who| Authenticated(who.name.clone()));
+        let shown = match &who {
+            Some(who) if is_in_request => Some(Authenticated(who.name.clone())),
+            _ => None,
+        };
         let mut response = self.dispatch(who, request).await;
         if let Some(shown) = shown {
             response.extensions_mut().insert(shown);

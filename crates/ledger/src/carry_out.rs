@@ -26,8 +26,10 @@ impl Ledger {
 
     /// Requests that are not carried out to their end, if they are others than when this was last asked.
     pub fn take_bulk_operations(&mut self) -> Option<Vec<SavedBulkOperation>> {
-        let changed = std::mem::take(&mut self.bulk_operations.changed);
-        changed.then(|| self.bulk_operations.list.iter().map(|operation| operation.saved.clone()).collect())
+        if !std::mem::take(&mut self.bulk_operations.changed) {
+            return None;
+        }
+        Some(self.bulk_operations.list.iter().map(|operation| operation.saved.clone()).collect())
     }
 
     /// Puts a request off that is too large for one decision, or has to come after one that is. Gives the jobs that it may

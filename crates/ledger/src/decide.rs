@@ -376,15 +376,16 @@ impl Draft<'_> {
 
     /// Whether a job that is whole, or is not, may start in a cluster.
     fn may_start(&self, id: JobId, cluster: &str, whole: bool) -> bool {
-        let job = self.ledger.job(id).filter(|_| !self.ledger.is_cordoned(cluster));
-        job.is_some_and(|job| {
-            let queue = &self.ledger.queues.row(job.queue).definition;
-            let takes = queue.as_ref().is_some_and(|queue| !queue.cordoned);
-            job.phase == Phase::Queued
-                && job.requests.as_ref().is_none_or(|asked| asked.cancel.is_none())
-                && self.ledger.shape(job).volcano_job.is_some() == whole
-                && takes
-        })
+        if self.ledger.is_cordoned(cluster) {
+            return false;
+        }
+        let Some(job) = self.ledger.job(id) else { return false };
+        let queue = &self.ledger.queues.row(job.queue).definition;
+        let takes = queue.as_ref().is_some_and(|queue| !queue.cordoned);
+        job.phase == Phase::Queued
+            && job.requests.as_ref().is_none_or(|asked| asked.cancel.is_none())
+            && self.ledger.shape(job).volcano_job.is_some() == whole
+            && takes
     }
 
     fn lease(&mut self, id: JobId, at: NodeRef, pool: &str, away: Option<Away>, places: Vec<NodePods>) {

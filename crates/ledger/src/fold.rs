@@ -309,8 +309,10 @@ impl Ledger {
 
     /// The run, if it is the one that counts.
     fn counted(&self, run: RunId) -> Result<&Run, Refusal> {
-        let row = self.runs.get(&run).filter(|row| row.phase != RunPhase::Stopping);
-        row.filter(|_| self.current(run.job) == Some(run)).ok_or(Refusal::NoRun(run))
+        match self.runs.get(&run) {
+            Some(row) if row.phase != RunPhase::Stopping && self.current(run.job) == Some(run) => Ok(row),
+            _ => Err(Refusal::NoRun(run)),
+        }
     }
 
     fn advance(&mut self, run: RunId, to: RunPhase) -> Result<&mut Run, Refusal> {

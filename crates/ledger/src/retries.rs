@@ -150,7 +150,8 @@ impl Failed<'_> {
     /// What its job wants, which is at most so many tries again; none where it says nothing.
     fn wish(&self, most: u32) -> Option<Verdict> {
         let own = self.own?;
-        let next = own.memory.iter().find(|bytes| **bytes > self.memory).filter(|_| self.failure.cause == Cause::Oom);
+        let is_oom = self.failure.cause == Cause::Oom;
+        let next = if is_oom { own.memory.iter().find(|bytes| **bytes > self.memory) } else { None };
         let raised = own.memory.iter().filter(|bytes| **bytes <= self.memory).count();
         let others = self.used.saturating_sub(u32::try_from(raised).unwrap_or(u32::MAX));
         if next.is_none() && others >= own.limit {

@@ -31,18 +31,23 @@ pub(super) async fn read(client: &Client, read: ReadLog) -> Result<LogPart, Refu
     let pod = pods.get(&read.pod_name).await.map_err(|error| Refused::of(&error, "read pods", &gone))?;
     // Looked at before the log is read: what has ended then writes no more.
     let Chosen { container, ended } = choose(&pod, &read)?;
+    // Kubernetes knows whole seconds; the rest is left out here.
+    let (since_second, since) = if read.since_ns > 0 {
+        let second = Timestamp::from_second(read.since_ns.div_euclid(NANOS)).ok();
+        (second, Timestamp::from_nanosecond(read.since_ns.into()).ok())
+    } else {
+        (None, None)
+    };
     let params = LogParams {
         container: Some(container),
         previous: read.previous,
         timestamps: true,
         tail_lines: read.tail_lines.map(i64::from),
-        // Kubernetes knows whole seconds; the rest is left out here.
-        since_time: (read.since_ns > 0).then(|| Timestamp::from_second(read.since_ns.div_euclid(NANOS)).ok()).flatten(),
+        since_time: since_second,
         ..LogParams::default()
     };
     let stream = pods.log_stream(&read.pod_name, &params).await;
     let mut stream = stream.map_err(|error| Refused::of(&error, "read logs", &gone))?;
-    let since = (read.since_ns > 0).then(|| Timestamp::from_nanosecond(read.since_ns.into()).ok()).flatten();
     let bytes_max = read.bytes_max.clamp(1, BYTES_MAX) as usize;
     gather(&mut stream, Lines::new(since, bytes_max), ended).await
 }

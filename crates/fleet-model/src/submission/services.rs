@@ -198,8 +198,11 @@ fn open(pod_spec: &Value, wanted: &[u32]) -> Vec<ServicePort> {
     let port = |(container, port): (&Value, &Value)| {
         let number = u32::try_from(port["containerPort"].as_u64()?).ok()?;
         let is_own = port["hostPort"].as_i64().unwrap_or(0) == 0;
+        if !is_own || !wanted.contains(&number) {
+            return None;
+        }
         let protocol = Some(spec::text(port, "protocol")).filter(|protocol| !protocol.is_empty());
-        (is_own && wanted.contains(&number)).then(|| ServicePort {
+        Some(ServicePort {
             container: spec::text(container, "name").to_owned(),
             port: number,
             protocol: protocol.unwrap_or("TCP").to_owned(),

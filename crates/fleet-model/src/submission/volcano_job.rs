@@ -216,8 +216,12 @@ fn tasks(job: &mut Value, queue: &str, rules: &Rules) -> Result<(String, Volcano
         let part = template(task, queue, &class, rules)?;
         let least = least.min(replicas);
         let of = |pods| VolcanoTask { pods, ..part.clone() };
-        first.extend((least > 0).then(|| of(least)));
-        rest.extend((replicas > least).then(|| of(replicas - least)));
+        if least > 0 {
+            first.push(of(least));
+        }
+        if replicas > least {
+            rest.push(of(replicas - least));
+        }
     }
     first.extend(rest);
     Ok((class, VolcanoJob { least, parts: first }))

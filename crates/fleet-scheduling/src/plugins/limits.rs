@@ -273,11 +273,12 @@ impl Plugin for Limits {
         let round = self.constraints.round_fractions(&self.pool);
         self.round = round.iter().map(|(name, fraction)| amount(name, part(&total, name, *fraction), 0)).collect();
         let limited = !self.constraints.per_queue.is_empty() || !given.queues.is_empty();
-        let ceilings = tables
-            .queue_ids()
-            .filter(|_| limited)
-            .map(|queue| (queue, self.ceilings_of(tables, &total, queue, &given)));
-        self.ceilings = ceilings.filter(|(_, ceilings)| !ceilings.is_empty()).collect();
+        self.ceilings = if limited {
+            let ceilings = tables.queue_ids().map(|queue| (queue, self.ceilings_of(tables, &total, queue, &given)));
+            ceilings.filter(|(_, ceilings)| !ceilings.is_empty()).collect()
+        } else {
+            FxHashMap::default()
+        };
         self.left = given.grant.all;
         let left_of = given.grant.per_queue.into_iter().flat_map(|most| {
             let left = |queue: QueueId| given.grant.queues.get(tables.queue(queue).name()).copied();
@@ -344,11 +345,16 @@ impl Plugin for Limits {
         let group = tables.task(task).group();
         let queue = group.map_or_else(|| self.home(queue), |group| self.owner(tables, group));
         // Where jobs of all queues stand in one, no queue is passed over as a whole. What of a gang is placed stays its turn.
-        let begins = |group: &GroupId| {
-            let placed = [TaskState::Allocated, TaskState::Pipelined].map(|state| tables.group(*group).count(state));
+        let begins = |group: GroupId| {
+            let placed = [TaskState::Allocated, TaskState::Pipelined].map(|state| tables.group(group).count(state));
             placed == [0, 0]
         };
-        let own_turn = group.filter(begins).filter(|_| !self.names.is_empty());
-        own_turn.and_then(|_| self.exhausted(tables, queue)).or_else(|| self.exceeded(tables, queue, task))
+        if !self.names.is_empty()
+            && group.is_some_and(begins)
+            && let Some(reason) = self.exhausted(tables, queue)
+        {
+            return Some(reason);
+        }
+        self.exceeded(tables, queue, task)
     }
 }

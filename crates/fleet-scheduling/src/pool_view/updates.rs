@@ -89,11 +89,13 @@ impl RunUpdate {
 
     /// The facts of all of its pods.
     pub(crate) fn pods(&self) -> impl Iterator<Item = PodFacts> {
-        let single = self.members.is_none().then(|| {
+        let single = if self.members.is_none() {
             let uid = names::uid(self.priority, self.run);
             let name = names::name_in(&uid).to_owned();
-            self.pod(uid, name, &self.claim.shape.template, None)
-        });
+            Some(self.pod(uid, name, &self.claim.shape.template, None))
+        } else {
+            None
+        };
         let members = self.members.iter().flat_map(|members| &members.pods);
         single.into_iter().chain(members.map(|member| self.member(member)))
     }
@@ -141,8 +143,11 @@ impl RunUpdate {
 
     /// The name of its group, where it is not one that the engine makes.
     fn group(&self, job: &JobFacts) -> Option<String> {
-        let of_gang = job.gang.as_ref().map(|gang| gang.1.clone());
-        of_gang.or_else(|| self.members.is_some().then(|| names::single_name(self.priority, self.run)))
+        match &job.gang {
+            Some(gang) => Some(gang.1.clone()),
+            None if self.members.is_some() => Some(names::single_name(self.priority, self.run)),
+            None => None,
+        }
     }
 }
 

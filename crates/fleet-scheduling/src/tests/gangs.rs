@@ -166,7 +166,9 @@ fn no_gang_is_left_in_part() {
             for members in &gangs {
                 let gone = stopping.iter().filter(|job| members.contains(job)).count();
                 assert!(gone == 0 || gone == members.len(), "seed {seed}, step {step}: {gone} of {members:?} leave");
-                preempted.extend(members.first().filter(|_| gone > 0).map(|first| (seed, *first)));
+                if gone > 0 {
+                    preempted.extend(members.first().map(|first| (seed, *first)));
+                }
             }
             stopping.iter().for_each(|job| scene.report(*job, ReportKind::Gone));
             runs(&mut scene, &leased);

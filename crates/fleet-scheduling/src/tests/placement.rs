@@ -9,7 +9,9 @@ fn scene(nodes: &[(&str, i64, i64)], placements: Placements) -> Fixture {
     for (name, cores, gpus) in nodes {
         let mut allocatable: BTreeMap<String, i64> =
             [("cpu".to_owned(), cores * 1000), ("pods".to_owned(), 110)].into();
-        allocatable.extend((*gpus > 0).then(|| (GPU.to_owned(), *gpus)));
+        if *gpus > 0 {
+            allocatable.insert(GPU.to_owned(), *gpus);
+        }
         let facts = NodeFacts { name: (*name).to_owned(), allocatable, ..NodeFacts::default() };
         scene.pool.apply(&[node_delta("one", facts)]);
     }

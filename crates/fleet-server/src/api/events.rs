@@ -130,10 +130,15 @@ pub fn messages(entry: &Entry, event: &Event, context: &Context) -> Vec<EventMes
         Event::Ingress { run, addresses } => vec![teller.ingress(*run, addresses)],
         Event::Returned { run, reason, attempted } => vec![teller.returned(*run, reason.clone(), *attempted)],
         Event::RunFailed { run, failure, retried, .. } => {
-            let expired = failure.is_of_silence().then(|| teller.lost(run.job));
+            let mut told = Vec::new();
+            if failure.is_of_silence() {
+                told.push(teller.lost(run.job));
+            }
             // Where it is not tried again the failure of the job follows.
-            let again = retried.then(|| teller.failed(run.job, context.runs.get(run), failure, true));
-            expired.into_iter().chain(again).collect()
+            if *retried {
+                told.push(teller.failed(run.job, context.runs.get(run), failure, true));
+            }
+            told
         }
         // Armada's clients take `preempted` for the job's end, and this one waits again.
         Event::RunPreempted { run, preemption, requeued: true } => {

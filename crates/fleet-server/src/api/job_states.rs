@@ -50,6 +50,7 @@ pub(super) fn job_told(row: &JobRow) -> JobTold<'_> {
 /// A job, without its specification and its runs.
 pub fn job_details(row: &JobRow) -> JobDetails {
     let latest = (row.attempts > 0).then_some(RunId { job: row.job, attempt: row.attempts });
+    let cancelled = if row.state == JobState::Cancelled { row.ended } else { None };
     JobDetails {
         job_id: row.job.to_string(),
         queue: row.queue.clone(),
@@ -57,7 +58,7 @@ pub fn job_details(row: &JobRow) -> JobDetails {
         namespace: row.namespace.clone(),
         state: job_state(row.state).into(),
         submitted_ts: Some(time(row.submitted)),
-        cancel_ts: row.ended.filter(|_| row.state == JobState::Cancelled).map(time),
+        cancel_ts: cancelled.map(time),
         cancel_reason: row.cancel_reason.clone().unwrap_or_default(),
         last_transition_ts: Some(time(row.last_transition)),
         latest_run_id: latest.map(|run| run.to_string()).unwrap_or_default(),

@@ -46,7 +46,7 @@ impl Api {
         let now = self.now();
         let known = self.known_queues().as_ref().and_then(|known| {
             let age = now.0.saturating_sub(known.at.0);
-            known.queues.get(name).filter(|_| (0..KNOWN_MS).contains(&age)).cloned()
+            if (0..KNOWN_MS).contains(&age) { known.queues.get(name).cloned() } else { None }
         });
         match known {
             Some(queue) => Ok(queue),

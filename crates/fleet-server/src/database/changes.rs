@@ -165,7 +165,10 @@ impl JobEnd<'_> {
 impl RunChange<'_> {
     /// As [`LEASE`], where that is all that there is to say.
     fn lease_cells(&self) -> Option<Vec<Cell>> {
-        let lease = self.lease.filter(|_| self.is_lease())?;
+        if !self.is_lease() {
+            return None;
+        }
+        let lease = self.lease?;
         Some(vec![
             Cell::id(self.run.job.0),
             Cell::int(self.run.attempt),

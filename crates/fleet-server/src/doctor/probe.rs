@@ -80,7 +80,10 @@ pub async fn ask(server: &str, tls: Arc<ClientConfig>) -> Result<Answer, AskErro
 async fn request_health(server: &str, tls: Arc<ClientConfig>) -> Result<Answer, AskError> {
     let bad = || AskError::Address(server.to_owned());
     let uri: Uri = server.parse().map_err(|_| bad())?;
-    let host = uri.host().filter(|_| uri.scheme_str() == Some("https")).ok_or_else(bad)?;
+    if uri.scheme_str() != Some("https") {
+        return Err(bad());
+    }
+    let host = uri.host().ok_or_else(bad)?;
     let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned())?;
     let port = uri.port_u16().unwrap_or(PORT);
     let socket = TcpStream::connect((host.trim_matches(['[', ']']), port)).await.map_err(AskError::Connect)?;

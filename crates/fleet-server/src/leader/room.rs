@@ -16,7 +16,10 @@ pub(super) fn question<'n>(
 ) -> impl Fn(&Shape, &[NodeRef]) -> bool {
     let asked = Cell::new(0);
     move |shape, off| {
-        let Some(nodes) = nodes.clone().filter(|_| asked.get() < ANSWERS_MAX) else { return true };
+        if asked.get() >= ANSWERS_MAX {
+            return true;
+        }
+        let Some(nodes) = nodes.clone() else { return true };
         asked.set(asked.get() + 1);
         could_hold(shape, off, &constraints.floating, nodes)
     }

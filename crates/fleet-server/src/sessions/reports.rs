@@ -39,9 +39,13 @@ pub(super) fn read(cluster: &str, run: RunId, report: wire::RunReport) -> Vec<Re
     let addresses: std::collections::BTreeMap<u32, String> =
         ports.filter_map(|(port, address)| Some((u32::try_from(port).ok()?, cut(address)))).collect();
     let said = |kind| Report { cluster: cluster.to_owned(), run, kind };
-    let ingress = (!addresses.is_empty()).then(|| said(ReportKind::Ingress(addresses)));
+    let mut reports = Vec::new();
     // Addresses first: after an end there is no run to have any.
-    ingress.into_iter().chain([said(kind)]).collect()
+    if !addresses.is_empty() {
+        reports.push(said(ReportKind::Ingress(addresses)));
+    }
+    reports.push(said(kind));
+    reports
 }
 
 fn container(end: wire::RunContainer) -> ContainerEnd {
