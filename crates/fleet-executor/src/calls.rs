@@ -135,7 +135,7 @@ where
     }
 }
 
-/// Hosts by port.
+/// The host of each rule of an ingress, by the port of the service that it leads to. Rules without either are left out.
 fn hosts(ingress: &Value) -> BTreeMap<i32, String> {
     let rules = ingress["spec"]["rules"].as_array().into_iter().flatten();
     let host = |rule: &Value| {

@@ -30,7 +30,7 @@ const HELD_MAX: usize = 128;
 /// The longest that one may take, whatever the server says.
 const LIMIT_MAX: Duration = Duration::from_secs(60);
 
-/// Errands under way.
+/// Errands that the server gave and that are not answered yet.
 pub(super) struct Commands {
     client: Client,
     /// Of the session that is open, or was last.

@@ -30,7 +30,7 @@ const REPORTS_MAX: usize = 1000;
 /// Warnings that are kept of one pod.
 const EVENTS_MAX: usize = 20;
 
-/// Something that happened.
+/// What the core is told: of the session, of pods, of nodes and of the time. It decides from nothing else.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// A session was opened: `Hello` and the nodes were sent. Sessions have larger numbers than those before.
@@ -124,7 +124,7 @@ pub enum DeleteAnswer {
     Failed,
 }
 
-/// Something to do.
+/// What the core decides: what the component asks of the cluster, and what it sends or ends in the session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// Make these; the answer is [`Input::Created`] or [`Input::NotCreated`], of the pod.
@@ -207,7 +207,6 @@ pub struct Core {
     strays: Vec<RunReport>,
 }
 
-/// An open session.
 #[derive(Debug)]
 struct Session {
     number: u64,

@@ -56,7 +56,6 @@ impl Handle {
         self.0.synced.store(synced, Ordering::Relaxed);
     }
 
-    /// A session began.
     pub(super) fn opened(&self) {
         self.0.session.store(true, Ordering::Relaxed);
         self.0.sessions.fetch_add(1, Ordering::Relaxed);

@@ -112,7 +112,7 @@ impl Nodes {
         pods.iter().for_each(|pod| self.pod(pod));
     }
 
-    /// Everything.
+    /// All nodes, for the beginning of a session. Nothing counts as changed afterwards.
     pub fn all(&mut self) -> wire::Nodes {
         self.dirty.clear();
         let nodes = self.nodes.keys().filter_map(|name| self.state(name)).collect();

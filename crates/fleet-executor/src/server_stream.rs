@@ -53,7 +53,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Gives one.
+    /// Sends one answer to the server that asked; an error where that server does not take it.
     pub async fn give(mut self, answer: ErrandAnswer) -> Result<(), tonic::Status> {
         let request = self.credentials.on(answer);
         self.client.answer(request).await.map(drop)

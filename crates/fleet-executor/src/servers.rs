@@ -40,7 +40,7 @@ impl Servers {
         Ok(Self { all, turn: 0, tried: 0, leader: None, pauses: 0 })
     }
 
-    /// The next one.
+    /// Where to connect next: to the leader where it is known, else to the server whose turn it is.
     pub fn next(&self) -> Endpoint {
         self.leader.as_ref().unwrap_or(&self.all[self.turn]).clone()
     }

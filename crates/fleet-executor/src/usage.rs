@@ -19,7 +19,7 @@ const ASK_MAX: Duration = Duration::from_secs(20);
 /// Largest answer: some hundred bytes for each of 100,000 pods.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// What pods use.
+/// The amounts of all pods that were measured at one time.
 pub type Measured = Vec<PodUsage>;
 
 /// What a pod uses.

@@ -192,7 +192,7 @@ impl Ways {
         Self { ways, gangs: of_pool.gangs, ..Self::default() }
     }
 
-    /// Whether anybody may.
+    /// Whether jobs of any class may run away from home in this pool.
     pub(crate) fn any(&self) -> bool {
         !self.ways.is_empty()
     }

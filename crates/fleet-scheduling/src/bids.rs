@@ -11,7 +11,7 @@ use pumice_ledger::PriceBand;
 pub struct Price(pub f64);
 
 impl Price {
-    /// What nobody outbids.
+    /// The price of runs that make room for nobody: no bid is higher.
     pub const ENDLESS: Self = Self(f64::INFINITY);
 }
 

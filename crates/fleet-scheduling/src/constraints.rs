@@ -52,7 +52,7 @@ impl Default for Protected {
 }
 
 impl Protected {
-    /// In that pool.
+    /// The protected fraction of a fair share in a pool: its own where it has one, else that of all pools.
     pub fn of(&self, pool: &str) -> f64 {
         self.by_pool.get(pool).copied().unwrap_or(self.fraction)
     }

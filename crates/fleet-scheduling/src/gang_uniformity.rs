@@ -66,7 +66,7 @@ fn part(tier: usize, label: &str, value: &str) -> Delta {
     })
 }
 
-/// The plugin.
+/// Keeps all members of a gang on nodes with one value of the label that the gang names.
 #[derive(Debug)]
 pub struct Uniformity;
 

@@ -22,7 +22,7 @@ use crate::{away, names};
 pub(crate) const QUEUE: &str = "(market)";
 /// Annotation of a template: the band of its jobs.
 const BAND: &str = "pumice.sh/price-band";
-/// Where priorities lie.
+/// Priorities lie between this number and its negative: within the 32 bits of the engine, with room between two of them.
 const PRIORITY_MAX: i64 = 1_000_000_000;
 /// Resources that are not what a pool is full of.
 const PODS: &str = "pods";
@@ -100,11 +100,12 @@ type GangKey = (String, String);
 struct Gang {
     facts: Option<Box<GroupFacts>>,
     members: BTreeMap<PodUid, Arc<str>>,
+/// Namespace and name of a gang's group.
     /// The class that the engine was told.
     class: Option<Arc<str>>,
 }
 
-/// One pool's market.
+/// The market of one pool: the bids that hold there, and the priorities that the engine was told for them.
 #[derive(Debug)]
 pub(crate) struct Market {
     pool: String,

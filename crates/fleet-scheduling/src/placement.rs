@@ -44,7 +44,7 @@ pub struct Placements {
 }
 
 impl Placements {
-    /// In that pool.
+    /// How nodes of a pool are filled: as the pool says, or as all pools do.
     pub fn of(&self, pool: &str) -> &Placement {
         self.by_pool.get(pool).unwrap_or(&self.all)
     }

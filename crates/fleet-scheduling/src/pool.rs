@@ -133,7 +133,7 @@ impl Pool {
         pool
     }
 
-    /// Its name.
+    /// The pool, as nodes and the configuration name it.
     pub fn name(&self) -> &str {
         &self.name
     }

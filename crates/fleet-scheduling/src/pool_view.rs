@@ -30,7 +30,7 @@ pub use updates::{PoolUpdate, RunUpdate};
 /// Shapes kept read; beyond that all are read again.
 const SHAPES_MAX: usize = 100_000;
 
-/// How much of a queue a round snapshots at.
+/// How much of a queue a round looks at.
 #[derive(Debug, Clone, Copy)]
 pub struct ViewLimits {
     /// Jobs of one shape: what could start in a round.

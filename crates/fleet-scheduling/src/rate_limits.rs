@@ -118,7 +118,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Full buckets.
+    /// Buckets that are full: as many jobs may start at once as `burst` says.
     pub fn new(limits: RateLimits) -> Self {
         Self { limits, all: None, queues: BTreeMap::new() }
     }

@@ -27,7 +27,7 @@ use crate::trust::{TrustError, authorities};
 
 /// Longest time for an answer, with all that comes before it.
 const ASK_MAX: Duration = Duration::from_secs(30);
-/// Largest answer.
+/// Bytes of one answer; a larger one counts as a failure.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Between two questions, unless the configuration says otherwise.
 const EVERY: GoDuration = GoDuration::from_secs(60);
@@ -94,7 +94,7 @@ pub struct AnswerError {
     amount: f64,
 }
 
-/// Asks for bids.
+/// Asks a pricing service for the bids of all queues, and keeps those that it told last.
 #[derive(Debug)]
 pub struct Bidding {
     endpoint: Endpoint,
@@ -130,7 +130,8 @@ impl Bidding {
         self.bids.subscribe()
     }
 
-    /// Asks until `shutdown`.
+    /// Asks at once and then again and again, until `shutdown`. Where an answer is missing or wrong the bids of before hold
+    /// on.
     pub fn run(self, metrics: Arc<Metrics>, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let mut due = tokio::time::interval(self.every);

@@ -44,7 +44,7 @@ pub struct Config {
     pub cors_allowed_origins: Vec<String>,
 }
 
-/// Who may what.
+/// The section `auth` of the configuration file: who is known, by what, and what everybody may do.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Auth {

@@ -300,7 +300,7 @@ impl Database {
         query::runs_of(self, jobs).await
     }
 
-    /// Job sets, by queue and name, whose first job is at or after `since` or that have jobs that have not ended; newest
+    /// Job sets whose first job is at or after `since` or that have jobs that have not ended; newest
     /// first, at most `limit`. O(jobs since then + jobs that have not ended).
     ///
     /// # Errors

@@ -37,7 +37,7 @@ pub enum Level {
     Failed,
 }
 
-/// One line.
+/// One thing that a doctor looked at: a line for people, and an object in JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
     /// What was looked at.
@@ -50,12 +50,12 @@ pub struct Check {
 }
 
 impl Check {
-    /// All is well.
+    /// A check that found all well: it has no remedy.
     pub fn ok(name: &str, found: impl Into<String>) -> Self {
         Self { name: name.to_owned(), level: Level::Ok, found: found.into(), remedy: String::new() }
     }
 
-    /// Somebody should look.
+    /// A check that found something that works and that somebody should look at.
     pub fn warning(name: &str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { level: Level::Warning, remedy: remedy.into(), ..Self::ok(name, found) }
     }
@@ -66,7 +66,7 @@ impl Check {
     }
 }
 
-/// All lines.
+/// All checks of one examination, and whether the fleet works.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
     pub ok: bool,
@@ -75,7 +75,7 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// Of these lines.
+    /// Counts as well where no check has failed; warnings leave it so.
     pub fn of(checks: Vec<Check>) -> Self {
         Self { ok: checks.iter().all(|check| check.level < Level::Failed), checks }
     }

@@ -35,7 +35,7 @@ pub struct FleetHealth {
     pub leader: Option<Known>,
 }
 
-/// Who asks.
+/// Who asks, as the server knows them: a doctor tells people so.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Asker {
@@ -66,7 +66,7 @@ pub struct Known {
     pub silent_max_ms: i64,
 }
 
-/// A cluster's executor.
+/// How the executor of a cluster is, as the leader knows it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExecutorHealth {
@@ -84,7 +84,7 @@ pub struct ExecutorHealth {
     pub open: usize,
 }
 
-/// Runs that hang.
+/// Runs of a queue in a cluster that were leased long ago and still have no pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Stuck {

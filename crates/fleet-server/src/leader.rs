@@ -126,7 +126,7 @@ pub struct Leader {
     standby: Standby,
 }
 
-/// Why leading ended.
+/// Why a term as the leader ended; the server may lead again afterwards.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
     #[error(transparent)]

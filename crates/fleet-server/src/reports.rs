@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status};
 use crate::api::{Api, ID_BYTES_MAX, Who};
 use crate::leader::{Input, Question};
 
-/// Asks the leader.
+/// Answers Armada's calls for scheduling reports with what the leader says.
 #[derive(Clone)]
 pub struct Reports {
     api: Api,

@@ -127,7 +127,7 @@ struct Cluster {
 /// cpu in milli-cores, everything else in whole units.
 type Used = BTreeMap<String, i128>;
 
-/// All conversations.
+/// The sessions with executors, and what is known of each cluster since this server leads.
 #[derive(Debug, Default)]
 pub struct Sessions {
     clusters: BTreeMap<String, Cluster>,

@@ -44,7 +44,7 @@ pub enum ReportKind {
     Gone,
 }
 
-/// What scheduling found.
+/// What a round found. It was made from an older state of the ledger: what does not fit any more is left out.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Proposal {
     /// These get nodes, all or none.

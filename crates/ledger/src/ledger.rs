@@ -135,7 +135,7 @@ impl Ledger {
         self.clusters.get(cluster).into_iter().flatten().filter_map(|id| Some((*id, self.runs.get(id)?)))
     }
 
-    /// Clusters with runs.
+    /// Clusters that have runs which hold room, by name.
     pub fn clusters(&self) -> impl Iterator<Item = &str> {
         self.clusters.keys().map(String::as_str)
     }
@@ -233,7 +233,7 @@ impl Ledger {
         self.queues.iter().map(|(name, row)| view(name, row))
     }
 
-    /// One queue.
+    /// A queue, as scheduling and answers to people see it; none where nobody defined it and it has no jobs.
     pub fn queue(&self, name: &str) -> Option<QueueView<'_>> {
         let index = self.queues.find(&name.to_owned())?;
         Some(view(self.queues.name(index), self.queues.row(index)))

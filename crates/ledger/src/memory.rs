@@ -9,7 +9,7 @@ use crate::ids::Digest;
 use crate::memory_bump::MemoryBump;
 use crate::shape::Shape;
 
-/// The resource.
+/// The resource by which failed jobs grow, as requests name it.
 pub(crate) const MEMORY: &str = "memory";
 /// A job grows by no more than this, however often it is tried.
 const FACTOR_MAX: f64 = 1e6;

@@ -16,10 +16,10 @@ pub enum PriceBand {
 }
 
 impl PriceBand {
-    /// All of them.
+    /// All bands, from the first letter to the last.
     pub const ALL: [Self; 8] = [Self::A, Self::B, Self::C, Self::D, Self::E, Self::F, Self::G, Self::H];
 
-    /// Its letter.
+    /// The letter of the band, large, as annotations and bids have it.
     pub fn letter(self) -> &'static str {
         match self {
             Self::A => "A",

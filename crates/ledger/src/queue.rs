@@ -9,7 +9,7 @@ use crate::counters::{Counter, UsageKey};
 /// Smallest priority factor of a queue: a queue that is not set has it, and 0 is refused.
 pub const PRIORITY_FACTOR_MIN: f64 = 1.0;
 
-/// A queue's definition.
+/// What people said of a queue: its weight, who may use it, and its limits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Queue {

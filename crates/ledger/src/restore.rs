@@ -83,7 +83,7 @@ pub struct SavedRun {
     pub preempted: Option<Preemption>,
 }
 
-/// A whole ledger.
+/// All of a ledger that its database keeps: [`Ledger::restore`] makes the same ledger of it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Saved {
     /// Definitions of queues by name.
@@ -252,7 +252,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// After its runs.
+    /// Puts a job in its place. Its runs have to be there already: whether they fit the job is checked.
     fn restore_job(&mut self, saved: SavedJob, shapes: &BTreeMap<Digest, Shape>) -> Result<(), RestoreError> {
         let id = saved.job;
         if self.jobs.contains_key(&id) {

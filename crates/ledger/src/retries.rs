@@ -60,7 +60,7 @@ impl Default for RetryPolicies {
     }
 }
 
-/// A policy.
+/// Says which failures of jobs are tried again, and how often. Queues name the policies that hold for their jobs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RetryPolicy {

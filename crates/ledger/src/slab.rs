@@ -95,7 +95,7 @@ impl<K: Hash + Eq, V> Slab<K, V> {
         self.places.reserve(more, |place| hash_at(&self.pages, *place));
     }
 
-    /// In no order.
+    /// All rows with their keys, in no order. O(rows there ever were at once).
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.pages.iter().flatten().flatten().map(|(id, row)| (id, row))
     }

@@ -71,7 +71,7 @@ const FAILED_MAX: usize = 20;
 /// Of how many of them a failure tells.
 const FAILED_TOLD: usize = 3;
 
-/// A run.
+/// A run that was leased here and whose end the server does not have yet.
 #[derive(Debug)]
 pub struct Run {
     pub kind: Kind,

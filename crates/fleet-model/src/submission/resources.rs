@@ -9,7 +9,7 @@ use super::error::{Amount, ContainerPath, Misfit};
 use super::spec;
 use super::{ItemError, Rules};
 
-/// Amounts by resource.
+/// What a container or a pod asks for, or may use at most, by the name of the resource.
 type Amounts = BTreeMap<String, Quantity>;
 
 /// Fractions of a limit that may be lost in the multiplication by a ratio.

@@ -5,7 +5,7 @@ use pumice_engine::plugin::{Alike, ClassRow, GroupId, Plugin, Tables, TaskId};
 /// Its name in the configuration.
 pub const NAME: &str = "classes";
 
-/// The plugin.
+/// Lets nobody take room of a higher class to balance shares.
 #[derive(Debug)]
 pub struct ClassShares;
 

@@ -25,7 +25,7 @@ impl Pass {
     }
 }
 
-/// The plugin.
+/// Lets jobs at home start in the first pass of a round, and their twins away from home in the second.
 #[derive(Debug)]
 pub struct HomeFilter {
     /// Whether any may start at home.

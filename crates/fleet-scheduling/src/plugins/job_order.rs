@@ -10,7 +10,7 @@ use pumice_engine::plugin::{Alike, ClassRow, GroupId, Plugin, Tables};
 /// Its name in the configuration.
 pub const NAME: &str = "turn";
 
-/// The plugin.
+/// Orders jobs of one class in a queue by the names of their groups.
 #[derive(Debug)]
 pub struct JobOrder {
     /// Whether turns go before what users of the pool hold: not where users are queues.

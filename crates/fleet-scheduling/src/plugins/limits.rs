@@ -91,7 +91,7 @@ struct ClassCeiling {
     amounts: Vec<Amount>,
 }
 
-/// The plugin.
+/// Holds rounds to what queues, classes and the pool itself may have or start.
 #[derive(Debug)]
 pub struct Limits {
     pool: String,
@@ -112,7 +112,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Of that pool.
+    /// The limits of one pool. What changes from round to round comes through `handoff`.
     pub fn new(pool: &str, constraints: Arc<Constraints>, handoff: Arc<LimitHandoff>) -> Self {
         Self {
             pool: pool.to_owned(),

@@ -58,7 +58,7 @@ impl Penalties {
     }
 }
 
-/// The plugin.
+/// Orders queues by what they hold and what counts as held, while any penalty counts.
 #[derive(Debug)]
 pub struct ShortJobPenalty {
     handoff: Arc<LimitHandoff>,

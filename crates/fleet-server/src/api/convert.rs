@@ -277,7 +277,7 @@ impl<'s> Placing<'s> {
     }
 }
 
-/// What scheduling reads.
+/// The shape of a job: what scheduling reads of it. Jobs of one shape wait in one line.
 fn shape(job: &Completed, placing: Placing<'_>) -> Result<Shape, serde_json::Error> {
     let metadata = ObjectMeta {
         namespace: Some(placing.namespace.to_owned()),

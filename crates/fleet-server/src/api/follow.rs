@@ -57,7 +57,7 @@ impl Api {
         Ok(chunks.map_ok(|chunk| stream::iter(chunk.into_iter().map(Ok))).try_flatten().boxed())
     }
 
-    /// Specifications, read.
+    /// Specifications by digest, read from the database and parsed; those that are not there are left out.
     pub(super) async fn specs(&self, digests: &[Digest]) -> Result<BTreeMap<Digest, Arc<JobSpec>>, Error> {
         if digests.is_empty() {
             return Ok(BTreeMap::new());

@@ -32,7 +32,7 @@ macro_rules! permissions {
         }
 
         impl Permission {
-            /// All of them.
+            /// All permissions, in the order in which they stand here.
             pub const ALL: &[Permission] = &[$(Permission::$variant,)*];
 
             /// Its name in Armada's configuration.

@@ -68,7 +68,7 @@ pub fn job_details(row: &JobRow) -> JobDetails {
     }
 }
 
-/// A run.
+/// A run, as Armada's calls tell of it.
 pub fn run_details(row: &RunRow) -> JobRunDetails {
     JobRunDetails {
         run_id: row.run.to_string(),

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::job_states::time;
 
-/// A job's specification.
+/// What is needed to make the pod of a job. Jobs with equal specifications share one.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobSpec {

@@ -60,7 +60,7 @@ pub struct Scheduling {
     pub placement: Placement,
 }
 
-/// A priority class.
+/// A priority class of the fleet, as the configuration file has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Class {
@@ -114,7 +114,7 @@ pub struct PoolConfig {
     pub placement: Option<Placement>,
 }
 
-/// A rate.
+/// How many runs may be preempted for fair shares, as the configuration file has it; both are wanted.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RateConfig {
@@ -124,7 +124,7 @@ pub struct RateConfig {
     pub maximum_burst: u32,
 }
 
-/// A market pool.
+/// Whether bids decide in a pool, as the configuration file has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MarketConfig {
@@ -281,7 +281,7 @@ impl Scheduling {
         Ok(Placements { all: self.placement.clone(), by_pool })
     }
 
-    /// The market pools.
+    /// The rules of the pools in which bids decide, by pool; an error where a pool is named twice.
     pub(super) fn markets(&self) -> Result<BTreeMap<String, MarketRules>, ConfigError> {
         let mut markets = BTreeMap::new();
         for PoolConfig { name, experimental_market_scheduling: market, .. } in &self.pools {

@@ -25,7 +25,7 @@ pub(super) struct Prepared {
     bytes: usize,
 }
 
-/// Something to append.
+/// What the writer appends to the log: jobs of several requests at once, or one entry of another request.
 pub(super) enum Request {
     Submit(Vec<Prepared>),
     Other(Entry, Expect),

@@ -230,7 +230,7 @@ impl Transaction {
         Ok(changed)
     }
 
-    /// Gives each row of what `rest` selects, which are `out.1` of the table `out.0`; reads the rows as [`Self::with`] does.
+    /// Gives each row of what `rest` selects, which are `selected` of `table`; reads the rows as [`Self::with`] does.
     pub(super) async fn each_with(
         &mut self,
         columns: &Columns,

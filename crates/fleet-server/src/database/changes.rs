@@ -142,7 +142,7 @@ impl JobChange {
 }
 
 impl JobEnd<'_> {
-    /// As [`JOB_END`].
+    /// The cells of a row of [`JOB_END`].
     fn cells(&self) -> Result<Vec<Cell>, Error> {
         let (user, reason) = self.cancelled.unzip();
         Ok(vec![
@@ -156,7 +156,7 @@ impl JobEnd<'_> {
         ])
     }
 
-    /// As [`RUN_END`].
+    /// The cells of a row of [`RUN_END`].
     fn run_cells(&self) -> Vec<Cell> {
         vec![Cell::id(self.job.0), Cell::text(self.state.of_run().word()), Cell::int(self.at.0)]
     }

@@ -41,7 +41,7 @@ pub struct NewJob {
     pub external_uri: Option<String>,
 }
 
-/// One request's jobs.
+/// The jobs of one request: all are written in one entry, or none is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Submission {
     pub at: TimeMs,

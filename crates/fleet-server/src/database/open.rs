@@ -36,7 +36,7 @@ const LISTEN_AGAIN: Duration = Duration::from_millis(500);
 /// Where Postgres tells other servers of a new head.
 pub(super) const CHANNEL: &str = "pumice_fleet_head";
 
-/// Connections.
+/// The connections to the database: what appends never waits for what only reads.
 #[derive(Debug, Clone)]
 pub(in crate::database) enum Pools {
     /// One connection writes, others only read.

@@ -122,7 +122,7 @@ impl JobState {
     }
 }
 
-/// A job.
+/// A row of the table `jobs`: a job from its submission until its set is removed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobRow {
     pub job: JobId,
@@ -169,7 +169,7 @@ pub struct JobRow {
     pub error: Option<Failure>,
 }
 
-/// The table `jobs`.
+/// The columns of the table `jobs`, in the order in which a [`JobRow`] is read.
 pub(super) const JOB: &Columns = &[
     ("id", Kind::Bytes),
     ("seq", Kind::Int),
@@ -310,7 +310,7 @@ pub(super) fn read_saved(cells: &mut Cells) -> Result<SavedJob, Error> {
     })
 }
 
-/// A run.
+/// A row of the table `runs`: a run from its lease until the set of its job is removed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunRow {
     pub run: RunId,
@@ -342,7 +342,7 @@ pub struct RunRow {
     pub places: Vec<NodePods>,
 }
 
-/// The table `runs`.
+/// The columns of the table `runs`, in the order in which a [`RunRow`] is read.
 pub(super) const RUN: &Columns = &[
     ("job", Kind::Bytes),
     ("attempt", Kind::Int),

@@ -60,7 +60,7 @@ pub(super) struct JobEnd<'a> {
     pub error: Option<Box<Cow<'a, Failure>>>,
 }
 
-/// What entries tell.
+/// What entries tell of runs and of the ends of jobs: one change for each run, however many entries tell of it.
 #[derive(Default)]
 pub(super) struct RunChanges<'a> {
     runs: Vec<RunChange<'a>>,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// Requests that wait.
+/// Requests that wait for the writer; who comes then waits to be let in.
 pub(super) const WAITING_MAX: usize = 1_024;
 /// Jobs and bytes of one transaction, unless a single request has more: others wait for it.
 pub(super) const JOBS_MAX: usize = 2_000;

@@ -7,7 +7,7 @@ use pumice_metrics::{Counts, Histogram, Page};
 /// Seconds that a write may take.
 const SECONDS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
-/// Writes by kind.
+/// How long writes took, by kind, and how many failed.
 #[derive(Debug)]
 pub struct Writes {
     submissions: Histogram,
@@ -16,7 +16,7 @@ pub struct Writes {
     failures: Counts<1>,
 }
 
-/// What is written.
+/// The kind of a write, as the label of its metrics has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Submission,

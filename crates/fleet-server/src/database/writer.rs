@@ -23,7 +23,7 @@ type Waiting = VecDeque<(Request, Reply)>;
 #[derive(Debug, Clone)]
 pub(super) struct Writer(mpsc::Sender<(Request, Reply)>);
 
-/// The task.
+/// The receiving end of a [`Writer`], for the one task that writes.
 pub(super) struct Work(mpsc::Receiver<(Request, Reply)>);
 
 impl Writer {

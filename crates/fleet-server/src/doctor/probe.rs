@@ -20,7 +20,7 @@ use crate::health::{FleetHealth, PATH};
 
 /// Longest time for everything: the server itself waits for its database and its leader.
 const ASK_MAX: Duration = Duration::from_secs(20);
-/// Largest answer.
+/// Bytes of one answer; what is larger is no answer of a fleet.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// The port of an address without one.
 const PORT: u16 = 443;

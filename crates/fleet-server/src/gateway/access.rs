@@ -66,7 +66,7 @@ impl Gate {
         Self(RwLock::new(Arc::new(access)))
     }
 
-    /// What counts now.
+    /// The access that counts now. A request keeps the one with which it began.
     pub fn access(&self) -> Arc<Access> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

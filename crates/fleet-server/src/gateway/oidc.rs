@@ -115,7 +115,7 @@ struct Discovery {
     jwks_uri: String,
 }
 
-/// An issuer.
+/// An issuer of tokens, with the keys that it had when they were last fetched.
 #[derive(Debug)]
 pub struct Issuer {
     rules: OidcRules,

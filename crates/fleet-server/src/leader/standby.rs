@@ -41,7 +41,7 @@ enum Astray {
 }
 
 impl FollowedLedger {
-    /// Reads everything.
+    /// Makes a ledger of what the tables have now. O(jobs and runs that have not ended).
     async fn load(log: &Database, classes: PriorityClasses) -> Result<Self, Ended> {
         let loaded = log.load().await?;
         let position = loaded.position;

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 const QUEUED: &str = "queued";
 const NONE: &str = "none";
 
-/// Something to count.
+/// A change of a job or run that metrics count, with the queue and pool that are its labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LifecycleEvent {
     pub queue: String,
@@ -20,7 +20,7 @@ pub(crate) struct LifecycleEvent {
     pub kind: Kind,
 }
 
-/// What.
+/// What is counted, with the labels that only this has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A job came from one state to another.

@@ -61,7 +61,7 @@ impl Counted {
     }
 }
 
-/// A queue.
+/// The numbers of one queue.
 #[derive(Debug, Clone, PartialEq)]
 struct QueueCounts {
     name: String,
@@ -403,7 +403,6 @@ fn phase(phase: RunPhase) -> &'static str {
     }
 }
 
-/// Takes amounts together.
 pub(crate) fn add(sum: &mut Amounts, more: &Amounts) {
     for (name, amount) in more {
         match sum.get_mut(name) {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Of [`whole_shape`].
+/// The digest under which tests submit [`whole_shape`].
 pub(super) const DIGEST: Digest = Digest(3);
 
 pub(super) fn whole_shape() -> Shape {

@@ -14,7 +14,7 @@ use crate::database::{Database, Location};
 static SERVER: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
 static DATABASES: AtomicUsize = AtomicUsize::new(0);
 
-/// An empty database.
+/// An empty database of its own for one test, in a file or in the Postgres that all tests share.
 pub struct Home {
     pub place: Location,
     _directory: Option<TempDir>,

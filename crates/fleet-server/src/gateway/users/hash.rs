@@ -11,7 +11,7 @@ use ring::digest::{SHA256, digest};
 use ring::pbkdf2::{self, PBKDF2_HMAC_SHA256};
 use serde::{Deserialize, Serialize};
 
-/// Of a hash.
+/// Bytes of a hash.
 pub(super) const BYTES: usize = ring::digest::SHA256_OUTPUT_LEN;
 /// As OWASP recommends for PBKDF2 with HMAC-SHA256.
 const ITERATIONS: NonZeroU32 = NonZeroU32::new(600_000).expect("it is not 0");
@@ -129,7 +129,6 @@ pub(super) fn toil(secret: &[u8], iterations: NonZeroU32) {
     std::hint::black_box(derive(iterations, &[0; SALT_BYTES_MIN], secret));
 }
 
-/// What SHA-256 gave.
 pub(super) fn array(bytes: &[u8]) -> [u8; BYTES] {
     bytes.try_into().expect("SHA-256 gives 32 bytes")
 }
