@@ -150,17 +150,27 @@ pub async fn delete(client: Client, namespace: &str, name: &str, uid: Option<Str
     let params =
         DeleteParams { grace_period_seconds: (*how == Deletion::Forced).then_some(0), ..DeleteParams::default() };
     let pods: Api<Pod> = Api::namespaced(client, namespace);
-    delete_one(&pods, ("pod", namespace, name), uid, how, params).await
+    delete_one(&pods, DeleteTarget { kind: "pod", namespace, name, uid }, how, params).await
 }
 
-/// Deletes an object of a kind, a namespace and a name, on the conditions that its uid and `how` are.
+/// An object that is to be deleted.
+struct DeleteTarget<'t> {
+    /// What it is, as the log has it.
+    kind: &'static str,
+    namespace: &'t str,
+    name: &'t str,
+    /// Where it is known, one of the same name with another uid stays.
+    uid: Option<String>,
+}
+
+/// Deletes an object, on the conditions that its uid and `how` are.
 async fn delete_one<K: Clone + Debug + DeserializeOwned>(
     api: &Api<K>,
-    (kind, namespace, name): (&str, &str, &str),
-    uid: Option<String>,
+    target: DeleteTarget<'_>,
     how: &Deletion,
     params: DeleteParams,
 ) -> DeleteAnswer {
+    let DeleteTarget { kind, namespace, name, uid } = target;
     let has_uid = uid.is_some();
     let resource_version = match how {
         Deletion::IfVersion(version) => Some(version.clone()),

@@ -10,7 +10,7 @@ use pumice_fleet_model::names::CLUSTER_LABEL;
 use pumice_ledger::{NodeRef, PriorityClasses, Queue, Shape, VolcanoJob};
 
 use crate::pool::{Pool, node_delta, queue_delta};
-use crate::pool_view::shape_cache;
+use crate::pool_view;
 
 /// Nodes that the engine is shown at a time: most often one of the first will do.
 const NODES_AT_ONCE: usize = 100;
@@ -33,7 +33,7 @@ pub fn could_hold<'n>(
         return could_hold_whole(whole, off, floating, nodes);
     }
     let off: BTreeSet<(&str, &str)> = off.iter().map(|at| (at.cluster.as_str(), at.node.as_str())).collect();
-    let (template, _) = shape_cache::template(shape, floating);
+    let (template, _) = pool_view::template(shape, floating);
     let task = PodFacts {
         uid: QUEUE.into(),
         namespace: QUEUE.to_owned(),

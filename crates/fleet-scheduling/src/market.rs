@@ -87,6 +87,12 @@ struct Row {
     usage: Resources,
 }
 
+impl Row {
+    fn level(&self) -> Level {
+        Level { value: self.value, price: self.price }
+    }
+}
+
 #[derive(Debug)]
 struct Task {
     class: Arc<str>,
@@ -94,13 +100,13 @@ struct Task {
     gang: Option<GangKey>,
 }
 
+/// Namespace and name of a gang's group.
 type GangKey = (String, String);
 
 #[derive(Debug, Default)]
 struct Gang {
     facts: Option<Box<GroupFacts>>,
     members: BTreeMap<PodUid, Arc<str>>,
-/// Namespace and name of a gang's group.
     /// The class that the engine was told.
     class: Option<Arc<str>>,
 }
@@ -147,10 +153,10 @@ impl Market {
         for row in self.rows.values_mut() {
             row.price = price(&self.bids, &self.pool, &row.key);
         }
-        let used: BTreeSet<(i32, Price)> = self.rows.values().map(|row| (row.value, row.price)).collect();
+        let used: BTreeSet<Level> = self.rows.values().map(Row::level).collect();
         self.ranks.retain(&used);
-        for at in used {
-            self.ranks.insert(at);
+        for level in used {
+            self.ranks.insert(level);
         }
         let mut told = self.changed();
         told.extend(self.gangs.values_mut().filter_map(|gang| gang.settled(&self.rows)));
@@ -161,7 +167,7 @@ impl Market {
     fn changed(&mut self) -> Vec<Delta> {
         let mut told = Vec::new();
         for (name, row) in &mut self.rows {
-            let priority = self.ranks.of((row.value, row.price));
+            let priority = self.ranks.of(row.level());
             if row.priority != priority {
                 row.priority = priority;
                 told.push(upsert(name, priority));
@@ -258,10 +264,11 @@ impl Market {
         }
         let (name, price): (Arc<str>, Price) = (name.into(), price(&self.bids, &self.pool, &key));
         let value = self.values.get(class).map_or(0, |class| class.value);
-        if self.ranks.insert((value, price)) {
+        let level = Level { value, price };
+        if self.ranks.insert(level) {
             told.extend(self.changed());
         }
-        let priority = self.ranks.of((value, price));
+        let priority = self.ranks.of(level);
         told.push(upsert(&name, priority));
         self.rows.insert(name.clone(), Row { key, value, price, priority, tasks: 0, usage: Resources::new() });
         name
@@ -310,7 +317,7 @@ impl Market {
     /// The price of the pool: the bid, from the highest down, with which more than the cutoff of any resource is taken.
     pub(crate) fn price(&self, total: &Resources) -> Option<Price> {
         let mut rows: Vec<&Row> = self.rows.values().filter(|row| !row.usage.is_empty()).collect();
-        rows.sort_by_key(|row| std::cmp::Reverse((row.value, row.price)));
+        rows.sort_by_key(|row| std::cmp::Reverse(row.level()));
         let mut taken = Resources::new();
         let is_beyond = |(name, amount): (&String, &i64)| {
             let total = total.get(name).copied().unwrap_or(0);
@@ -380,26 +387,34 @@ fn add(sums: &mut Resources, amounts: &Resources, sign: i64) {
 /// Priorities for classes and prices, in their order. What comes between two takes the middle, so that the others keep theirs
 /// mostly.
 #[derive(Debug, Default)]
-struct Ranks(BTreeMap<(i32, Price), i64>);
+struct Ranks(BTreeMap<Level, i64>);
+
+/// The class and the price of jobs, in the order in which they go before others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Level {
+    /// The value of the class.
+    value: i32,
+    price: Price,
+}
 
 impl Ranks {
-    fn retain(&mut self, used: &BTreeSet<(i32, Price)>) {
-        self.0.retain(|at, _| used.contains(at));
+    fn retain(&mut self, used: &BTreeSet<Level>) {
+        self.0.retain(|level, _| used.contains(level));
     }
 
-    fn of(&self, at: (i32, Price)) -> i32 {
-        self.0.get(&at).and_then(|rank| i32::try_from(*rank).ok()).unwrap_or_default()
+    fn of(&self, level: Level) -> i32 {
+        self.0.get(&level).and_then(|rank| i32::try_from(*rank).ok()).unwrap_or_default()
     }
 
     /// Whether the others have new ones, too. O(log n), or O(n) where that is so.
-    fn insert(&mut self, at: (i32, Price)) -> bool {
-        if self.0.contains_key(&at) {
+    fn insert(&mut self, level: Level) -> bool {
+        if self.0.contains_key(&level) {
             return false;
         }
-        let below = self.0.range(..at).next_back().map_or(-PRIORITY_MAX, |(_, rank)| *rank);
+        let below = self.0.range(..level).next_back().map_or(-PRIORITY_MAX, |(_, rank)| *rank);
         let above =
-            self.0.range((Bound::Excluded(at), Bound::Unbounded)).next().map_or(PRIORITY_MAX, |(_, rank)| *rank);
-        self.0.insert(at, i64::midpoint(below, above));
+            self.0.range((Bound::Excluded(level), Bound::Unbounded)).next().map_or(PRIORITY_MAX, |(_, rank)| *rank);
+        self.0.insert(level, i64::midpoint(below, above));
         let is_full = above - below < 2;
         if is_full {
             let step = 2 * PRIORITY_MAX / (i64::try_from(self.0.len()).unwrap_or(PRIORITY_MAX) + 1);
@@ -420,19 +435,19 @@ mod tests {
     #[test]
     fn ranks_keep_the_order_whatever_comes_between() {
         let mut ranks = Ranks::default();
-        let mut all: Vec<(i32, Price)> = Vec::new();
-        let at = |step: i32| (step % 3, Price(1.0 / f64::from(step)));
+        let mut all: Vec<Level> = Vec::new();
+        let at = |step: i32| Level { value: step % 3, price: Price(1.0 / f64::from(step)) };
         for step in 1..400 {
             ranks.insert(at(step));
             all.push(at(step));
         }
         all.sort_unstable();
-        let priorities: Vec<i32> = all.iter().map(|at| ranks.of(*at)).collect();
+        let priorities: Vec<i32> = all.iter().map(|level| ranks.of(*level)).collect();
         assert!(priorities.windows(2).all(|pair| pair[0] < pair[1]), "{priorities:?}");
         ranks.retain(&all.iter().copied().take(5).collect());
         assert_eq!(ranks.0.len(), 5);
         let before = ranks.of(all[2]);
-        ranks.insert((9, Price::ENDLESS));
+        ranks.insert(Level { value: 9, price: Price::ENDLESS });
         assert_eq!(ranks.of(all[2]), before, "others keep theirs");
     }
 

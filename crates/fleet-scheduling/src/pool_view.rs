@@ -1,7 +1,7 @@
 //! What a pool is told of the ledger: the runs that hold room in it, and the first of every queue's lines.
 //!
 //! Invariant: after [`PoolView::sync`] the pool knows exactly that. Where the first few of a line don't fit the rest doesn't
-//! either, so however long a queue is, a round snapshots at no more than this, and what has not changed is not looked at again.
+//! either, so however long a queue is, a round looks at no more than this, and what has not changed is not looked at again.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
@@ -9,22 +9,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pumice_engine::{Delta, GroupFacts, GroupUid, PodUid, TimeMs};
-use pumice_ledger::{Changes, Digest, Job, JobId, Ledger, Phase, QueueView, Run, RunId, Shape};
+use pumice_ledger::{Changes, Digest, GangView, Job, JobId, Ledger, Phase, QueueView, Run, RunId, Shape};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::bids::Bids;
 use crate::constraints::{Allowance, Constraints, PoolUsage};
-mod exposed;
-mod queue_snapshot;
-pub(crate) mod shape_cache;
-mod updates;
-
 use crate::rate_limits::Grant;
 use crate::volcano_jobs;
 use crate::{gang_uniformity, names};
-use exposed::{Claim, ExposedJob, ExposedRun, GangKey};
+
+mod exposed;
+mod queue_snapshot;
+mod updates;
+
+pub(crate) use exposed::template;
+use exposed::{Claim, ExposedJob, ExposedRun, GangKey, ParsedShape};
 use queue_snapshot::{QueueSnapshot, WaitingJob};
-use shape_cache::ParsedShape;
 pub use updates::{PoolUpdate, RunUpdate};
 
 /// Shapes kept read; beyond that all are read again.
@@ -276,7 +276,7 @@ impl PoolView {
                 continue;
             }
             let gang = if waits.is_single { None } else { ledger.job(id).and_then(|job| ledger.gang(job)) };
-            let Some((_, cardinality, _, members)) = gang else {
+            let Some(GangView { cardinality, members, .. }) = gang else {
                 wanted.push((id, waits));
                 continue;
             };
@@ -302,8 +302,8 @@ impl PoolView {
             if others.contains(&id) {
                 continue;
             }
-            if let Some((_, _, _, members)) = ledger.job(id).and_then(|job| ledger.gang(job)) {
-                others.extend(members);
+            if let Some(gang) = ledger.job(id).and_then(|job| ledger.gang(job)) {
+                others.extend(gang.members);
             }
             let Some(ExposedJob::Runs(before)) = self.exposed.get(&id) else { continue };
             let gangs = before.iter().filter_map(|shown| shown.gang.as_ref());
@@ -405,14 +405,15 @@ impl PoolView {
         for key in touched {
             let Some(gang) = self.gangs.get_mut(&key) else { continue };
             let job = gang.members.first().and_then(|id| ledger.job(*id));
-            let Some((first, job, uniformity, members)) = job.and_then(|job| {
-                let (_, _, uniformity, members) = ledger.gang(job)?;
-                Some((*members.first()?, job, uniformity, members))
-            }) else {
+            let found = job.and_then(|job| {
+                let view = ledger.gang(job)?;
+                Some((job, view, *view.members.first()?))
+            });
+            let Some((job, GangView { uniformity, members, .. }, first)) = found else {
                 let is_known = gang.least > 0;
                 self.gangs.remove(&key);
                 if is_known {
-                    let (namespace, name) = (key.0.to_string(), key.1.clone());
+                    let (namespace, name) = (key.namespace.to_string(), key.name.clone());
                     told.push(Delta::GroupRemove { namespace, name, uid: GroupUid::default() }.into());
                 }
                 continue;
@@ -425,9 +426,9 @@ impl PoolView {
             uniformity.clone_into(&mut gang.uniformity);
             let facts = GroupFacts {
                 uid: first.to_string().into(),
-                namespace: key.0.to_string(),
-                name: key.1.clone(),
-                queue: key.0.to_string(),
+                namespace: key.namespace.to_string(),
+                name: key.name.clone(),
+                queue: key.namespace.to_string(),
                 min_member: least,
                 priority_class: ledger.shape(job).priority_class.clone(),
                 created: TimeMs(job.submitted.0),
@@ -475,16 +476,15 @@ impl PoolView {
 
 /// Namespace and name of a job's gang. It stands where its first member does.
 fn gang_key(ledger: &Ledger, job: &Job) -> Option<GangKey> {
-    let (_, _, _, members) = ledger.gang(job)?;
-    let first = *members.first()?;
+    let first = *ledger.gang(job)?.members.first()?;
     let priority = ledger.job(first).map_or(job.priority, |first| first.priority);
-    Some((ledger.owner(job).0.into(), names::gang_name(priority, first)))
+    Some(GangKey { namespace: ledger.owner(job).0.into(), name: names::gang_name(priority, first) })
 }
 
 /// Namespace and name of the group under which the engine knows the next run of a job that waits.
 pub fn group_of(ledger: &Ledger, id: JobId, job: &Job) -> (String, String) {
     match gang_key(ledger, job) {
-        Some((queue, name)) => (queue.to_string(), name),
+        Some(GangKey { namespace, name }) => (namespace.to_string(), name),
         None => {
             let run = RunId { job: id, attempt: job.attempts + 1 };
             (ledger.owner(job).0.to_owned(), names::single_name(job.priority, run))

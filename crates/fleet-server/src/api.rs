@@ -38,7 +38,7 @@ mod submit_calls;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cluster_calls::{LOG_BYTES_MAX, cordon_labels, home};
+pub(crate) use cluster_calls::{LOG_BYTES_MAX, PodLog, cordon_labels, home};
 pub use convert::shape_of;
 pub use convert::{Refusal, Request, submission};
 pub use error::Error;

@@ -14,7 +14,7 @@ use pumice_wire::{LOG_ENDED, LOG_MORE, LOG_POD};
 use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status};
 
-use crate::api::{Api, LOG_BYTES_MAX, Who, cordon_labels, home};
+use crate::api::{Api, LOG_BYTES_MAX, PodLog, Who, cordon_labels, home};
 use crate::executor_commands::ExecutorCommands;
 
 /// Asks clusters, for people.
@@ -41,7 +41,7 @@ impl binoculars_server::Binoculars for Binoculars {
     async fn logs(&self, request: Request<LogRequest>) -> Result<Response<LogResponse>, Status> {
         let who = Who::of(&request)?;
         let exactly = exactly(&request)?;
-        let (cluster, run, read) = self.api.log_of(&who, request.into_inner(), exactly).await?;
+        let PodLog { cluster, run, read } = self.api.log_of(&who, request.into_inner(), exactly).await?;
         match self.commands.run(&cluster, Errand::ReadLog(read)).await? {
             Answer::Log(part) => log_response(&cluster, run, part),
             _ => Err(senseless(&cluster)),

@@ -12,7 +12,6 @@ mod body;
 mod cells;
 mod changes;
 mod health;
-mod job_sets;
 mod leadership;
 mod log;
 mod migrate;
@@ -41,7 +40,7 @@ pub use log::{
 };
 pub use open::Database;
 pub use pumice_sql::Location;
-pub use retention::{Forgotten, Pruned, SetName, Stale};
+pub use retention::{ClientIdKey, Forgotten, Pruned, SetName, Stale};
 pub use rows::{JobRow, JobState, RunRow, RunState};
 pub use write_metrics::Writes;
 
@@ -305,16 +304,16 @@ impl Database {
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn recent_sets(&self, since: JobId, limit: u32) -> Result<Vec<(String, String)>, Error> {
-        job_sets::recent(self, since, limit).await
+    pub async fn recent_sets(&self, since: JobId, limit: u32) -> Result<Vec<SetName>, Error> {
+        query::recent_sets(self, since, limit).await
     }
 
     /// How many jobs of these sets are in which state, in no order; sets that are not there are left out. O(their jobs).
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn job_counts(&self, sets: &[(String, String)]) -> Result<Vec<JobsInState>, Error> {
-        job_sets::counts(self, sets).await
+    pub async fn job_counts(&self, sets: &[SetName]) -> Result<Vec<JobsInState>, Error> {
+        query::job_counts(self, sets).await
     }
 
     /// Definitions of queues, by name.
@@ -383,7 +382,7 @@ impl Database {
     pub async fn forget<K>(
         &self,
         epoch: Epoch,
-        after: &(String, String),
+        after: &ClientIdKey,
         before: TimeMs,
         limit: u32,
         keeps: K,

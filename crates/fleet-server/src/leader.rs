@@ -28,7 +28,6 @@ mod explain;
 mod outgoing_leases;
 mod pools;
 mod retention;
-mod room;
 mod standby;
 
 use commit::PendingChanges;

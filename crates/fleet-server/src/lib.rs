@@ -11,7 +11,7 @@
 //! - [`api`]: Armada's calls over the database
 //! - [`database`]: the log and its tables, in SQLite or Postgres; `database/write_batches.rs` has the sizes of its writes
 //! - [`leader`]: the one server that folds, schedules and decides; `leader/retention.rs` removes what is over
-//! - [`sessions`]: conversations with executors; `sessions/heartbeat_timeout.rs` has the times after which silence counts
+//! - [`sessions`]: conversations with executors; `sessions/lease_expiry.rs` has the times after which silence counts
 //! - [`doctor`]: what is wrong with a fleet, and what to do
 //!
 //! [`pumice_wire`] is what goes over the network; everything else speaks in types of its own.

@@ -12,15 +12,13 @@ use pumice_wire::executor::{self as wire, from_executor, to_executor};
 
 use crate::metrics::ClusterCounts;
 
-mod executor_commands;
-mod heartbeat_timeout;
+mod lease_expiry;
 mod nodes;
 mod reports;
 
-pub use executor_commands::Unreached;
-use heartbeat_timeout::HEARTBEAT_MS;
-pub use heartbeat_timeout::cut_off_ms;
-pub(crate) use heartbeat_timeout::{HEARTBEAT_TIMEOUT_MIN_MS, SESSION_TIMEOUT_MS};
+use lease_expiry::HEARTBEAT_MS;
+pub use lease_expiry::cut_off_ms;
+pub(crate) use lease_expiry::{HEARTBEAT_TIMEOUT_MIN_MS, SESSION_TIMEOUT_MS};
 pub use nodes::{DEFAULT_POOL, facts as node_facts};
 use nodes::{Nodes, Openness};
 use reports::cut;
@@ -31,6 +29,20 @@ pub const FORMAT: u32 = 1;
 const NAME_MAX: usize = 253;
 /// Runs in one message.
 const RUNS_PER_MESSAGE: usize = 500;
+
+/// Why a cluster gets no errand.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unreached {
+    /// Nobody speaks for it.
+    #[error("its executor has no session with this server, or has only begun one: try again when it is back")]
+    Away,
+    /// Its executor knows of none.
+    #[error("its executor is of release {0}, which knows no such requests: bring it to the server's release")]
+    Old(String),
+    /// So much waits to be sent to it.
+    #[error("its executor is slow to take what it is told: try again")]
+    Slow,
+}
 
 /// Why a session ends. The executor opens another.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -356,6 +368,22 @@ impl Sessions {
             used: if cluster.session.is_some() { cluster.used.clone() } else { BTreeMap::new() },
         });
         counts.collect()
+    }
+
+    /// The session in which a cluster can be sent an errand.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn errand_session(&self, name: &str) -> Result<u64, Unreached> {
+        let cluster = self.clusters.get(name).ok_or(Unreached::Away)?;
+        let session = cluster.session.as_ref().filter(|session| session.told_runs).ok_or(Unreached::Away)?;
+        if session.runs_errands { Ok(session.number) } else { Err(Unreached::Old(cluster.release.clone())) }
+    }
+
+    /// Clusters that have a node of this name, as they said last. O(clusters).
+    pub fn homes(&self, node: &str) -> Vec<String> {
+        let homes = self.clusters.iter().filter(|(_, cluster)| cluster.nodes.has(node));
+        homes.map(|(name, _)| name.clone()).collect()
     }
 
     /// Clusters and for how long nothing was heard of them.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::ids::TimeMs;
-use crate::phase::RunPhase;
+use crate::job::RunPhase;
 
 /// Times are kept to the minute: so fine are the classes of [`Counter::ages`].
 const MINUTE_MS: i64 = 60_000;

@@ -4,16 +4,14 @@ use std::collections::{BTreeMap, btree_map};
 
 use pumice_units::Quantity;
 
-use crate::away::Away;
 use crate::bulk_operations::PriorityNotice;
 use crate::event::{Entry, Event};
 use crate::failure::{Cause, Failure, INTERNAL, LEASE_EXPIRED, Preemption};
 use crate::heartbeat_timeout::HeartbeatTimeout;
-use crate::ids::{JobId, RunId, TimeMs};
+use crate::ids::{JobId, NodeRef, PodRef, RunId, TimeMs};
+use crate::job::{Away, Phase, RunPhase};
 use crate::ledger::Ledger;
 use crate::memory::{Grown, Growth, MEMORY, grow};
-use crate::phase::{Phase, RunPhase};
-use crate::refs::{NodeRef, PodRef};
 use crate::retries::{Failed, Retries, Verdict};
 use crate::shape::Shape;
 use crate::volcano_job::NodePods;
@@ -219,7 +217,7 @@ impl Draft<'_> {
     /// a gang is of no use alone.
     fn failed(&mut self, run: RunId, owner: Option<(String, String)>, mut failure: Failure, retries: &Retries) {
         let Some(job) = self.ledger.job(run.job) else { return };
-        let members = self.ledger.gang(job).map(|(_, _, _, members)| members.clone()).unwrap_or_default();
+        let members = self.ledger.gang(job).map(|gang| gang.members.clone()).unwrap_or_default();
         let used = if members.is_empty() {
             job.failed
         } else {

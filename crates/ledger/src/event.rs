@@ -6,14 +6,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::away::Away;
-use crate::executor_settings::ExecutorSettings;
 use crate::failure::{Failure, Preemption};
-use crate::ids::{Digest, JobId, RunId, TimeMs};
+use crate::ids::{Digest, JobId, NodeRef, PodRef, RunId, TimeMs};
+use crate::job::{Away, Phase};
 use crate::memory::Growth;
-use crate::phase::Phase;
 use crate::queue::Queue;
-use crate::refs::{NodeRef, PodRef};
 use crate::retries::RetryPolicy;
 use crate::shape::Shape;
 use crate::volcano_job::NodePods;
@@ -50,6 +47,17 @@ impl Entry {
             events: Vec::new(),
         }
     }
+}
+
+/// What is set of an executor, and of its cluster with it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExecutorSettings {
+    /// Nothing new starts there.
+    pub cordoned: bool,
+    pub cordon_reason: String,
+    pub set_by: String,
+    pub set_at: TimeMs,
 }
 
 /// Jobs that start together or not at all.

@@ -1,14 +1,11 @@
 //! Taking in the log: each event changes the ledger, or is refused because it does not fit.
 
-use crate::away::Away;
 use crate::bulk_operations::PriorityNotice;
 use crate::event::{Entry, Event, Submitted};
-use crate::ids::{Digest, JobId, RunId, TimeMs};
+use crate::ids::{Digest, JobId, NodeRef, PodRef, RunId, TimeMs};
 use crate::interned::{QueueIx, SetIx, ShapeIx};
-use crate::job::{Ended, Job, Run};
-use crate::ledger::{GangRow, Ledger, QueueRow, SetRow};
-use crate::phase::{Phase, RunPhase};
-use crate::refs::NodeRef;
+use crate::job::{Away, Ended, Job, Phase, Run, RunPhase};
+use crate::ledger::{GangRow, Ledger, QueueRow, SetRow, ShapeRow};
 use crate::refusal::Refusal;
 use crate::volcano_job::NodePods;
 
@@ -247,10 +244,10 @@ impl Ledger {
     fn hold_shape(&mut self, job: JobId, digest: Digest, entry: &Entry) -> Result<ShapeIx, Refusal> {
         let shape = match (self.shapes.find(&digest), entry.shapes.get(&digest)) {
             (Some(known), _) => known,
-            (None, Some(shape)) => self.shapes.intern(&digest, || (shape.clone(), 0)),
+            (None, Some(shape)) => self.shapes.intern(&digest, || ShapeRow { shape: shape.clone(), holders: 0 }),
             (None, None) => return Err(Refusal::NoShape(job)),
         };
-        self.shapes.row_mut(shape).1 += 1;
+        self.shapes.row_mut(shape).holders += 1;
         Ok(shape)
     }
 
@@ -277,7 +274,7 @@ impl Ledger {
         let (queue, set, shape) = (job.queue, job.set, job.shape);
         let turn = self.turn(run.job, job);
         self.step_out(queue, turn, shape);
-        self.shapes.row_mut(shape).1 += 1;
+        self.shapes.row_mut(shape).holders += 1;
         self.sets.row_mut(set).runs += 1;
         let row = Run {
             queue,
@@ -290,7 +287,7 @@ impl Ledger {
             phase: RunPhase::Leased,
             leased: now,
             running: None,
-            pod: crate::refs::PodRef::default(),
+            pod: PodRef::default(),
             preempted: None,
         };
         self.runs.insert(run, row);
@@ -341,7 +338,7 @@ impl Ledger {
         if let (Some(started), Some(at), None) = (row.running, ended, &row.preempted)
             && self.ended.len() < ENDED_MAX
         {
-            let shape = &self.shapes.row(row.shape).0;
+            let shape = &self.shapes.row(row.shape).shape;
             // Of a Volcano job only those pods held room that had found some.
             let held = shape.volcano_job.as_ref().map(|whole| whole.requests_at(&row.places));
             let requests = held.unwrap_or_else(|| shape.requests.clone());
@@ -418,8 +415,8 @@ impl Ledger {
 
     fn release_shape(&mut self, shape: ShapeIx) {
         let row = self.shapes.row_mut(shape);
-        row.1 -= 1;
-        if row.1 == 0 {
+        row.holders -= 1;
+        if row.holders == 0 {
             self.shapes.remove(shape);
         }
     }

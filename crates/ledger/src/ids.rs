@@ -1,4 +1,5 @@
-//! Names that last: of jobs, runs and specifications. Parsed at the edge, plain numbers within.
+//! Names that last: of jobs, runs and specifications, which are parsed at the edge and are plain numbers within; of nodes and
+//! pods of clusters, which are texts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -186,6 +187,25 @@ macro_rules! as_text {
     )*};
 }
 as_text!(JobId, RunId, Digest);
+
+/// A node of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeRef {
+    /// The cluster, which is the name of its executor.
+    pub cluster: String,
+    /// The node's name in it.
+    pub node: String,
+}
+
+/// The pod of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodRef {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
 
 #[cfg(test)]
 mod tests {

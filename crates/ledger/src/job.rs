@@ -1,17 +1,48 @@
-//! A job and its runs, as the ledger keeps them in memory. Only jobs that have not ended are kept.
+//! A job and its runs, as the ledger keeps them in memory: where they stand, and whether a run is away from home. Only jobs
+//! that have not ended are kept.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::away::Away;
 use crate::failure::Preemption;
-use crate::ids::{Digest, TimeMs};
+use crate::ids::{Digest, NodeRef, PodRef, TimeMs};
 use crate::interned::{GangIx, QueueIx, SetIx, ShapeIx};
 use crate::memory::Grown;
-use crate::phase::{Phase, RunPhase};
-use crate::refs::{NodeRef, PodRef};
 use crate::volcano_job::NodePods;
+
+/// Where a job stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Phase {
+    /// It waits for a node.
+    Queued,
+    /// Its last run has to leave its node before it waits again.
+    Leaving,
+    /// A node is found for it.
+    Leased,
+    /// Its pod is made.
+    Pending,
+    Running,
+}
+
+impl Phase {
+    /// It has a run that counts.
+    pub fn has_run(self) -> bool {
+        matches!(self, Phase::Leased | Phase::Pending | Phase::Running)
+    }
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum RunPhase {
+    /// Its cluster is to make the pod.
+    Leased,
+    /// The pod is made.
+    Pending,
+    Running,
+    /// It does not count any more and has to leave its node.
+    Stopping,
+}
 
 /// What somebody asked for, until it is done.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -86,6 +117,39 @@ pub struct Run {
     pub preempted: Option<Preemption>,
 }
 
+impl Run {
+    /// Whether it holds room on that node of its cluster.
+    pub fn is_on(&self, node: &str) -> bool {
+        if self.places.is_empty() { self.at.node == node } else { self.places.iter().any(|place| place.node == node) }
+    }
+}
+
+/// How a run is away from home.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Away {
+    /// Which of its class's ways it is, as the configuration had them.
+    pub way: u32,
+    /// The kinds of nodes that it may be on, as the configuration names them.
+    pub node_types: Vec<String>,
+    /// What its priority class's value is there.
+    pub priority: i32,
+    /// What its pod tolerates besides.
+    pub tolerations: Vec<AwayToleration>,
+}
+
+/// A taint of nodes that are kept for others, as it is tolerated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AwayToleration {
+    pub key: String,
+    /// Its value; none for any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// What it does, in Kubernetes' word; none for any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<String>,
+}
+
 /// A run that ran and has ended, other than to make room.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
@@ -96,11 +160,4 @@ pub struct Ended {
     /// When it began to run.
     pub started: TimeMs,
     pub at: TimeMs,
-}
-
-impl Run {
-    /// Whether it holds room on that node of its cluster.
-    pub fn is_on(&self, node: &str) -> bool {
-        if self.places.is_empty() { self.at.node == node } else { self.places.iter().any(|place| place.node == node) }
-    }
 }

@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bulk_operations::{BulkOperations, PriorityNotice};
 use crate::counters::{Counters, UsageKey};
-use crate::executor_settings::ExecutorSettings;
+use crate::event::ExecutorSettings;
 use crate::ids::{Digest, JobId, RunId};
 use crate::interned::{GangIx, Interned, QueueIx, SetIx, ShapeIx};
-use crate::job::{Ended, Job, Run};
-use crate::phase::{Phase, RunPhase};
+use crate::job::{Ended, Job, Phase, Run, RunPhase};
 use crate::queue::{Queue, QueueView};
 use crate::queue_order::{OrderKey, QueueOrder, Rank};
 use crate::retries::RetryPolicy;
@@ -55,6 +54,26 @@ pub(crate) struct GangRow {
     pub members: BTreeSet<JobId>,
 }
 
+/// A gang, as the ledger has it now.
+#[derive(Debug, Clone, Copy)]
+pub struct GangView<'l> {
+    /// Its name, which is its own within its job set.
+    pub id: &'l str,
+    /// How many members start together.
+    pub cardinality: u32,
+    /// The label whose value the nodes of all members share; empty where any nodes do.
+    pub uniformity: &'l str,
+    /// Those that have not ended: fewer than `cardinality` while some are to come, or once some have ended.
+    pub members: &'l BTreeSet<JobId>,
+}
+
+/// A shape, and how many jobs and runs have it: it goes with the last of them.
+#[derive(Debug, Clone)]
+pub(crate) struct ShapeRow {
+    pub shape: Shape,
+    pub holders: usize,
+}
+
 /// What scheduling has to look at again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
@@ -83,7 +102,7 @@ pub struct Ledger {
     pub(crate) classes: PriorityClasses,
     pub(crate) queues: Interned<String, QueueRow, QueueIx>,
     pub(crate) sets: Interned<(QueueIx, String), SetRow, SetIx>,
-    pub(crate) shapes: Interned<Digest, (Shape, usize), ShapeIx>,
+    pub(crate) shapes: Interned<Digest, ShapeRow, ShapeIx>,
     pub(crate) gangs: Interned<(SetIx, String), GangRow, GangIx>,
     pub(crate) jobs: Slab<JobId, Job>,
     pub(crate) runs: Slab<RunId, Run>,
@@ -157,12 +176,12 @@ impl Ledger {
 
     /// The shape of a job.
     pub fn shape(&self, job: &Job) -> &Shape {
-        &self.shapes.row(job.shape).0
+        &self.shapes.row(job.shape).shape
     }
 
     /// The shape of a run.
     pub fn shape_of_run(&self, run: &Run) -> &Shape {
-        &self.shapes.row(run.shape).0
+        &self.shapes.row(run.shape).shape
     }
 
     /// The digest of a job's shape.
@@ -189,11 +208,16 @@ impl Ledger {
         (self.queues.name(queue), &self.sets.name(set).1)
     }
 
-    /// The gang of a job: its name, how many it has, the label its nodes share, and its members that have not ended.
-    pub fn gang(&self, job: &Job) -> Option<(&str, u32, &str, &BTreeSet<JobId>)> {
+    /// The gang of a job; none where it starts alone.
+    pub fn gang(&self, job: &Job) -> Option<GangView<'_>> {
         let gang = job.gang?;
         let row = self.gangs.row(gang);
-        Some((&self.gangs.name(gang).1, row.cardinality, &row.uniformity, &row.members))
+        Some(GangView {
+            id: &self.gangs.name(gang).1,
+            cardinality: row.cardinality,
+            uniformity: &row.uniformity,
+            members: &row.members,
+        })
     }
 
     /// Whether any job is a member of a gang.
@@ -213,7 +237,7 @@ impl Ledger {
 
     /// The class of a shape.
     pub(crate) fn class_of(&self, shape: ShapeIx) -> PriorityClass {
-        let name = &self.shapes.row(shape).0.priority_class;
+        let name = &self.shapes.row(shape).shape.priority_class;
         self.classes.get(name).copied().unwrap_or(PriorityClass { value: 0, preemptible: false })
     }
 
@@ -260,7 +284,7 @@ impl Ledger {
         rank: impl Fn(&Shape) -> K,
     ) -> Vec<JobId> {
         let Some(index) = self.queues.find(&queue.to_owned()) else { return Vec::new() };
-        let rank = |shape| rank(&self.shapes.row(shape).0);
+        let rank = |shape| rank(&self.shapes.row(shape).shape);
         self.queues.row(index).lines.first_ranked(per_shape, most, rank)
     }
 
@@ -277,7 +301,7 @@ impl Ledger {
 
     /// A job takes its place in its queue.
     pub(crate) fn line_up(&mut self, queue: QueueIx, turn: OrderKey, shape: ShapeIx) {
-        let (row, shape_of) = (self.queues.row_mut(queue), &self.shapes.row(shape).0);
+        let (row, shape_of) = (self.queues.row_mut(queue), &self.shapes.row(shape).shape);
         if row.lines.insert(turn, shape) {
             row.queued.add(shape_of.priority_class.clone(), turn.submitted, &shape_of.requests);
         }
@@ -285,7 +309,7 @@ impl Ledger {
 
     /// It leaves its place, if it had one.
     pub(crate) fn step_out(&mut self, queue: QueueIx, turn: OrderKey, shape: ShapeIx) {
-        let (row, shape_of) = (self.queues.row_mut(queue), &self.shapes.row(shape).0);
+        let (row, shape_of) = (self.queues.row_mut(queue), &self.shapes.row(shape).shape);
         if row.lines.remove(turn, shape) {
             row.queued.remove(&shape_of.priority_class, turn.submitted, &shape_of.requests);
         }
@@ -295,7 +319,7 @@ impl Ledger {
     /// change of its phase.
     pub(crate) fn count_room(&mut self, id: RunId, hold: bool) {
         let Some(run) = self.runs.get(&id) else { return };
-        let (row, shape) = (self.queues.row_mut(run.queue), &self.shapes.row(run.shape).0);
+        let (row, shape) = (self.queues.row_mut(run.queue), &self.shapes.row(run.shape).shape);
         let key = UsageKey {
             pool: run.pool.clone(),
             cluster: run.at.cluster.clone(),
@@ -322,8 +346,7 @@ impl Ledger {
         jobs.sort_by_key(|(id, _)| **id);
         for (id, job) in jobs {
             let (queue, set) = self.owner(job);
-            let gang =
-                self.gang(job).map(|(name, cardinality, label, members)| (name, cardinality, label, members.len()));
+            let gang = self.gang(job).map(|gang| (gang.id, gang.cardinality, gang.uniformity, gang.members.len()));
             let _ = writeln!(
                 text,
                 "{id} {queue}/{set} {:?} {} {:?} {} {} {} {:?} {:?} {:?} {} {gang:?}",

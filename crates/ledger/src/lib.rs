@@ -16,13 +16,11 @@
 // These panic where a disk is full or a pipe is closed.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod away;
 mod bulk_operations;
 mod carry_out;
 mod counters;
 mod decide;
 mod event;
-mod executor_settings;
 mod failure;
 mod fold;
 mod heartbeat_timeout;
@@ -33,11 +31,9 @@ mod ledger;
 mod limits;
 mod memory;
 mod memory_bump;
-mod phase;
 mod price_band;
 mod queue;
 mod queue_order;
-mod refs;
 mod refusal;
 mod requests;
 mod restore;
@@ -46,24 +42,20 @@ mod shape;
 mod slab;
 mod volcano_job;
 
-pub use away::{Away, AwayToleration};
 pub use bulk_operations::SavedBulkOperation;
 pub use counters::{Ages, Counter, UsageKey};
 pub use decide::{CouldHold, Inbox, Proposal, Report, ReportKind};
-pub use event::{Entry, Event, Filter, Gang, Scope, Submitted};
-pub use executor_settings::ExecutorSettings;
+pub use event::{Entry, Event, ExecutorSettings, Filter, Gang, Scope, Submitted};
 pub use failure::{Cause, ContainerEnd, Failure, Preemption};
 pub use heartbeat_timeout::HeartbeatTimeout;
-pub use ids::{Digest, IdError, JobId, RunId, TimeMs};
-pub use job::{Ended, Job, PendingRequests, Run};
-pub use ledger::{Changes, Ledger, PriorityClass, PriorityClasses};
+pub use ids::{Digest, IdError, JobId, NodeRef, PodRef, RunId, TimeMs};
+pub use job::{Away, AwayToleration, Ended, Job, PendingRequests, Phase, Run, RunPhase};
+pub use ledger::{Changes, GangView, Ledger, PriorityClass, PriorityClasses};
 pub use memory::{Grown, Growth};
 pub use memory_bump::{BumpError, MemoryBump};
-pub use phase::{Phase, RunPhase};
 pub use price_band::PriceBand;
 pub use queue::{ClassLimit, PRIORITY_FACTOR_MIN, Permission, Queue, QueueView, Subject, SubjectKind, Verb};
 pub use queue_order::Rank;
-pub use refs::{NodeRef, PodRef};
 pub use refusal::Refusal;
 pub use restore::{RestoreError, Saved, SavedJob, SavedRun};
 pub use retries::{

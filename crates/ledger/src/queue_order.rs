@@ -21,8 +21,14 @@ pub(crate) struct OrderKey {
     pub job: JobId,
 }
 
-/// The class, the rank of a line, and the turn: which of two jobs goes first.
-type Ranked = (Reverse<i32>, usize, OrderKey);
+/// The next job of a line whose shape has a rank. Its fields are in the order in which they say which of two goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct RankedTurn {
+    class: Reverse<i32>,
+    rank: usize,
+    turn: OrderKey,
+    line: usize,
+}
 
 /// The jobs of a queue that wait, in order.
 #[derive(Debug, Clone, Default)]
@@ -130,19 +136,21 @@ impl QueueOrder {
             self.lines.iter().map(|(shape, line)| (rank(*shape), line.iter().take(per_line))).collect();
         // All of a line are of one shape, so of one class.
         lines.sort_by(|(left, _), (right, _)| left.cmp(right));
-        let mut next: BinaryHeap<Reverse<(Ranked, usize)>> = BinaryHeap::new();
+        let mut next: BinaryHeap<Reverse<RankedTurn>> = BinaryHeap::new();
         let mut ranks = Vec::with_capacity(lines.len());
         for index in 0..lines.len() {
             let same = index > 0 && lines[index - 1].0 == lines[index].0;
-            ranks.push(if same { ranks[index - 1] } else { index });
+            let rank = if same { ranks[index - 1] } else { index };
+            ranks.push(rank);
             let first = lines[index].1.next();
-            next.extend(first.map(|turn| Reverse(((turn.class, ranks[index], *turn), index))));
+            next.extend(first.map(|turn| Reverse(RankedTurn { class: turn.class, rank, turn: *turn, line: index })));
         }
         let mut out = Vec::with_capacity(most.min(self.waiting));
         while out.len() < most {
-            let Some(Reverse(((_, rank, turn), line))) = next.pop() else { break };
+            let Some(Reverse(RankedTurn { rank, turn, line, .. })) = next.pop() else { break };
             out.push(turn.job);
-            next.extend(lines[line].1.next().map(|turn| Reverse(((turn.class, rank, *turn), line))));
+            let following = lines[line].1.next();
+            next.extend(following.map(|turn| Reverse(RankedTurn { class: turn.class, rank, turn: *turn, line })));
         }
         out
     }

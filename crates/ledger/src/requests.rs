@@ -4,10 +4,9 @@ use crate::bulk_operations::PriorityNotice;
 use crate::event::{Entry, Event, Filter, Scope};
 use crate::ids::JobId;
 use crate::interned::SetIx;
-use crate::job::{PendingRequests, Run};
+use crate::job::{PendingRequests, Phase, Run};
 use crate::ledger::Ledger;
 use crate::limits::JOBS_PER_EVENT_MAX;
-use crate::phase::Phase;
 use crate::refusal::Refusal;
 
 impl Ledger {
@@ -142,7 +141,7 @@ impl Ledger {
 
     /// What can't make room now is not asked later. A gang leaves whole: who asks one member asks all.
     fn ask_preempt(&mut self, id: JobId, user: &str, reason: &str) {
-        let gang = self.job(id).and_then(|job| self.gang(job)).map(|(.., members)| members.iter().copied().collect());
+        let gang = self.job(id).and_then(|job| self.gang(job)).map(|gang| gang.members.iter().copied().collect());
         for member in gang.unwrap_or_else(|| vec![id]) {
             let run = self.current(member).and_then(|run| self.run(run));
             if run.is_some_and(|run| self.is_preemptible(run)) {

@@ -6,19 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::away::Away;
 use crate::bulk_operations::SavedBulkOperation;
-use crate::event::Gang;
-use crate::executor_settings::ExecutorSettings;
+use crate::event::{ExecutorSettings, Gang};
 use crate::failure::Preemption;
-use crate::ids::{Digest, JobId, RunId, TimeMs};
+use crate::ids::{Digest, JobId, NodeRef, PodRef, RunId, TimeMs};
 use crate::interned::{QueueIx, SetIx, ShapeIx};
-use crate::job::{Job, PendingRequests, Run};
-use crate::ledger::{Changes, GangRow, Ledger, PriorityClasses, SetRow};
+use crate::job::{Away, Job, PendingRequests, Phase, Run, RunPhase};
+use crate::ledger::{Changes, GangRow, Ledger, PriorityClasses, SetRow, ShapeRow};
 use crate::memory::Grown;
-use crate::phase::{Phase, RunPhase};
 use crate::queue::Queue;
-use crate::refs::{NodeRef, PodRef};
 use crate::retries::RetryPolicy;
 use crate::shape::Shape;
 use crate::volcano_job::NodePods;
@@ -119,6 +115,13 @@ pub enum RestoreError {
     NoRun(JobId),
 }
 
+/// What a saved job or run belongs to, by the indices that this ledger gives.
+struct Owner {
+    queue: QueueIx,
+    set: SetIx,
+    shape: ShapeIx,
+}
+
 impl Ledger {
     /// Makes a ledger. Nothing in it counts as changed: scheduling that begins looks at everything. O(jobs + runs).
     ///
@@ -147,10 +150,10 @@ impl Ledger {
     pub fn saved(&self, id: JobId) -> Option<SavedJob> {
         let job = self.jobs.get(&id)?;
         let (queue, job_set) = self.owner(job);
-        let gang = self.gang(job).map(|(id, cardinality, uniformity, _)| Gang {
-            id: id.to_owned(),
-            cardinality,
-            uniformity: uniformity.to_owned(),
+        let gang = self.gang(job).map(|gang| Gang {
+            id: gang.id.to_owned(),
+            cardinality: gang.cardinality,
+            uniformity: gang.uniformity.to_owned(),
         });
         Some(SavedJob {
             job: id,
@@ -216,13 +219,13 @@ impl Ledger {
         job_set: &str,
         digest: Digest,
         shapes: &BTreeMap<Digest, Shape>,
-    ) -> Result<(QueueIx, SetIx, ShapeIx), RestoreError> {
+    ) -> Result<Owner, RestoreError> {
         let shape = shapes.get(&digest).ok_or(RestoreError::NoShape(digest))?;
-        let shape = self.shapes.intern(&digest, || (shape.clone(), 0));
-        self.shapes.row_mut(shape).1 += 1;
+        let shape = self.shapes.intern(&digest, || ShapeRow { shape: shape.clone(), holders: 0 });
+        self.shapes.row_mut(shape).holders += 1;
         let queue = self.queue_row(queue);
         let set = self.sets.intern(&(queue, job_set.to_owned()), SetRow::default);
-        Ok((queue, set, shape))
+        Ok(Owner { queue, set, shape })
     }
 
     fn restore_run(&mut self, saved: SavedRun, shapes: &BTreeMap<Digest, Shape>) -> Result<(), RestoreError> {
@@ -230,7 +233,7 @@ impl Ledger {
         if self.runs.contains_key(&id) {
             return Err(RestoreError::RunTwice(id));
         }
-        let (queue, set, shape) = self.restore_owner(&saved.queue, &saved.job_set, saved.shape, shapes)?;
+        let Owner { queue, set, shape } = self.restore_owner(&saved.queue, &saved.job_set, saved.shape, shapes)?;
         self.sets.row_mut(set).runs += 1;
         self.clusters.entry(saved.at.cluster.clone()).or_default().insert(id);
         let run = Run {
@@ -269,7 +272,7 @@ impl Ledger {
         if !fits {
             return Err(RestoreError::NoRun(id));
         }
-        let (queue, set, shape) = self.restore_owner(&saved.queue, &saved.job_set, saved.shape, shapes)?;
+        let Owner { queue, set, shape } = self.restore_owner(&saved.queue, &saved.job_set, saved.shape, shapes)?;
         self.sets.row_mut(set).jobs.insert(id);
         let gang = saved.gang.filter(|gang| gang.cardinality > 1).map(|gang| {
             let index = self.gangs.intern(&(set, gang.id), GangRow::default);

@@ -12,7 +12,7 @@ use serde_json::Value;
 use pumice_cluster::{Failure, failure};
 use pumice_ledger::RunId;
 
-use super::{delete_one, refusal, taken_by};
+use super::{DeleteTarget, delete_one, refusal, taken_by};
 use crate::core::{DeleteAnswer, Deletion, Input, Refusal, RefusalKind};
 use crate::labels::RUN_LABEL;
 use crate::pending_checks::Checks;
@@ -66,7 +66,8 @@ pub async fn delete(
         return DeleteAnswer::Failed;
     }
     let params = DeleteParams { propagation_policy: Some(PropagationPolicy::Foreground), ..DeleteParams::default() };
-    delete_one(&jobs_of(client, namespace), ("job", namespace, name), uid, how, params).await
+    let target = DeleteTarget { kind: "job", namespace, name, uid };
+    delete_one(&jobs_of(client, namespace), target, how, params).await
 }
 
 /// Deletes all pods of a run at once.

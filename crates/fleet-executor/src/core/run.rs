@@ -61,6 +61,7 @@ pub struct Leaving {
 }
 
 impl Leaving {
+    /// A run that is to end so, of which nothing was asked of the cluster yet.
     pub fn new(ending: Ending) -> Self {
         Self { ending, if_version: None, requested_at: None, in_flight: false, by_uid: false, is_ruled: false }
     }
@@ -129,6 +130,7 @@ impl Run {
         }
     }
 
+    /// A run whose lease came now: nothing was made of it.
     pub fn leased(id: RunId, lease: Lease, now: TimeMs) -> Self {
         let (queue, namespace, node) = (lease.queue.clone(), lease.namespace.clone(), lease.node.clone());
         let cut_off_ms = cut_off_of(&lease);
@@ -163,10 +165,12 @@ impl Run {
         };
     }
 
+    /// How far it is, as the next report to the server says.
     pub fn phase(&self) -> RunPhase {
         RunPhase::try_from(self.report.phase).unwrap_or(RunPhase::Unspecified)
     }
 
+    /// Whether its end is known here, though the server may not have it yet.
     pub fn is_ended(&self) -> bool {
         self.report.phase >= RunPhase::Succeeded as i32
     }
@@ -217,6 +221,7 @@ impl Run {
         true
     }
 
+    /// Ends it as one whose pod is gone, whatever became of that.
     pub fn end_gone(&mut self, now: TimeMs, reason: &str) {
         self.end(RunPhase::Gone, now, "Gone", reason);
     }
@@ -235,6 +240,7 @@ impl Run {
         }
     }
 
+    /// Gives its lease back to the server; `attempted` where a program of it may have run.
     pub fn end_returned(&mut self, now: TimeMs, reason: &str, message: &str, attempted: bool) {
         if self.end(RunPhase::Returned, now, reason, message) {
             self.report.run_attempted = attempted;
@@ -256,6 +262,7 @@ impl Run {
         self.goes_at_once = action == PodAction::Delete;
     }
 
+    /// Ends it as a failure of its own, with what is known of its containers.
     pub fn fail(&mut self, now: TimeMs, reason: &str, message: &str) {
         if self.end(RunPhase::Failed, now, reason, message) {
             self.report.cause = RunCause::Error as i32;
@@ -371,6 +378,7 @@ impl Run {
         }
     }
 
+    /// Takes in the addresses of its ingresses, by port; they are told only before its end.
     pub fn set_addresses(&mut self, addresses: BTreeMap<i32, String>) {
         if !self.is_ended() && self.report.ingress_addresses != addresses {
             self.report.ingress_addresses = addresses;

@@ -25,8 +25,18 @@ const JOBS_MAX: usize = 10_000;
 /// What ended early and still counts.
 #[derive(Debug, Default)]
 pub struct Penalties {
-    /// By pool: until when, whose, and what it held.
-    jobs: BTreeMap<String, Vec<(i64, String, Resources)>>,
+    /// By pool.
+    jobs: BTreeMap<String, Vec<Penalty>>,
+}
+
+/// A job that ended early, as it counts for its queue.
+#[derive(Debug)]
+struct Penalty {
+    /// Until when it counts, in milliseconds.
+    until_ms: i64,
+    queue: String,
+    /// What it asked for, and so had while it ran.
+    requests: Resources,
 }
 
 impl Penalties {
@@ -34,10 +44,10 @@ impl Penalties {
     pub fn take(&mut self, ended: Vec<Ended>, cutoffs: &BTreeMap<String, i64>) {
         for Ended { queue, pool, requests, started, at } in ended {
             let Some(cutoff_ms) = cutoffs.get(&pool) else { continue };
-            let until = started.0.saturating_add(*cutoff_ms);
+            let until_ms = started.0.saturating_add(*cutoff_ms);
             let jobs = self.jobs.entry(pool).or_default();
-            if until > at.0 && jobs.len() < JOBS_MAX {
-                jobs.push((until, queue, requests));
+            if until_ms > at.0 && jobs.len() < JOBS_MAX {
+                jobs.push(Penalty { until_ms, queue, requests });
             }
         }
     }
@@ -46,8 +56,8 @@ impl Penalties {
     pub fn of(&mut self, pool: &str, now: pumice_ledger::TimeMs) -> BTreeMap<String, Resources> {
         let mut all: BTreeMap<String, Resources> = BTreeMap::new();
         let Some(jobs) = self.jobs.get_mut(pool) else { return all };
-        jobs.retain(|(until, ..)| *until > now.0);
-        for (_, queue, requests) in jobs {
+        jobs.retain(|job| job.until_ms > now.0);
+        for Penalty { queue, requests, .. } in jobs {
             let sum = all.entry(queue.clone()).or_default();
             for (name, amount) in requests {
                 let sum = sum.entry(name.clone()).or_default();

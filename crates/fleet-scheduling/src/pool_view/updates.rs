@@ -7,8 +7,7 @@ use pumice_engine::{Delta, NodeTerm, Operator, PodFacts, PodPhase, PodTemplate, 
 use pumice_fleet_model::names::CLUSTER_LABEL;
 use pumice_ledger::{Away, Job, Ledger, NodeRef, Run, RunId, RunPhase};
 
-use super::exposed::{Claim, ExposedRun, GangKey};
-use super::shape_cache::ParsedShape;
+use super::exposed::{Claim, ExposedRun, GangKey, ParsedShape};
 use crate::away;
 use crate::names::{self, node_name};
 use crate::volcano_jobs::{Member, Members};
@@ -144,7 +143,7 @@ impl RunUpdate {
     /// The name of its group, where it is not one that the engine makes.
     fn group(&self, job: &JobFacts) -> Option<String> {
         match &job.gang {
-            Some(gang) => Some(gang.1.clone()),
+            Some(gang) => Some(gang.name.clone()),
             None if self.members.is_some() => Some(names::single_name(self.priority, self.run)),
             None => None,
         }

@@ -15,7 +15,7 @@ fn gang(id: &str, cardinality: u32) -> Option<Gang> {
     Some(Gang { id: id.to_owned(), cardinality, uniformity: String::new() })
 }
 
-fn submit_gang(scene: &mut Fixture, queue: &str, (id, members): (&str, u32), cores: i64) -> Vec<JobId> {
+fn submit_gang(scene: &mut Fixture, queue: &str, id: &str, members: u32, cores: i64) -> Vec<JobId> {
     (0..members).map(|_| scene.submit(queue, "default", cores, 0, gang(id, members))).collect()
 }
 
@@ -34,7 +34,7 @@ fn leaving(scene: &Fixture, jobs: &[JobId]) -> Vec<JobId> {
 #[test]
 fn a_higher_class_makes_the_whole_gang_leave() {
     let mut scene = Fixture::new(&[("one", "a", 8), ("one", "b", 8), ("two", "c", 8)], &[("q", 1.0)]);
-    let members = submit_gang(&mut scene, "q", ("g", 3), 6);
+    let members = submit_gang(&mut scene, "q", "g", 3, 6);
     assert_eq!(scene.round().len(), 3);
     runs(&mut scene, &members);
     let urgent = scene.submit("q", "urgent", 8, 0, None);
@@ -49,7 +49,7 @@ fn a_higher_class_makes_the_whole_gang_leave() {
 #[test]
 fn a_single_run_leaves_rather_than_a_gang() {
     let mut scene = Fixture::new(&[("one", "a", 8), ("one", "b", 8), ("one", "c", 8), ("one", "d", 8)], &[("q", 1.0)]);
-    let members = submit_gang(&mut scene, "q", ("g", 3), 8);
+    let members = submit_gang(&mut scene, "q", "g", 3, 8);
     let single = scene.submit("q", "default", 8, 0, None);
     assert_eq!(scene.round().len(), 4);
     runs(&mut scene, &members);
@@ -63,7 +63,7 @@ fn a_single_run_leaves_rather_than_a_gang() {
 fn a_queue_that_wants_its_share_gets_it_from_a_gang_and_keeps_it() {
     let mut scene =
         Fixture::new(&[("one", "a", 8), ("one", "b", 8), ("one", "c", 8)], &[("large", 1.0), ("other", 1.0)]);
-    let members = submit_gang(&mut scene, "large", ("g", 3), 8);
+    let members = submit_gang(&mut scene, "large", "g", 3, 8);
     scene.round();
     runs(&mut scene, &members);
     let wanted: Vec<JobId> = (0..2).map(|_| scene.submit("other", "default", 8, 0, None)).collect();
@@ -81,7 +81,7 @@ fn a_queue_that_wants_its_share_gets_it_from_a_gang_and_keeps_it() {
 #[test]
 fn who_asks_one_member_to_make_room_asks_all() {
     let mut scene = Fixture::new(&[("one", "a", 8)], &[("q", 1.0)]);
-    let members = submit_gang(&mut scene, "q", ("g", 3), 1);
+    let members = submit_gang(&mut scene, "q", "g", 3, 1);
     let single = scene.submit("q", "default", 1, 0, None);
     scene.round();
     runs(&mut scene, &members);

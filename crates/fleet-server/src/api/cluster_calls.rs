@@ -35,15 +35,20 @@ struct Options {
     limit_bytes: Option<i64>,
 }
 
+/// Where a log is, and what to ask for it.
+pub(crate) struct PodLog {
+    /// The cluster that has the pod.
+    pub cluster: String,
+    /// The run whose pod it is.
+    pub run: RunId,
+    /// What to ask of the cluster's executor.
+    pub read: ReadLog,
+}
+
 impl Api {
-    /// The cluster with the pod whose log is asked for, its run, and what to ask of the cluster. `exactly` is a pod's number
-    /// that goes before the request's, and of which 0 is the first one.
-    pub(crate) async fn log_of(
-        &self,
-        who: &Who,
-        request: LogRequest,
-        exactly: Option<u32>,
-    ) -> Result<(String, RunId, ReadLog), Error> {
+    /// The pod whose log is asked for. `exactly` is a pod's number that goes before the request's, and of which 0 is the first
+    /// one.
+    pub(crate) async fn log_of(&self, who: &Who, request: LogRequest, exactly: Option<u32>) -> Result<PodLog, Error> {
         limits::name("jobId", &request.job_id)?;
         let id: JobId = request.job_id.parse().map_err(|source| Error::Id { field: "jobId", source })?;
         let mut lines = wanted(&request, self.now().0)?;
@@ -57,7 +62,7 @@ impl Api {
             _ => (job.namespace, pod_name(run.run)),
         };
         (lines.run_id, lines.namespace, lines.pod_name) = (run.run.to_string(), namespace, pod);
-        Ok((run.at.cluster.clone(), run.run, lines))
+        Ok(PodLog { cluster: run.at.cluster.clone(), run: run.run, read: lines })
     }
 
     /// Refuses who may not cordon nodes. The cluster, where one is named, and the node.

@@ -11,7 +11,7 @@ use pumice_fleet_model::submission::{
     self, Again, Checked, Completed, IngressConfig, Item, ItemError, RequestedJob, Rules, ServiceConfig, ServiceType,
     SubmitError,
 };
-use pumice_ledger::{Digest, Gang, JobId, Shape, Submitted, TimeMs};
+use pumice_ledger::{Digest, Gang, JobId, Shape, Submitted, TimeMs, VolcanoJob, VolcanoTask};
 use pumice_units::Quantity;
 use pumice_wire::api::{self, JobSubmitRequest, JobSubmitRequestItem};
 use pumice_wire::kubernetes::PodSpec;
@@ -23,7 +23,6 @@ use super::spec::{JobSpec, canonical};
 use crate::database::{NewJob, Submission};
 
 mod alike;
-mod volcano_job;
 
 use alike::firsts;
 
@@ -133,7 +132,7 @@ fn kind(
         Some(shape) => *shape,
         None => {
             let made = match &job.volcano_job {
-                Some(whole) => volcano_job::shape(job, &spec.namespace, whole)?,
+                Some(whole) => whole_shape(job, &spec.namespace, whole)?,
                 None => shape(job, placing)?,
             };
             let (shape, _) = canonical(&serde_json::to_value(&made)?)?;
@@ -312,6 +311,44 @@ pub fn shape_of(
         price_band: None,
         retries: None,
     })
+}
+
+/// The shape of a Volcano job of that namespace: what scheduling reads of each of its templates, and all of it together.
+///
+/// # Errors
+/// Where a template can't be read.
+fn whole_shape(job: &Completed, namespace: &str, whole: &submission::VolcanoJob) -> Result<Shape, serde_json::Error> {
+    let class = &job.priority_class;
+    let parts: Vec<VolcanoTask> =
+        whole.parts.iter().map(|one| part_shape(class, namespace, one)).collect::<Result<_, _>>()?;
+    let mut requests: BTreeMap<String, i64> = BTreeMap::new();
+    for part in &parts {
+        for (name, amount) in &part.requests {
+            let sum = requests.entry(name.clone()).or_default();
+            *sum = sum.saturating_add(amount.saturating_mul(i64::from(part.pods)));
+        }
+    }
+    Ok(Shape {
+        priority_class: class.clone(),
+        requests,
+        template: serde_json::Value::Null,
+        volcano_job: Some(VolcanoJob { least: whole.least, parts }),
+        price_band: job.price_band,
+        retries: job.retries.clone(),
+    })
+}
+
+fn part_shape(class: &str, namespace: &str, part: &submission::VolcanoTask) -> Result<VolcanoTask, serde_json::Error> {
+    let metadata: ObjectMeta = serde_json::from_value(part.template["metadata"].clone())?;
+    let metadata = ObjectMeta {
+        namespace: Some(namespace.to_owned()),
+        labels: metadata.labels,
+        annotations: metadata.annotations,
+        ..ObjectMeta::default()
+    };
+    let pod_spec: core::PodSpec = serde_json::from_value(part.template["spec"].clone())?;
+    let Shape { requests, template, .. } = shape_of(class, &part.requests, &metadata, &pod_spec)?;
+    Ok(VolcanoTask { pods: part.pods, requests, template })
 }
 
 #[cfg(test)]

@@ -28,6 +28,14 @@ const GATHER: Duration = Duration::from_millis(50);
 /// Messages of a job set.
 pub(super) type Messages = BoxStream<'static, Result<EventStreamMessage, Status>>;
 
+/// An event that is told next.
+struct Picked {
+    seq: Seq,
+    entry: Arc<Entry>,
+    /// Which of the entry's events it is.
+    event: usize,
+}
+
 impl Api {
     pub(super) async fn job_set_events(&self, who: &Who, request: JobSetRequest) -> Result<Messages, Error> {
         let JobSetRequest { id: job_set, queue, watch, from_message_id, error_if_missing } = request;
@@ -145,12 +153,12 @@ impl Follower {
     async fn tell(&mut self) -> Result<Vec<EventStreamMessage>, Error> {
         let picked = self.pick();
         let mut needs = Needs::default();
-        for (_, entry, event) in &picked {
+        for Picked { entry, event, .. } in &picked {
             needs.add(&entry.events[*event]);
         }
         let context = self.context(needs).await?;
         let mut sent = Vec::with_capacity(picked.len());
-        for (seq, entry, event) in picked {
+        for Picked { seq, entry, event } in picked {
             if self.next.seq != seq {
                 self.next = MessageId { seq, index: 0 };
             }
@@ -166,15 +174,15 @@ impl Follower {
         Ok(sent)
     }
 
-    /// The next events, each with its entry.
-    fn pick(&mut self) -> Vec<(Seq, Arc<Entry>, usize)> {
+    /// Takes the next events off `pending`: about as many as give the messages of one answer.
+    fn pick(&mut self) -> Vec<Picked> {
         let (mut picked, mut weight) = (Vec::new(), 0);
         while let Some(pending) = self.pending.front_mut()
             && weight < MESSAGES_MAX
         {
             if let Some(event) = pending.entry.events.get(pending.sent) {
                 weight += self::weight(event);
-                picked.push((pending.seq, pending.entry.clone(), pending.sent));
+                picked.push(Picked { seq: pending.seq, entry: pending.entry.clone(), event: pending.sent });
                 pending.sent += 1;
             } else {
                 self.pending.pop_front();

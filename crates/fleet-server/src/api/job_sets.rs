@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status, async_trait};
 use super::job_states::{job_state, time};
 use super::limits;
 use super::{Api, Error, Who};
-use crate::database::JobsInState;
+use crate::database::{JobsInState, SetName};
 
 /// Sets are listed from then on where nobody says more.
 const LATELY_MS: i64 = 7 * 24 * 3_600_000;
@@ -50,12 +50,13 @@ impl Api {
             let recent = self.log().recent_sets(self.first_id(since)?, LOOKED_THROUGH_MAX).await?;
             let all = recent.len() == LOOKED_THROUGH_MAX as usize;
             let mut sets: Vec<_> =
-                recent.into_iter().filter(|(queue, _)| watched.binary_search(&queue.as_str()).is_ok()).collect();
+                recent.into_iter().filter(|set| watched.binary_search(&set.queue.as_str()).is_ok()).collect();
             let more = all || sets.len() > SETS_MAX;
             sets.truncate(SETS_MAX);
             (sets, more)
         } else {
-            (watched.into_iter().map(|queue| (queue.to_owned(), job_set.clone())).collect(), false)
+            let set = |queue: &str| SetName { queue: queue.to_owned(), job_set: job_set.clone() };
+            (watched.into_iter().map(set).collect(), false)
         };
         Ok(ListResponse { job_sets: messages(self.log().job_counts(&sets).await?), user, more })
     }
@@ -73,9 +74,10 @@ impl Api {
 
 /// Sets with their states, newest first.
 fn messages(rows: Vec<JobsInState>) -> Vec<JobSet> {
-    let mut sets: BTreeMap<(String, String), (JobId, Vec<OnWire>)> = BTreeMap::new();
+    let mut sets: BTreeMap<SetName, (JobId, Vec<OnWire>)> = BTreeMap::new();
     for row in rows {
-        let (first, states) = sets.entry((row.queue, row.job_set)).or_insert((row.first, Vec::new()));
+        let (first, states) =
+            sets.entry(SetName { queue: row.queue, job_set: row.job_set }).or_insert((row.first, Vec::new()));
         *first = row.first.min(*first);
         let state = i32::from(job_state(row.state));
         let last_transition = Some(time(row.last_transition));
@@ -91,5 +93,5 @@ fn messages(rows: Vec<JobsInState>) -> Vec<JobSet> {
     }
     let mut sets: Vec<_> = sets.into_iter().collect();
     sets.sort_by_key(|(_, (first, _))| std::cmp::Reverse(*first));
-    sets.into_iter().map(|((queue, job_set), (_, states))| JobSet { queue, job_set, states }).collect()
+    sets.into_iter().map(|(SetName { queue, job_set }, (_, states))| JobSet { queue, job_set, states }).collect()
 }

@@ -56,7 +56,7 @@ impl Api {
         }
         limits::text("reason", &reason, REASON_BYTES_MAX)?;
         let event = |jobs| Event::CancelAsked { jobs, filter: Filter::Active, reason };
-        let results = self.ask(who, Verb::Cancel, (&queue, &job_set_id), &job_ids, event).await?;
+        let results = self.ask(who, Verb::Cancel, &queue, &job_set_id, &job_ids, event).await?;
         job_ids.retain(|id| results.get(id).is_some_and(String::is_empty));
         Ok(CancellationResult { cancelled_ids: job_ids })
     }
@@ -66,7 +66,7 @@ impl Api {
         limits::text("reason", &reason, REASON_BYTES_MAX)?;
         let filter = self::filter(&filter.unwrap_or_default().states)?;
         let event = |jobs| Event::CancelAsked { jobs, filter, reason };
-        self.ask(who, Verb::Cancel, (&queue, &job_set_id), &[], event).await?;
+        self.ask(who, Verb::Cancel, &queue, &job_set_id, &[], event).await?;
         Ok(Empty {})
     }
 
@@ -78,7 +78,7 @@ impl Api {
         let JobReprioritizeRequest { job_ids, job_set_id, queue, new_priority } = request;
         let priority = priority(new_priority)?;
         let event = |jobs| Event::Reprioritised { jobs, priority };
-        let mut results = self.ask(who, Verb::Reprioritize, (&queue, &job_set_id), &job_ids, event).await?;
+        let mut results = self.ask(who, Verb::Reprioritize, &queue, &job_set_id, &job_ids, event).await?;
         if job_ids.is_empty() {
             // Who asks for a whole set names no job, and Armada's client takes an answer without a line for a failure.
             results.insert(format!("all jobs in job set {job_set_id}"), String::new());
@@ -93,7 +93,7 @@ impl Api {
         }
         limits::text("reason", &reason, REASON_BYTES_MAX)?;
         let event = |jobs| Event::PreemptAsked { jobs, reason };
-        let results = self.ask(who, Verb::Preempt, (&queue, &job_set_id), &job_ids, event).await?;
+        let results = self.ask(who, Verb::Preempt, &queue, &job_set_id, &job_ids, event).await?;
         Ok(PreemptionResult { preemption_results: results })
     }
 
@@ -103,7 +103,8 @@ impl Api {
         &self,
         who: &Who,
         verb: Verb,
-        (queue, job_set): (&str, &str),
+        queue: &str,
+        job_set: &str,
         ids: &[String],
         event: impl FnOnce(Vec<JobId>) -> Event,
     ) -> Result<BTreeMap<String, String>, Error> {

@@ -229,12 +229,16 @@ impl Scheduling {
         )?;
         let rates = RateLimits {
             all: rate(
-                ("maximumSchedulingRate", self.maximum_scheduling_rate),
-                ("maximumSchedulingBurst", self.maximum_scheduling_burst),
+                "maximumSchedulingRate",
+                self.maximum_scheduling_rate,
+                "maximumSchedulingBurst",
+                self.maximum_scheduling_burst,
             )?,
             per_queue: rate(
-                ("maximumPerQueueSchedulingRate", self.maximum_per_queue_scheduling_rate),
-                ("maximumPerQueueSchedulingBurst", self.maximum_per_queue_scheduling_burst),
+                "maximumPerQueueSchedulingRate",
+                self.maximum_per_queue_scheduling_rate,
+                "maximumPerQueueSchedulingBurst",
+                self.maximum_per_queue_scheduling_burst,
             )?,
         };
         let away = away::rules(&self.priority_classes, &self.well_known_node_types, &self.pools)?;
@@ -262,8 +266,10 @@ impl Scheduling {
         for PoolConfig { name, fairshare_preemption_rate_limit: limit, .. } in &self.pools {
             let Some(RateConfig { maximum_rate, maximum_burst }) = *limit else { continue };
             let limit = rate(
-                ("pools.fairsharePreemptionRateLimit.maximumRate", Some(maximum_rate)),
-                ("pools.fairsharePreemptionRateLimit.maximumBurst", Some(maximum_burst)),
+                "pools.fairsharePreemptionRateLimit.maximumRate",
+                Some(maximum_rate),
+                "pools.fairsharePreemptionRateLimit.maximumBurst",
+                Some(maximum_burst),
             )?;
             rates.extend(limit.map(|limit| (name.clone(), limit)));
         }
@@ -348,8 +354,10 @@ fn checked(key: &str, fraction: f64) -> Result<f64, ConfigError> {
 }
 
 fn rate(
-    (key, rate): (&'static str, Option<f64>),
-    (burst_key, burst): (&'static str, Option<u32>),
+    key: &'static str,
+    rate: Option<f64>,
+    burst_key: &'static str,
+    burst: Option<u32>,
 ) -> Result<Option<Rate>, ConfigError> {
     let Some(per_second) = rate else {
         return burst.map_or(Ok(None), |_| Err(ConfigError::Alone { key: burst_key, needs: key }));

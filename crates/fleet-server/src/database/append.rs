@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, btree_map};
 
-use pumice_ledger::{Digest, Entry, Event, JobId, Shape};
+use pumice_ledger::{Digest, Entry, Event, JobId, Shape, TimeMs};
 use serde::Serialize;
 
 use super::cells::{Cell, Cells, Columns, Kind, Transaction, names, stored_bytes};
@@ -160,7 +160,7 @@ pub(super) async fn lock(transaction: &mut Transaction) -> Result<Head, Error> {
         head = Some(Head { seq: Seq(cells.int()?), folded: Seq(cells.int()?), epoch: cells.int()? });
         Ok(())
     };
-    transaction.each(("head", columns), sql, vec![], read).await?;
+    transaction.each("head", columns, sql, vec![], read).await?;
     head.ok_or(Error::Unreadable { table: "head" })
 }
 
@@ -176,9 +176,8 @@ pub(super) async fn notify(transaction: &mut Transaction, head: Seq) -> Result<(
 const LOG: &Columns =
     &[("seq", Kind::Int), ("at", Kind::Int), ("queue", Kind::Text), ("job_set", Kind::Text), ("body", Kind::Bytes)];
 
-fn log_cells(seq: Seq, entry: (i64, &str, &str), body: Vec<u8>) -> Vec<Cell> {
-    let (at, queue, job_set) = entry;
-    vec![Cell::int(seq.0), Cell::int(at), Cell::text(queue), Cell::text(job_set), Cell::Bytes(Some(body))]
+fn log_cells(seq: Seq, at: TimeMs, queue: &str, job_set: &str, body: Vec<u8>) -> Vec<Cell> {
+    vec![Cell::int(seq.0), Cell::int(at.0), Cell::text(queue), Cell::text(job_set), Cell::Bytes(Some(body))]
 }
 
 /// Writes entries of the log after `seq`; gives the last one's place.
@@ -186,7 +185,7 @@ pub(super) async fn write_log(transaction: &mut Transaction, mut seq: Seq, entri
     let mut rows = Vec::with_capacity(entries.len());
     for entry in entries {
         seq.0 += 1;
-        rows.push(log_cells(seq, (entry.at.0, &entry.queue, &entry.job_set), body::write(entry)?));
+        rows.push(log_cells(seq, entry.at, &entry.queue, &entry.job_set, body::write(entry)?));
     }
     insert_log(transaction, rows).await?;
     Ok(seq)
@@ -249,7 +248,7 @@ async fn known(transaction: &mut Transaction, requests: &[Request]) -> Result<Kn
         known.insert((cells.text()?, cells.text()?), JobId(cells.id()?));
         Ok(())
     };
-    transaction.each_with(&DEDUP[..2], rows, sql, ("dedup", &DEDUP[..3]), read).await?;
+    transaction.each_with(&DEDUP[..2], rows, sql, "dedup", &DEDUP[..3], read).await?;
     Ok(known)
 }
 
@@ -310,8 +309,7 @@ impl Batch {
             body::write(&submission.entry(|job| new.contains(&job.submitted.job)))?
         };
         self.rows.shapes.extend(submission.shapes.iter().map(|(digest, shape)| (*digest, shape.clone())));
-        let entry = (submission.at.0, submission.queue.as_str(), submission.job_set.as_str());
-        self.rows.log.push(log_cells(seq, entry, body));
+        self.rows.log.push(log_cells(seq, submission.at, &submission.queue, &submission.job_set, body));
         self.seq = seq;
         Ok(Answer { seq: Some(seq), jobs: ids })
     }
@@ -324,8 +322,8 @@ impl Batch {
         };
         if *expect == Expect::Any && !entry.events.iter().any(defines) {
             self.seq.0 += 1;
-            let names = (entry.at.0, entry.queue.as_str(), entry.job_set.as_str());
-            self.rows.log.push(log_cells(self.seq, names, body::write(entry)?));
+            let body = body::write(entry)?;
+            self.rows.log.push(log_cells(self.seq, entry.at, &entry.queue, &entry.job_set, body));
             return Ok(self.seq);
         }
         // What is asked below is asked of everything before.
@@ -419,7 +417,7 @@ impl Batch {
             there = true;
             Ok(())
         };
-        self.transaction.each(("queues", &[]), sql.to_owned(), vec![Cell::text(name)], read).await?;
+        self.transaction.each("queues", &[], sql.to_owned(), vec![Cell::text(name)], read).await?;
         Ok(there)
     }
 

@@ -193,7 +193,8 @@ impl Transaction {
     /// Gives each row of what `sql` selects, which are `columns` of `table`.
     pub(super) async fn each(
         &mut self,
-        (table, columns): (&'static str, &Columns),
+        table: &'static str,
+        columns: &Columns,
         sql: String,
         arguments: Vec<Cell>,
         mut take: impl FnMut(Cells) -> Result<(), Error>,
@@ -236,13 +237,14 @@ impl Transaction {
         columns: &Columns,
         rows: Vec<Vec<Cell>>,
         rest: &str,
-        out: (&'static str, &Columns),
+        table: &'static str,
+        selected: &Columns,
         mut take: impl FnMut(Cells) -> Result<(), Error>,
     ) -> Result<(), Error> {
         match self {
             Transaction::Sqlite(t) => {
                 for (sql, arguments) in chunks(columns, rows, rest) {
-                    let read: Result<(), Error> = each!(bound!(sql, arguments), t, out.0, out.1, take);
+                    let read: Result<(), Error> = each!(bound!(sql, arguments), t, table, selected, take);
                     read?;
                 }
                 Ok(())
@@ -257,7 +259,7 @@ impl Transaction {
                         Column::Bytes(values) => query.bind(values),
                     };
                 }
-                each!(query, t, out.0, out.1, take)
+                each!(query, t, table, selected, take)
             }
         }
     }

@@ -56,14 +56,14 @@ pub(super) async fn probe(database: &Database) -> Result<DatabaseHealth, Error> 
         found.leads_for_ms = until - database_now;
         Ok(())
     };
-    transaction.each(("head", HEAD), sql, vec![], read).await?;
+    transaction.each("head", HEAD, sql, vec![], read).await?;
     found.ahead_ms = database_now - TimeMs(clock::now_ms()).0;
     let sql = "SELECT at FROM log WHERE seq > $1 ORDER BY seq LIMIT 1".to_owned();
     let read = |mut cells: Cells| {
         found.lag_ms = (database_now - cells.int()?).max(0);
         Ok(())
     };
-    transaction.each(("log", &[("at", Kind::Int)]), sql, vec![Cell::int(head.folded.0)], read).await?;
+    transaction.each("log", &[("at", Kind::Int)], sql, vec![Cell::int(head.folded.0)], read).await?;
     transaction.commit().await?;
     let took: Duration = began.elapsed();
     found.write_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);

@@ -38,7 +38,7 @@ pub(super) async fn run(database: &Database, location: &Location, steps: &[&'sta
         found = cells.int()?;
         Ok(())
     };
-    transaction.each(("meta", &[("value", Kind::Int)]), asked, vec![], read).await?;
+    transaction.each("meta", &[("value", Kind::Int)], asked, vec![], read).await?;
     let known = last_format(steps);
     if found > known {
         return Err(Error::Newer { found, known });

@@ -61,7 +61,7 @@ pub(super) async fn retire(database: &Database, epoch: Epoch) -> Result<bool, Er
         numbers.push(cells.word(|name| name.strip_prefix(NAME)?.parse::<i64>().ok())?);
         Ok(())
     };
-    transaction.each(("log", &[("relname", Kind::Text)]), sql.to_owned(), vec![], read).await?;
+    transaction.each("log", &[("relname", Kind::Text)], sql.to_owned(), vec![], read).await?;
     numbers.sort_unstable();
     for pair in numbers.windows(2) {
         let [number, next] = pair else { continue };
@@ -73,7 +73,7 @@ pub(super) async fn retire(database: &Database, epoch: Epoch) -> Result<bool, Er
             is_empty = false;
             Ok(())
         };
-        transaction.each(("log", &[]), format!("SELECT 1 FROM {NAME}{number} LIMIT 1"), vec![], read).await?;
+        transaction.each("log", &[], format!("SELECT 1 FROM {NAME}{number} LIMIT 1"), vec![], read).await?;
         if is_empty {
             transaction.execute(PATIENCE, vec![]).await?;
             transaction.execute(&format!("DROP TABLE {NAME}{number}"), vec![]).await?;

@@ -2,18 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use pumice_ledger::{Digest, Entry, JobId, Queue, RetryPolicy, RunId, Shape};
+use pumice_ledger::{Digest, Entry, JobId, Queue, RetryPolicy, RunId, Shape, TimeMs};
 use serde::de::DeserializeOwned;
 
 use super::cells::{Cell, Cells, Columns, Kind, Transaction, names};
 use super::rows::{JOB, JOB_SAVED, RUN, read_saved};
-use super::{Database, Decided, Error, HeldRun, JobRow, Loaded, RunRow, Seq, body};
+use super::{Database, Decided, Error, HeldRun, JobRow, JobState, JobsInState, Loaded, RunRow, Seq, SetName, body};
 
 const ID: &Columns = &[("id", Kind::Bytes)];
 const RUN_ID: &Columns = &[("job", Kind::Bytes), ("attempt", Kind::Int)];
 const ENTRY: &Columns = &[("seq", Kind::Int), ("body", Kind::Bytes)];
 const NAMED: &Columns = &[("name", Kind::Text), ("body", Kind::Bytes)];
 const DIGESTED: &Columns = &[("digest", Kind::Bytes), ("body", Kind::Bytes)];
+const SET: &Columns = &[("queue", Kind::Text), ("job_set", Kind::Text)];
+/// What [`JobsInState`] is read from.
+const STANDING: &Columns = &[
+    ("queue", Kind::Text),
+    ("job_set", Kind::Text),
+    ("state", Kind::Text),
+    ("jobs", Kind::Int),
+    ("first", Kind::Text),
+    ("last_transition", Kind::Int),
+];
 
 pub(super) async fn head(transaction: &mut Transaction) -> Result<Seq, Error> {
     places(transaction).await.map(|(head, _)| head)
@@ -27,7 +37,7 @@ pub(super) async fn places(transaction: &mut Transaction) -> Result<(Seq, Seq), 
         places = Some((Seq(cells.int()?), Seq(cells.int()?)));
         Ok(())
     };
-    transaction.each(("head", columns), "SELECT seq, folded FROM head WHERE one = 1".to_owned(), vec![], read).await?;
+    transaction.each("head", columns, "SELECT seq, folded FROM head WHERE one = 1".to_owned(), vec![], read).await?;
     places.ok_or(Error::Unreadable { table: "head" })
 }
 
@@ -72,7 +82,7 @@ async fn entries(transaction: &mut Transaction, sql: String, arguments: Vec<Cell
         entries.push((Seq(cells.int()?), body::read(&cells.bytes()?, "log")?));
         Ok(())
     };
-    transaction.each(("log", ENTRY), sql, arguments, read).await?;
+    transaction.each("log", ENTRY, sql, arguments, read).await?;
     Ok(entries)
 }
 
@@ -87,7 +97,7 @@ pub(super) async fn load(database: &Database) -> Result<Loaded, Error> {
         loaded.jobs.push(read_saved(&mut cells)?);
         Ok(())
     };
-    transaction.each(("jobs", JOB_SAVED), sql, vec![Cell::int(position.0)], read).await?;
+    transaction.each("jobs", JOB_SAVED, sql, vec![Cell::int(position.0)], read).await?;
 
     let of_job: &Columns = &[("queue", Kind::Text), ("job_set", Kind::Text), ("shape", Kind::Bytes)];
     let sql = format!(
@@ -100,7 +110,7 @@ pub(super) async fn load(database: &Database) -> Result<Loaded, Error> {
         loaded.runs.push(HeldRun { row, queue: cells.text()?, job_set: cells.text()?, shape: Digest(cells.id()?) });
         Ok(())
     };
-    transaction.each(("runs", &[RUN, of_job].concat()), sql, vec![], read).await?;
+    transaction.each("runs", &[RUN, of_job].concat(), sql, vec![], read).await?;
 
     let sql = format!(
         "SELECT digest, body FROM shapes WHERE digest IN (SELECT shape FROM jobs WHERE {active})
@@ -111,7 +121,7 @@ pub(super) async fn load(database: &Database) -> Result<Loaded, Error> {
         loaded.shapes.extend([shape]);
         Ok(())
     };
-    transaction.each(("shapes", DIGESTED), sql, vec![Cell::int(position.0)], read).await?;
+    transaction.each("shapes", DIGESTED, sql, vec![Cell::int(position.0)], read).await?;
     loaded.queues = queues(transaction).await?;
     loaded.executors = defined(transaction, "executors").await?;
     let read = |mut cells: Cells| {
@@ -119,7 +129,7 @@ pub(super) async fn load(database: &Database) -> Result<Loaded, Error> {
         Ok(())
     };
     let sql = "SELECT body FROM broads ORDER BY place".to_owned();
-    transaction.each(("broads", &[("body", Kind::Bytes)]), sql, vec![], read).await?;
+    transaction.each("broads", &[("body", Kind::Bytes)], sql, vec![], read).await?;
     loaded.policies = policies(transaction).await?;
     Ok(loaded)
 }
@@ -142,7 +152,7 @@ async fn defined<T: DeserializeOwned>(
         defined.insert(cells.text()?, body::read(&cells.bytes()?, table)?);
         Ok(())
     };
-    transaction.each((table, NAMED), format!("SELECT name, body FROM {table}"), vec![], read).await?;
+    transaction.each(table, NAMED, format!("SELECT name, body FROM {table}"), vec![], read).await?;
     Ok(defined)
 }
 
@@ -156,24 +166,25 @@ pub(super) async fn active_queues(database: &Database) -> Result<BTreeMap<String
         active.entry(cells.text()?).or_default().push(cells.text()?);
         Ok(())
     };
-    database.begin_read().await?.each(("runs", columns), sql.to_owned(), vec![], read).await?;
+    database.begin_read().await?.each("runs", columns, sql.to_owned(), vec![], read).await?;
     Ok(active)
 }
 
 pub(super) async fn has_runs(database: &Database, cluster: &str) -> Result<bool, Error> {
     let sql = "SELECT attempt FROM runs WHERE cluster = $1 LIMIT 1";
-    is_there(database, ("runs", &[("attempt", Kind::Int)]), sql, vec![Cell::text(cluster)]).await
+    is_there(database, "runs", &[("attempt", Kind::Int)], sql, vec![Cell::text(cluster)]).await
 }
 
 pub(super) async fn has_jobs(database: &Database, queue: &str, job_set: &str) -> Result<bool, Error> {
     let sql = "SELECT seq FROM jobs WHERE queue = $1 AND job_set = $2 LIMIT 1";
-    is_there(database, ("jobs", &[("seq", Kind::Int)]), sql, vec![Cell::text(queue), Cell::text(job_set)]).await
+    is_there(database, "jobs", &[("seq", Kind::Int)], sql, vec![Cell::text(queue), Cell::text(job_set)]).await
 }
 
 /// Whether a query gives any row.
 async fn is_there(
     database: &Database,
-    of: (&'static str, &'static Columns),
+    table: &'static str,
+    columns: &Columns,
     sql: &str,
     arguments: Vec<Cell>,
 ) -> Result<bool, Error> {
@@ -182,7 +193,7 @@ async fn is_there(
         found = true;
         Ok(())
     };
-    database.begin_read().await?.each(of, sql.to_owned(), arguments, read).await?;
+    database.begin_read().await?.each(table, columns, sql.to_owned(), arguments, read).await?;
     Ok(found)
 }
 
@@ -194,7 +205,7 @@ pub(super) async fn jobs(database: &Database, ids: &[JobId]) -> Result<Vec<JobRo
         Ok(())
     };
     let rows = distinct(ids).into_iter().map(|id| vec![Cell::id(id.0)]).collect();
-    database.begin_read().await?.each_with(ID, rows, &sql, ("jobs", JOB), read).await?;
+    database.begin_read().await?.each_with(ID, rows, &sql, "jobs", JOB, read).await?;
     Ok(jobs)
 }
 
@@ -211,7 +222,7 @@ pub(super) async fn jobs_by_uri(
         Ok(())
     };
     let arguments = vec![Cell::text(uri), Cell::text(queue), Cell::text(job_set)];
-    database.begin_read().await?.each(("jobs", JOB), sql, arguments, read).await?;
+    database.begin_read().await?.each("jobs", JOB, sql, arguments, read).await?;
     Ok(jobs)
 }
 
@@ -240,7 +251,7 @@ async fn read_runs(
         runs.push(RunRow::read(&mut cells)?);
         Ok(())
     };
-    database.begin_read().await?.each_with(columns, rows, &sql, ("runs", RUN), read).await?;
+    database.begin_read().await?.each_with(columns, rows, &sql, "runs", RUN, read).await?;
     Ok(runs)
 }
 
@@ -252,8 +263,50 @@ pub(super) async fn specs(database: &Database, digests: &[Digest]) -> Result<Vec
         Ok(())
     };
     let rows = distinct(digests).into_iter().map(|digest| vec![Cell::id(digest.0)]).collect();
-    database.begin_read().await?.each_with(ID, rows, sql, ("specs", DIGESTED), read).await?;
+    database.begin_read().await?.each_with(ID, rows, sql, "specs", DIGESTED, read).await?;
     Ok(specs)
+}
+
+pub(super) async fn recent_sets(database: &Database, since: JobId, limit: u32) -> Result<Vec<SetName>, Error> {
+    let mut sets = Vec::new();
+    // Ids have the time in front. Both halves have an index.
+    let sql = "SELECT queue, job_set FROM (
+            SELECT queue, job_set, seq FROM jobs WHERE id >= $1
+            UNION ALL SELECT queue, job_set, seq FROM jobs WHERE ended IS NULL AND id < $1
+        ) AS recent GROUP BY queue, job_set ORDER BY MIN(seq) DESC LIMIT $2";
+    let read = |mut cells: Cells| {
+        sets.push(SetName { queue: cells.text()?, job_set: cells.text()? });
+        Ok(())
+    };
+    let arguments = vec![Cell::id(since.0), Cell::int(limit)];
+    database.begin_read().await?.each("jobs", SET, sql.to_owned(), arguments, read).await?;
+    Ok(sets)
+}
+
+pub(super) async fn job_counts(database: &Database, sets: &[SetName]) -> Result<Vec<JobsInState>, Error> {
+    let mut counts = Vec::new();
+    let mut transaction = database.begin_read().await?;
+    // Not every Postgres has a least one of bytes.
+    let id = if transaction.is_postgres() { "encode(jobs.id, 'hex')" } else { "hex(jobs.id)" };
+    let sql = format!(
+        "SELECT jobs.queue, jobs.job_set, jobs.state, COUNT(*), MIN({id}), MAX(jobs.last_transition)
+         FROM v JOIN jobs ON jobs.queue = v.queue AND jobs.job_set = v.job_set
+         GROUP BY jobs.queue, jobs.job_set, jobs.state"
+    );
+    let read = |mut cells: Cells| {
+        counts.push(JobsInState {
+            queue: cells.text()?,
+            job_set: cells.text()?,
+            state: cells.word(JobState::of_word)?,
+            jobs: u64::try_from(cells.int()?).unwrap_or(0),
+            first: JobId(cells.word(|hex| u128::from_str_radix(hex, 16).ok())?),
+            last_transition: TimeMs(cells.int()?),
+        });
+        Ok(())
+    };
+    let rows = sets.iter().map(|set| vec![Cell::text(&set.queue), Cell::text(&set.job_set)]).collect();
+    transaction.each_with(SET, rows, &sql, "jobs", STANDING, read).await?;
+    Ok(counts)
 }
 
 fn distinct<T: Ord + Copy>(ids: &[T]) -> Vec<T> {

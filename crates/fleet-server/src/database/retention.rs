@@ -10,8 +10,21 @@ use super::append::lock;
 use super::cells::{Cell, Cells, Columns, Kind, Transaction};
 use super::{Database, Epoch, Error, Seq, query};
 
-/// A job set by its queue and name.
-pub type SetName = (String, String);
+/// A job set by its queue and name, in the order of both.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SetName {
+    pub queue: String,
+    /// The name, which is the set's alone within its queue.
+    pub job_set: String,
+}
+
+/// A client id, which is one within its queue. The walk through them takes them in the order of both.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClientIdKey {
+    pub queue: String,
+    /// The id, as the client chose it.
+    pub client_id: String,
+}
 
 /// Where a walk through the log stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,8 +50,8 @@ pub struct Pruned {
 pub struct Forgotten {
     /// How many were removed.
     pub removed: usize,
-    /// Queue and client id to go on from; none at the end.
-    pub next: Option<(String, String)>,
+    /// The one to go on after; none at the end.
+    pub next: Option<ClientIdKey>,
 }
 
 const PLACE: &Columns = &[("seq", Kind::Int), ("at", Kind::Int), ("queue", Kind::Text), ("job_set", Kind::Text)];
@@ -55,20 +68,20 @@ pub(super) async fn stale(database: &Database, after: Seq, before: TimeMs, limit
     let (mut stale, mut rows, mut is_newer) = (Stale::default(), 0, false);
     let read = |mut cells: Cells| {
         let (seq, at) = (Seq(cells.int()?), cells.int()?);
-        let set = (cells.text()?, cells.text()?);
+        let set = SetName { queue: cells.text()?, job_set: cells.text()? };
         rows += 1;
         is_newer |= at >= before.0;
         if !is_newer {
             stale.next = Some(seq);
             // Entries about a queue itself are of no set.
-            if !set.1.is_empty() {
+            if !set.job_set.is_empty() {
                 stale.sets.push(set);
             }
         }
         Ok(())
     };
     let arguments = vec![Cell::int(after.0), Cell::int(folded.0), Cell::int(limit)];
-    transaction.each(("log", PLACE), sql, arguments, read).await?;
+    transaction.each("log", PLACE, sql, arguments, read).await?;
     if is_newer || rows < limit {
         stale.next = None;
     }
@@ -90,11 +103,11 @@ pub(super) async fn leading(database: &Database, epoch: Epoch) -> Result<(Transa
 pub(super) async fn prune(
     database: &Database,
     epoch: Epoch,
-    (queue, job_set): &SetName,
+    set: &SetName,
     before: TimeMs,
     limit: u32,
 ) -> Result<Pruned, Error> {
-    let set = || vec![Cell::text(queue), Cell::text(job_set)];
+    let names = || vec![Cell::text(&set.queue), Cell::text(&set.job_set)];
     let done = Pruned { done: true, ..Pruned::default() };
     let (mut transaction, folded) = leading(database, epoch).await?;
     let mut last = None;
@@ -103,7 +116,7 @@ pub(super) async fn prune(
         last = Some((Seq(cells.int()?), cells.int()?));
         Ok(())
     };
-    transaction.each(("log", LAST), sql, set(), read).await?;
+    transaction.each("log", LAST, sql, names(), read).await?;
     if last.is_none_or(|(seq, at)| at >= before.0 || seq > folded) {
         return Ok(done);
     }
@@ -114,7 +127,7 @@ pub(super) async fn prune(
         active |= cells.int_if()?.is_none_or(|ended| ended >= before.0);
         Ok(())
     };
-    transaction.each(("jobs", ENDED), sql, set(), read).await?;
+    transaction.each("jobs", ENDED, sql, names(), read).await?;
     if active {
         return Ok(done);
     }
@@ -131,7 +144,7 @@ pub(super) async fn prune(
         entries.push(vec![Cell::int(cells.int()?)]);
         Ok(())
     };
-    transaction.each(("log", SEQ), sql, set(), read).await?;
+    transaction.each("log", SEQ, sql, names(), read).await?;
     let count = entries.len();
     transaction.with(SEQ, entries, "DELETE FROM log WHERE seq IN (SELECT seq FROM v)").await?;
     transaction.commit().await?;
@@ -141,7 +154,7 @@ pub(super) async fn prune(
 pub(super) async fn forget(
     database: &Database,
     epoch: Epoch,
-    after: &(String, String),
+    after: &ClientIdKey,
     before: TimeMs,
     limit: u32,
     keeps: impl Fn(JobId) -> bool + Send + Sync,
@@ -157,11 +170,11 @@ pub(super) async fn forget(
         if at < before.0 && !keeps(job) {
             stale.push(vec![Cell::text(&queue), Cell::text(&client_id)]);
         }
-        last = Some((queue, client_id));
+        last = Some(ClientIdKey { queue, client_id });
         Ok(())
     };
-    let arguments = vec![Cell::text(&after.0), Cell::text(&after.1)];
-    database.begin_read().await?.each(("dedup", DEDUP), sql, arguments, read).await?;
+    let arguments = vec![Cell::text(&after.queue), Cell::text(&after.client_id)];
+    database.begin_read().await?.each("dedup", DEDUP, sql, arguments, read).await?;
     let removed = stale.len();
     if removed > 0 {
         let (mut transaction, _) = leading(database, epoch).await?;
@@ -184,7 +197,7 @@ pub(super) async fn sweep(database: &Database, epoch: Epoch, before: TimeMs, lim
     database
         .begin_read()
         .await?
-        .each(("specs", &[("digest", Kind::Bytes)]), sql, vec![Cell::int(before.0)], read)
+        .each("specs", &[("digest", Kind::Bytes)], sql, vec![Cell::int(before.0)], read)
         .await?;
     let count = unused.len();
     if count > 0 {

@@ -2,19 +2,22 @@
 //!
 //! Invariant: others wait only while what came in a moment ago is folded, and a bounded number of decisions is made and written.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use pumice_clock as clock;
-use pumice_engine::Delta;
-use pumice_fleet_scheduling::queue_delta;
-use pumice_ledger::{Entry, Event, TimeMs};
+use pumice_engine::{Delta, NodeFacts};
+use pumice_fleet_scheduling::{Constraints, could_hold, queue_delta};
+use pumice_ledger::{Entry, Event, NodeRef, Shape, TimeMs};
 
-use super::{Ended, RENEW_EVERY, Term, room};
+use super::{Ended, RENEW_EVERY, Term};
 use crate::database::{Changed, Database, Seq};
 use crate::metrics::LifecycleEvent;
 
 /// Entries that are read and folded at a time.
 const TAIL: u32 = 100;
+/// Answers whether there is room, in one commit, during which others wait. Beyond them a job is tried again, and says why it waits.
+const ANSWERS_MAX: u32 = 100;
 
 /// What was asked about queues and executors since pools were told.
 #[derive(Debug, Default)]
@@ -43,7 +46,7 @@ impl Term {
                 let (ledger, lifecycles) = (&mut self.ledger, &mut self.lifecycles);
                 let now = TimeMs(clock::now_ms());
                 let nodes = self.sessions.all_nodes(ledger, self.began, now);
-                let could_hold = room::question(nodes, &self.constraints);
+                let could_hold = could_hold_question(nodes, &self.constraints);
                 let decided = ledger.decide_where(now, inbox, self.retries.clone(), &could_hold);
                 decided.iter().for_each(|entry| lifecycles.tell(ledger, entry, told_by));
                 for event in decided.iter().flat_map(|entry| &entry.events) {
@@ -124,5 +127,22 @@ impl Term {
             self.changed.entry(name.clone()).or_default().extend(&changed);
             self.pool_updates.entry(name.clone()).or_default().extend(queues.iter().cloned());
         }
+    }
+}
+
+/// Whether a job that failed could be tried again as its policy wants it: with more memory, or on another node. It answers as
+/// [`pumice_ledger::CouldHold`]; everything could be held where it is not known which `nodes` there are.
+fn could_hold_question<'n>(
+    nodes: Option<impl Iterator<Item = (&'n str, &'n NodeFacts)> + Clone>,
+    constraints: &Constraints,
+) -> impl Fn(&Shape, &[NodeRef]) -> bool {
+    let asked = Cell::new(0);
+    move |shape, off| {
+        if asked.get() >= ANSWERS_MAX {
+            return true;
+        }
+        let Some(nodes) = nodes.clone() else { return true };
+        asked.set(asked.get() + 1);
+        could_hold(shape, off, &constraints.floating, nodes)
     }
 }

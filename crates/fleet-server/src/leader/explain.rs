@@ -10,7 +10,8 @@ use std::time::Duration;
 use pumice_clock as clock;
 use pumice_fleet_scheduling::group_of;
 use pumice_ledger::{
-    ExecutorSettings, HeartbeatTimeout, Job, JobId, Ledger, NodeRef, Phase, Proposal, Retries, RunPhase, TimeMs,
+    ExecutorSettings, GangView, HeartbeatTimeout, Job, JobId, Ledger, NodeRef, Phase, Proposal, Retries, RunPhase,
+    TimeMs,
 };
 use tokio::sync::oneshot;
 
@@ -39,7 +40,13 @@ pub enum Question {
 type Away = BTreeMap<String, i64>;
 
 /// What answers are made of beside what pools say.
-type Known<'k> = (&'k Ledger, &'k Away, &'k Retries);
+#[derive(Clone, Copy)]
+struct Known<'k> {
+    ledger: &'k Ledger,
+    away: &'k Away,
+    /// What becomes of runs in clusters that are away.
+    retries: &'k Retries,
+}
 
 /// Text, or what there is none of.
 pub type Explanation = Result<String, String>;
@@ -97,7 +104,8 @@ impl Term {
             }
             if self.busy.iter().all(|name| open.by_pool.contains_key(name)) {
                 let away = self.sessions.away(TimeMs(clock::now_ms()));
-                let by_pool = whole(&open.question, (&self.ledger, &away, &self.retries), &open.by_pool);
+                let known = Known { ledger: &self.ledger, away: &away, retries: &self.retries };
+                let by_pool = whole(&open.question, known, &open.by_pool);
                 // Whoever asked may be gone.
                 let _ = open.answer.send(by_pool);
             } else {
@@ -138,7 +146,7 @@ fn pool_answer(question: &Question, ledger: &Ledger, waiting: &mut Waiting) -> O
 
 /// The answer of all pools together.
 fn whole(question: &Question, known: Known<'_>, by_pool: &BTreeMap<String, Option<String>>) -> Explanation {
-    let (ledger, away, _) = known;
+    let Known { ledger, away, .. } = known;
     let mut text = match question {
         Question::Job(id) => {
             let job = ledger.job(*id).ok_or_else(|| format!("there is no job {id} that has not ended"))?;
@@ -185,9 +193,9 @@ fn whole(question: &Question, known: Known<'_>, by_pool: &BTreeMap<String, Optio
 }
 
 /// What is known of a run in a cluster that nobody speaks for, and what becomes of it.
-fn of_away((ledger, _, retries): Known<'_>, (id, job): (JobId, &Job), how: &str, silent_ms: i64) -> String {
-    let definition = ledger.queue(ledger.owner(job).0).and_then(|queue| queue.definition);
-    let then = match retries.heartbeat_timeout(definition) {
+fn of_away(known: Known<'_>, id: JobId, job: &Job, how: &str, silent_ms: i64) -> String {
+    let queue = known.ledger.queue(known.ledger.owner(job).0);
+    let then = match known.retries.heartbeat_timeout(queue.and_then(|queue| queue.definition)) {
         HeartbeatTimeout::Rerun { after_ms } => format!(
             "it is started elsewhere once that is {} (label pumice.sh/rerun-after of its queue)",
             time(after_ms / 1_000)
@@ -205,7 +213,7 @@ fn of_away((ledger, _, retries): Known<'_>, (id, job): (JobId, &Job), how: &str,
 }
 
 fn of_job(known: Known<'_>, id: JobId, job: &Job, is_looked_at: bool) -> String {
-    let (ledger, away, _) = known;
+    let Known { ledger, away, .. } = known;
     let run = ledger.current(id).and_then(|run| Some((run, ledger.run(run)?)));
     if let Some((run, row)) = run
         && job.phase != Phase::Queued
@@ -223,7 +231,7 @@ fn of_job(known: Known<'_>, id: JobId, job: &Job, is_looked_at: bool) -> String 
         };
         let mut text = match away.get(cluster) {
             None => format!("job {id} {how}: run {run} {place}\n"),
-            Some(silent_ms) => of_away(known, (id, job), &format!("{how}: run {run} {place}"), *silent_ms),
+            Some(silent_ms) => of_away(known, id, job, &format!("{how}: run {run} {place}"), *silent_ms),
         };
         if let Some(away) = &row.away {
             let (types, priority) = (away.node_types.join(" or "), away.priority);
@@ -250,7 +258,7 @@ fn of_job(known: Known<'_>, id: JobId, job: &Job, is_looked_at: bool) -> String 
         }
         Some(Some(_)) => {}
     }
-    if let Some((gang, cardinality, _, members)) = ledger.gang(job)
+    if let Some(GangView { id: gang, cardinality, members, .. }) = ledger.gang(job)
         && members.len() < cardinality as usize
         && job.attempts == 0
     {
@@ -337,10 +345,11 @@ mod tests {
         ] {
             let (ledger, retries) =
                 (ledger(rerun_after_ms), Retries { heartbeat_timeout_ms: silent_max_ms, ..Retries::default() });
-            let pool_answer = whole(&Question::Job(JobId(job)), (&ledger, &away, &retries), &by_pool).expect("a job");
+            let known = Known { ledger: &ledger, away: &away, retries: &retries };
+            let pool_answer = whole(&Question::Job(JobId(job)), known, &by_pool).expect("a job");
             assert!(pool_answer.contains(words), "{pool_answer}");
-            let pool_answer =
-                whole(&Question::Job(JobId(job)), (&ledger, &Away::new(), &retries), &by_pool).expect("a job");
+            let known = Known { away: &Away::new(), ..known };
+            let pool_answer = whole(&Question::Job(JobId(job)), known, &by_pool).expect("a job");
             assert!(!pool_answer.contains("heard of"), "{pool_answer}");
         }
     }
@@ -348,7 +357,8 @@ mod tests {
     #[test]
     fn without_a_round_nothing_is_said_of_others() {
         let (ledger, away, retries) = (ledger(0), Away::new(), Retries::default());
-        let pool_answer = whole(&Question::Job(JobId(2)), (&ledger, &away, &retries), &BTreeMap::new()).expect("a job");
+        let known = Known { ledger: &ledger, away: &away, retries: &retries };
+        let pool_answer = whole(&Question::Job(JobId(2)), known, &BTreeMap::new()).expect("a job");
         assert!(pool_answer.ends_with("no executor has told of any nodes: nothing can start\n"), "{pool_answer}");
         assert!(!pool_answer.contains("maxQueueLookback"), "{pool_answer}");
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_fleet_model::submission::annotations::VOLCANO_JOB;
-use pumice_ledger::{Away, AwayToleration, Digest, RunId};
+use pumice_ledger::{Away, AwayToleration, Digest, GangView, RunId};
 use pumice_wire::executor::{self as wire, to_executor};
 use serde_json::{Value, json};
 
@@ -94,7 +94,8 @@ impl Term {
             tracing::error!(%run, %error, "its pod spec has no form on the wire; the run is not started");
         });
         let mut lease = lease.ok()?;
-        if let Some((_, _, label, _)) = self.ledger.gang(job).filter(|(_, _, label, _)| !label.is_empty())
+        if let Some(GangView { uniformity: label, .. }) = self.ledger.gang(job)
+            && !label.is_empty()
             && let Some(value) = self.sessions.node_label(&row.at, label)
         {
             lease.labels.insert(label.to_owned(), value.to_owned());

@@ -10,7 +10,7 @@ use pumice_ledger::TimeMs;
 use serde::Deserialize;
 
 use super::{Ended, Term};
-use crate::database::{Database, Error, Seq, SetName};
+use crate::database::{ClientIdKey, Database, Error, Seq, SetName};
 
 /// Rows of one transaction: others wait for it some milliseconds.
 const ROWS: u32 = 1_000;
@@ -68,7 +68,7 @@ enum Stage {
     /// The log after a place, and sets that were found.
     Sets { after: Option<Seq>, found: Vec<SetName> },
     /// Client ids after one.
-    Clients((String, String)),
+    Clients(ClientIdKey),
     /// Specifications of which nobody has a job.
     Specs,
     /// Parts of the log of which nothing is left.
@@ -129,10 +129,10 @@ impl Term {
         match &mut self.keeper.stage {
             Stage::Sets { after, found } => {
                 if job_sets_ms == 0 {
-                    self.keeper.stage = Stage::Clients(Default::default());
+                    self.keeper.stage = Stage::Clients(ClientIdKey::default());
                 } else if let Some(set) = found.last() {
                     // Between this look and the lock nothing is folded, and what is appended is newer.
-                    if self.ledger.has_set(&set.0, &set.1) {
+                    if self.ledger.has_set(&set.queue, &set.job_set) {
                         found.pop();
                         return Ok(true);
                     }
@@ -146,7 +146,7 @@ impl Term {
                     let stale = log.stale(place, before(job_sets_ms), ROWS).await?;
                     (*after, *found) = (stale.next, stale.sets);
                 } else {
-                    self.keeper.stage = Stage::Clients(Default::default());
+                    self.keeper.stage = Stage::Clients(ClientIdKey::default());
                 }
             }
             Stage::Clients(after) => {

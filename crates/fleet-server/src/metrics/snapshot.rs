@@ -76,6 +76,29 @@ struct QueueCounts {
     usage: Vec<(UsageKey, Counted)>,
 }
 
+/// A pool, and which accounting role it has for jobs that may start in any.
+#[derive(Clone, Copy)]
+struct PoolRole<'s> {
+    pool: &'s str,
+    role: &'static str,
+}
+
+/// Jobs of a queue and a priority class that wait, as they count in a pool.
+struct QueuedIn<'s> {
+    queue: &'s str,
+    class: &'s str,
+    counted: &'s Counted,
+    pool: PoolRole<'s>,
+}
+
+/// What a queue is due of a pool, and has.
+struct QueueShares<'s> {
+    pool: &'s str,
+    queue: &'s str,
+    weight: f64,
+    shares: Shares,
+}
+
 /// What the leader knows, at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
@@ -196,11 +219,11 @@ impl Snapshot {
         let first = self.pools.iter().find(|pool| *pool == DEFAULT_POOL).or(self.pools.first());
         let primary = first.map_or(DEFAULT_POOL, String::as_str);
         let others = self.pools.iter().map(String::as_str).filter(|pool| *pool != primary);
-        let pools: Vec<(&str, &str)> =
-            std::iter::once((primary, "primary")).chain(others.map(|pool| (pool, "secondary"))).collect();
+        let mut pools = vec![PoolRole { pool: primary, role: "primary" }];
+        pools.extend(others.map(|pool| PoolRole { pool, role: "secondary" }));
         let name = "armada_queue_resource_queued";
         page.head(name, "gauge", "Resource required by queued jobs");
-        for (queue, class, counted, (pool, role)) in self.queued(&pools) {
+        for QueuedIn { queue, class, counted, pool: PoolRole { pool, role } } in self.queued(&pools) {
             for (resource, amount) in &counted.requests {
                 let labels = [("pool", pool), ("priorityClass", class), ("queueName", queue), ("queue", queue)];
                 let more = [("resourceType", resource.as_str()), ("accounting_role", role)];
@@ -209,19 +232,16 @@ impl Snapshot {
         }
         let name = "armada_job_queued_seconds";
         page.head(name, "histogram", "Queued time for Armada jobs");
-        for (queue, class, counted, (pool, role)) in self.queued(&pools) {
+        for QueuedIn { queue, class, counted, pool: PoolRole { pool, role } } in self.queued(&pools) {
             let labels = [("pool", pool), ("priorityClass", class), ("queueName", queue), ("queue", queue)];
             ages(page, name, &[&labels[..], &[("accounting_role", role)]].concat(), &counted.ages);
         }
     }
 
-    fn queued<'s>(
-        &'s self,
-        pools: &'s [(&'s str, &'s str)],
-    ) -> impl Iterator<Item = (&'s str, &'s str, &'s Counted, (&'s str, &'s str))> {
+    fn queued<'s>(&'s self, pools: &'s [PoolRole<'s>]) -> impl Iterator<Item = QueuedIn<'s>> {
         self.queues.iter().flat_map(move |queue| {
             queue.queued.iter().flat_map(move |(class, counted)| {
-                pools.iter().map(move |pool| (queue.name.as_str(), class.as_str(), counted, *pool))
+                pools.iter().map(move |pool| QueuedIn { queue: &queue.name, class, counted, pool: *pool })
             })
         })
     }
@@ -313,11 +333,11 @@ impl Snapshot {
     }
 
     fn write_shares(&self, page: &mut Page) {
-        let told: Vec<(&str, &str, f64, Shares)> = self.pools.iter().flat_map(|pool| self.shares(pool)).collect();
+        let told: Vec<QueueShares<'_>> = self.pools.iter().flat_map(|pool| self.shares(pool)).collect();
         let mut write = |name: &str, help: &str, of: fn(&Shares) -> f64| {
             let name = format!("armada_scheduler_{name}");
             page.head(&name, "gauge", help);
-            for (pool, queue, _, shares) in &told {
+            for QueueShares { pool, queue, shares, .. } in &told {
                 page.line(&name, &[("pool", *pool), ("queue", *queue)], of(shares));
             }
         };
@@ -329,20 +349,20 @@ impl Snapshot {
         write("demand", "Demand of each queue", |shares| shares.demand);
         let name = "armada_scheduler_queue_weight";
         page.head(name, "gauge", "Weight of the queue after multipliers have been applied");
-        for (pool, queue, weight, _) in &told {
+        for QueueShares { pool, queue, weight, .. } in &told {
             page.line(name, &[("pool", *pool), ("queue", *queue)], weight);
         }
         let name = "armada_scheduler_fairness_error";
         let help = "Cumulative delta between adjusted fair share and actual share for all users who are below their fair share";
         each(page, name, help, &self.pools, |pool, line| {
-            let here = told.iter().filter(|(of, ..)| of == pool);
-            let error: f64 = here.map(|(.., shares)| (shares.adjusted - shares.actual).max(0.0)).sum();
+            let here = told.iter().filter(|one| one.pool == pool);
+            let error: f64 = here.map(|one| (one.shares.adjusted - one.shares.actual).max(0.0)).sum();
             line(&[("pool", pool)], &error);
         });
     }
 
-    /// Queues that have or want something of a pool, with their weights and shares.
-    fn shares<'s>(&'s self, pool: &'s str) -> Vec<(&'s str, &'s str, f64, Shares)> {
+    /// Queues that have or want something of a pool.
+    fn shares<'s>(&'s self, pool: &'s str) -> Vec<QueueShares<'s>> {
         let mut total = Amounts::new();
         for counts in self.clusters.iter().filter_map(|cluster| cluster.pools.get(pool)) {
             add(&mut total, &counts.capacity);
@@ -368,7 +388,8 @@ impl Snapshot {
         }
         let weights: Vec<f64> = asking.iter().map(|queue| queue.weight).collect();
         let found = shares(&total, &asking);
-        names.into_iter().zip(weights).zip(found).map(|((name, weight), shares)| (pool, name, weight, shares)).collect()
+        let of_queues = names.into_iter().zip(weights).zip(found);
+        of_queues.map(|((queue, weight), shares)| QueueShares { pool, queue, weight, shares }).collect()
     }
 }
 

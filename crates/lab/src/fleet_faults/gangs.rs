@@ -67,7 +67,7 @@ impl Gangs {
     /// Whether the gang of a job has not begun and can't any more.
     fn lacks(&self, ledger: &Ledger, id: JobId) -> bool {
         let Some(job) = ledger.job(id).filter(|job| job.attempts == 0) else { return false };
-        ledger.gang(job).is_some_and(|(_, cardinality, _, members)| members.len() < cardinality as usize)
+        ledger.gang(job).is_some_and(|gang| gang.members.len() < gang.cardinality as usize)
     }
 
     /// Jobs whose gangs wait for members that will not come: somebody has to cancel them.

@@ -14,7 +14,7 @@ async fn partitions(database: &Database) -> Vec<String> {
         Ok(())
     };
     let mut transaction = database.begin_read().await.unwrap();
-    transaction.each(("log", &[("name", Kind::Text)]), sql.to_owned(), vec![], read).await.unwrap();
+    transaction.each("log", &[("name", Kind::Text)], sql.to_owned(), vec![], read).await.unwrap();
     names
 }
 

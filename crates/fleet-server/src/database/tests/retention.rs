@@ -5,7 +5,7 @@ use pumice_ledger::{Inbox, JobId, PodRef, ReportKind};
 use super::homes::{Home, execute};
 use super::leading::{Leader, proposals, report, reports};
 use super::*;
-use crate::database::{Database, Error};
+use crate::database::{ClientIdKey, Database, Error, SetName};
 
 laws!(
     a_job_set_that_is_over_goes_as_a_whole,
@@ -17,8 +17,8 @@ laws!(
 
 const LATER: TimeMs = TimeMs(10_000);
 
-fn set(name: &str) -> (String, String) {
-    ("q".to_owned(), name.to_owned())
+fn set(name: &str) -> SetName {
+    SetName { queue: "q".to_owned(), job_set: name.to_owned() }
 }
 
 /// Jobs 1 to 3 of set `old` have ended, job 4 of set `live` runs.
@@ -104,7 +104,7 @@ async fn client_ids_count_for_their_time(home: Home) {
     let again = |id, client: &str| submission("again", vec![job(id, Some(client))]);
     let active = |ledger: &pumice_ledger::Ledger, id| ledger.job(id).is_some();
     let mut removed = 0;
-    let mut after = (String::new(), String::new());
+    let mut after = ClientIdKey::default();
     loop {
         let keeps = |id| active(&leader.ledger, id);
         let forgotten = database.forget(leader.epoch, &after, TimeMs(1_000), 2, keeps).await.unwrap();
@@ -117,7 +117,7 @@ async fn client_ids_count_for_their_time(home: Home) {
     assert_eq!(removed, 0, "they are of that time");
     assert_eq!(database.submit(vec![again(20, "c1")]).await.unwrap()[0].jobs, [JobId(1)]);
     let keeps = |id| active(&leader.ledger, id);
-    let forgotten = database.forget(leader.epoch, &Default::default(), LATER, 100, keeps).await.unwrap();
+    let forgotten = database.forget(leader.epoch, &ClientIdKey::default(), LATER, 100, keeps).await.unwrap();
     assert_eq!((forgotten.removed, forgotten.next), (3, None));
     assert_eq!(database.submit(vec![again(21, "c1")]).await.unwrap()[0].jobs, [JobId(21)], "it is free again");
     assert_eq!(database.submit(vec![again(22, "c4")]).await.unwrap()[0].jobs, [JobId(4)], "its job runs");
@@ -144,7 +144,7 @@ async fn a_deposed_leader_removes_nothing(home: Home) {
     database.lead("other").await.unwrap().unwrap();
     let pruned = database.prune(leader.epoch, &set("old"), LATER, 100).await;
     assert!(matches!(pruned, Err(Error::Deposed)), "{pruned:?}");
-    let forgotten = database.forget(leader.epoch, &Default::default(), LATER, 100, |_| false).await;
+    let forgotten = database.forget(leader.epoch, &ClientIdKey::default(), LATER, 100, |_| false).await;
     assert!(matches!(forgotten, Err(Error::Deposed)), "{forgotten:?}");
     assert_eq!(database.jobs(&[JobId(1), JobId(2), JobId(3)]).await.unwrap().len(), 3);
     database.close().await;

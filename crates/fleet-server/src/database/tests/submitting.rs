@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::homes::{Home, execute};
 use super::*;
-use crate::database::{Database, Error, JOB_SET_BYTES_MAX, JobState, NAME_BYTES_MAX};
+use crate::database::{Database, Error, JOB_SET_BYTES_MAX, JobState, NAME_BYTES_MAX, SetName};
 
 laws!(
     a_submission_is_there_in_order_after_a_restart,
@@ -46,7 +46,8 @@ async fn names_as_long_as_they_may_be_are_found_again(home: Home) {
     assert_eq!(database.submit(vec![of(&set)]).await.unwrap()[0].jobs, [JobId(1)], "its client id is found");
     assert_eq!(database.events(&queue, &set, Seq(0), 10).await.unwrap().len(), 1);
     assert_eq!(database.jobs_by_uri(&queue, &set, &uri).await.unwrap().len(), 1);
-    assert_eq!(database.job_counts(&[(queue.clone(), set.clone())]).await.unwrap()[0].jobs, 1);
+    let name = SetName { queue: queue.clone(), job_set: set.clone() };
+    assert_eq!(database.job_counts(&[name]).await.unwrap()[0].jobs, 1);
     for (longer, bytes) in [(set.clone() + "x", 1_024), ("\0".repeat(342), 1_026)] {
         let refused = database.submit(vec![of(&longer)]).await;
         let Err(Error::TooLong { what: "job set", bytes: told, max: 1_023 }) = refused else { panic!("{refused:?}") };
@@ -269,7 +270,7 @@ async fn job_sets_are_listed_newest_first_and_counted(home: Home) {
     let database = home.open().await;
     let batch = vec![submission("a", vec![job(9, None), job(4, None)]), submission("b", vec![job(5, None)])];
     database.submit(batch).await.unwrap();
-    let set = |name: &str| ("q".to_owned(), name.to_owned());
+    let set = |name: &str| SetName { queue: "q".to_owned(), job_set: name.to_owned() };
     for (since, limit, wanted) in
         [(0, 10, vec!["b", "a"]), (0, 1, vec!["b"]), (6, 10, vec!["b", "a"]), (99, 10, vec!["b", "a"])]
     {

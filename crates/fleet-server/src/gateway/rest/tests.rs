@@ -65,6 +65,16 @@ fn request(method: &str, uri: &str, body: impl ToString) -> Request<Body> {
     Request::builder().method(method).uri(uri).body(Body::new(body.to_string())).unwrap()
 }
 
+/// An error, as its call's answer has it.
+#[derive(Debug, PartialEq)]
+struct Refused {
+    /// The status of the answer.
+    http: u16,
+    /// The code that a client of gRPC would have.
+    grpc: i64,
+    message: String,
+}
+
 impl Home {
     /// What root is told.
     async fn ask(&self, method: &str, uri: &str, body: impl ToString) -> Answered {
@@ -86,13 +96,12 @@ impl Home {
         answered.told.remove(0)
     }
 
-    /// The error's code in HTTP, that in gRPC and its message.
-    async fn refused(&self, method: &str, uri: &str, body: &str) -> (u16, i64, String) {
+    async fn refused(&self, method: &str, uri: &str, body: &str) -> Refused {
         let answered = self.ask(method, uri, body).await;
         let [told] = answered.told.as_slice() else { panic!("{:?}", answered.told) };
         assert_eq!(told["details"], json!([]));
         let message = told["message"].as_str().unwrap();
-        (answered.status, told["code"].as_i64().unwrap(), message.to_owned())
+        Refused { http: answered.status, grpc: told["code"].as_i64().unwrap(), message: message.to_owned() }
     }
 }
 
@@ -159,12 +168,12 @@ async fn reports_are_the_leaders_to_give() {
     let job = format!("/v1/job/{}/scheduler-report", "0".repeat(26));
     let of_queue = "/v1/scheduling-report?mostRecentForQueue.queueName=q";
     for path in ["/v1/scheduling-report?verbosity=1", of_queue, "/v1/queue/q/scheduler-report", &job] {
-        let (status, code, told) = home.refused("GET", path, "").await;
-        assert_eq!((status, code), (503, 14), "{path} {told}");
+        let Refused { http, grpc, message } = home.refused("GET", path, "").await;
+        assert_eq!((http, grpc), (503, 14), "{path} {message}");
     }
     for path in ["/v1/job/mine/scheduler-report", "/v1/scheduling-report?mostRecentForJob.jobId=mine"] {
-        let (status, _, told) = home.refused("GET", path, "").await;
-        assert!(status == 400 && told.starts_with("jobId: "), "{path} {told}");
+        let Refused { http, message, .. } = home.refused("GET", path, "").await;
+        assert!(http == 400 && message.starts_with("jobId: "), "{path} {message}");
     }
 }
 
@@ -190,7 +199,7 @@ async fn executors_are_cordoned_and_let_go() {
     assert_eq!(home.told("POST", "/v1/executor/cancel/east", json!({ "pools": ["gpu"] })).await, json!({}));
     assert_eq!(home.told("POST", "/v1/node/preempt/n1", json!({ "executor": "east" })).await, json!({}));
     let refused = home.refused("POST", "/v1/node/cancel/n1", "{}").await;
-    assert_eq!(refused, (400, 3, "executor: it is missing".to_owned()));
+    assert_eq!(refused, Refused { http: 400, grpc: 3, message: "executor: it is missing".to_owned() });
 }
 
 #[tokio::test]
@@ -281,7 +290,7 @@ async fn requests_that_are_refused_say_why() {
         ("GET", "/v1/retry-policy/a", "", (404, 5, "there is no retry policy a")),
         ("POST", "/v1/retry-policy", "{}", (400, 3, "defaultAction: it is neither")),
     ] {
-        let (http, grpc, message) = home.refused(method, uri, body).await;
+        let Refused { http, grpc, message } = home.refused(method, uri, body).await;
         assert_eq!((http, grpc), (expected.0, expected.1), "{method} {uri} {message}");
         assert!(message.starts_with(expected.2), "{method} {uri} {message}");
     }

@@ -10,7 +10,7 @@ use super::*;
 use crate::database::tests::homes::Home;
 use crate::database::tests::leading::{Leader, proposals, reports};
 use crate::database::tests::{classes, define_queue, entry, job, laws, lease, submission};
-use crate::database::{Database, Expect};
+use crate::database::{Database, Expect, SetName};
 
 laws!(
     who_follows_has_what_the_tables_have,
@@ -155,7 +155,7 @@ async fn who_missed_something_reads_everything_anew(home: Home) {
         Report { cluster: "one".to_owned(), run, kind: ReportKind::Succeeded }
     };
     leader.commit(&database, 4_000, reports(vec![report(1), report(2)])).await.unwrap();
-    let set = ("q".to_owned(), "old".to_owned());
+    let set = SetName { queue: "q".to_owned(), job_set: "old".to_owned() };
     while !database.prune(leader.epoch, &set, TimeMs(9_000), 100).await.unwrap().done {}
     // What was removed was the end of the log: nothing comes after it that would show the gap.
     let standing = standby.followed.as_mut().unwrap();
