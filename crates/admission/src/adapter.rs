@@ -61,20 +61,30 @@ enum Kind {
     PodGroup,
 }
 
-/// A kind, its group and resource, and the name of Volcano's webhook that judges it.
-type Row = (Kind, &'static str, &'static str, &'static str);
+/// A kind as requests name it.
+struct Row {
+    kind: Kind,
+    group: &'static str,
+    resource: &'static str,
+    /// Name of Volcano's webhook that judges it.
+    webhook: &'static str,
+}
+
+const fn row(kind: Kind, group: &'static str, resource: &'static str, webhook: &'static str) -> Row {
+    Row { kind, group, resource, webhook }
+}
 
 const ROWS: &[Row] = &[
-    (Kind::Pod, Pod::GROUP, Pod::URL_PATH_SEGMENT, "validatepod.volcano.sh"),
-    (Kind::Job, Job::GROUP, Job::URL_PATH_SEGMENT, "validatejob.volcano.sh"),
-    (Kind::PodGroup, PodGroup::GROUP, PodGroup::URL_PATH_SEGMENT, "validatepodgroup.volcano.sh"),
-    (Kind::Queue, Queue::GROUP, Queue::URL_PATH_SEGMENT, "validatequeue.volcano.sh"),
-    (Kind::CronJob, CronJob::GROUP, CronJob::URL_PATH_SEGMENT, "validatecronjob.volcano.sh"),
-    (Kind::JobFlow, JobFlow::GROUP, JobFlow::URL_PATH_SEGMENT, "validatejobflows.volcano.sh"),
+    row(Kind::Pod, Pod::GROUP, Pod::URL_PATH_SEGMENT, "validatepod.volcano.sh"),
+    row(Kind::Job, Job::GROUP, Job::URL_PATH_SEGMENT, "validatejob.volcano.sh"),
+    row(Kind::PodGroup, PodGroup::GROUP, PodGroup::URL_PATH_SEGMENT, "validatepodgroup.volcano.sh"),
+    row(Kind::Queue, Queue::GROUP, Queue::URL_PATH_SEGMENT, "validatequeue.volcano.sh"),
+    row(Kind::CronJob, CronJob::GROUP, CronJob::URL_PATH_SEGMENT, "validatecronjob.volcano.sh"),
+    row(Kind::JobFlow, JobFlow::GROUP, JobFlow::URL_PATH_SEGMENT, "validatejobflows.volcano.sh"),
     // Volcano has no rules for these, nor for the last ones; the name is of its kind.
-    (Kind::JobTemplate, JobTemplate::GROUP, JobTemplate::URL_PATH_SEGMENT, "validatejobtemplates.volcano.sh"),
-    (Kind::HyperNode, HyperNode::GROUP, HyperNode::URL_PATH_SEGMENT, "validatehypernode.volcano.sh"),
-    (
+    row(Kind::JobTemplate, JobTemplate::GROUP, JobTemplate::URL_PATH_SEGMENT, "validatejobtemplates.volcano.sh"),
+    row(Kind::HyperNode, HyperNode::GROUP, HyperNode::URL_PATH_SEGMENT, "validatehypernode.volcano.sh"),
+    row(
         Kind::ColocationConfiguration,
         ColocationConfiguration::GROUP,
         ColocationConfiguration::URL_PATH_SEGMENT,
@@ -84,13 +94,15 @@ const ROWS: &[Row] = &[
 
 impl Kind {
     fn of(request: &AdmissionRequest<'_>) -> Option<Self> {
-        let is_it = |row: &&Row| row.1 == request.group && row.2 == request.resource && request.subresource.is_empty();
-        ROWS.iter().find(is_it).map(|row| row.0)
+        let is_it = |row: &&Row| {
+            row.group == request.group && row.resource == request.resource && request.subresource.is_empty()
+        };
+        ROWS.iter().find(is_it).map(|row| row.kind)
     }
 
     /// Name of Volcano's webhook that judges the kind.
     fn webhook(self) -> &'static str {
-        ROWS.iter().find(|row| row.0 == self).map_or("", |row| row.3)
+        ROWS.iter().find(|row| row.kind == self).map_or("", |row| row.webhook)
     }
 }
 

@@ -48,11 +48,18 @@ pub struct Route {
     pub(crate) sent: Sent,
 }
 
-const BATCH: (&str, &str) = ("batch.volcano.sh", "v1alpha1");
-const FLOW: (&str, &str) = ("flow.volcano.sh", "v1alpha1");
-const SCHEDULING: (&str, &str) = ("scheduling.volcano.sh", "v1beta1");
-const TOPOLOGY: (&str, &str) = ("topology.volcano.sh", "v1alpha1");
-const CORE: (&str, &str) = ("", "v1");
+/// The API that a route's objects are of.
+#[derive(Debug, Clone, Copy)]
+struct GroupVersion {
+    group: &'static str,
+    version: &'static str,
+}
+
+const BATCH: GroupVersion = GroupVersion { group: "batch.volcano.sh", version: "v1alpha1" };
+const FLOW: GroupVersion = GroupVersion { group: "flow.volcano.sh", version: "v1alpha1" };
+const SCHEDULING: GroupVersion = GroupVersion { group: "scheduling.volcano.sh", version: "v1beta1" };
+const TOPOLOGY: GroupVersion = GroupVersion { group: "topology.volcano.sh", version: "v1alpha1" };
+const CORE: GroupVersion = GroupVersion { group: "", version: "v1" };
 
 const CREATE: &[&str] = &["CREATE"];
 const WRITE: &[&str] = &["CREATE", "UPDATE"];
@@ -112,11 +119,12 @@ const fn ours(
     path: &'static str,
     phase: Phase,
     webhook: &'static str,
-    (group, version): (&'static str, &'static str),
+    api: GroupVersion,
     resource: &'static str,
     operations: &'static [&'static str],
     sent: Sent,
 ) -> Route {
+    let GroupVersion { group, version } = api;
     Route { path, phase, webhook, group, version, resource, operations, unanswered: Unanswered::Refused, sent }
 }
 

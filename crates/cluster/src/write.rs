@@ -104,7 +104,8 @@ where
 /// Merges `patch` into an object, or into its subresource. Of the answer nothing is read.
 pub async fn merge_unread<K>(
     client: &Client,
-    (namespace, name): (&str, &str),
+    namespace: &str,
+    name: &str,
     subresource: Option<&str>,
     patch: &Value,
 ) -> Result<(), kube::Error>

@@ -364,7 +364,11 @@ fn queue(name: &str) -> Queue {
 fn shape(class: &str, whole: Option<VolcanoJob>) -> Shape {
     let cores = whole.as_ref().map_or(1, VolcanoJob::pods).into();
     let requests = [("cpu".to_owned(), cores), ("memory".to_owned(), 1)].into();
-    let retries = (class == "urgent" && whole.is_none()).then(|| OwnRetries { limit: TRIES, memory: RAISES.to_vec() });
+    let retries = if class == "urgent" && whole.is_none() {
+        Some(OwnRetries { limit: TRIES, memory: RAISES.to_vec() })
+    } else {
+        None
+    };
     Shape {
         priority_class: class.to_owned(),
         requests,

@@ -37,7 +37,7 @@ use figures::Figures;
 use forecasts::Forecasts;
 use history::History;
 use predictors::Predictions;
-use trace::{Notes, Trace};
+use trace::{Notes, Span, Trace};
 
 /// The configuration that switches reservations off, and its argument.
 const RESERVATION: &str = "reservation";
@@ -141,23 +141,32 @@ impl Simulation {
             let asks = self.looks.forecasts || self.looks.predictors;
             let history = match policy {
                 Policy::Engine(config) => {
-                    let decides = ((**config).clone(), &self.plugins);
-                    cluster::run(&self.trace, &self.nodes, decides, self.delays, asks)
+                    let config = (**config).clone();
+                    cluster::run(&self.trace, &self.nodes, config, &self.plugins, self.delays, asks)
                 }
                 Policy::Baseline(baseline) => baseline::run(&self.trace, &self.nodes, *baseline),
             };
             let decided_by_engine = matches!(policy, Policy::Engine(_));
-            let looked = |is_wanted: bool| is_wanted && decided_by_engine;
-            runs.push(Run {
+            let mut run = Run {
                 policy: name.clone(),
                 figures: figures::figures(&self.trace, &self.nodes, &history, self.warm_up),
-                in_use: self.looks.series.then(|| figures::in_use(&self.trace, &self.nodes, &history)),
-                forecasts: looked(self.looks.forecasts).then(|| forecasts::forecasts(&self.trace, &history)),
-                predictions: looked(self.looks.predictors).then(|| predictors::predictions(&self.trace, &history)),
-            });
+                in_use: None,
+                forecasts: None,
+                predictions: None,
+            };
+            if self.looks.series {
+                run.in_use = Some(figures::in_use(&self.trace, &self.nodes, &history));
+            }
+            if self.looks.forecasts && decided_by_engine {
+                run.forecasts = Some(forecasts::forecasts(&self.trace, &history));
+            }
+            if self.looks.predictors && decided_by_engine {
+                run.predictions = Some(predictors::predictions(&self.trace, &history));
+            }
+            runs.push(run);
             each(name, &history);
         }
-        let (from, to) = figures::span(&self.trace, self.warm_up);
+        let Span { from_ms: from, to_ms: to } = figures::span(&self.trace, self.warm_up);
         let cores_milli = nodes::total(&self.nodes).get("cpu").copied().unwrap_or(0);
         let asked = self.trace.jobs.iter().filter(|job| (from..=to).contains(&job.submit_ms));
         let asked: f64 = asked.map(|job| job.cpu_milli_all() as f64 * job.held_ms() as f64).sum();

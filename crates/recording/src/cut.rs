@@ -5,8 +5,8 @@
 //! Called by `pumice scheduler record cut`.
 
 use std::collections::HashSet;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{io, ops};
 
 use pumice_engine::plugin::Registry;
 use pumice_engine::{Delta, Plan, PodUid, TimeMs};
@@ -84,7 +84,7 @@ pub fn cut(recording: &Recording, registry: &Registry, stretch: &Stretch, to: &P
 }
 
 /// Where the stretch begins and ends, in items of the recording: behind the last cycle before it, and behind its last.
-fn find(recording: &Recording, stretch: &Stretch) -> Result<(usize, usize), CutError> {
+fn find(recording: &Recording, stretch: &Stretch) -> Result<ops::Range<usize>, CutError> {
     let Range { from, to } = stretch.range;
     let (groups, pods) = (HashSet::new(), HashSet::new());
     let mut search = Search { job: stretch.job.as_ref(), begin: 0, begun: false, end: None, groups, pods };
@@ -109,7 +109,7 @@ fn find(recording: &Recording, stretch: &Stretch) -> Result<(usize, usize), CutE
         Some((namespace, name)) => CutError::NoJob { namespace: namespace.clone(), name: name.clone() },
         None => CutError::Nothing,
     };
-    Ok((search.begin, search.end.ok_or_else(nothing)?))
+    Ok(search.begin..search.end.ok_or_else(nothing)?)
 }
 
 struct Search<'s> {
@@ -180,12 +180,12 @@ struct Recorded {
 }
 
 /// Plays the recording up to the end of the stretch, and keeps what is in it.
-fn keep(recording: &Recording, registry: &Registry, (begin, end): (usize, usize)) -> Result<Recorded, CutError> {
+fn keep(recording: &Recording, registry: &Registry, places: ops::Range<usize>) -> Result<Recorded, CutError> {
     let mut player = Player::new(registry);
     let mut cycles = 0;
     let mut cut_out: Option<Recorded> = None;
-    for (index, item) in recording.entries().enumerate().take(end) {
-        if index >= begin && cut_out.is_none() {
+    for (index, item) in recording.entries().enumerate().take(places.end) {
+        if index >= places.start && cut_out.is_none() {
             cut_out = Some(Recorded::from(&player));
         }
         let failed = |source| CutError::Play { cycles, source };
@@ -244,7 +244,7 @@ impl Recorded {
 /// Makes the case, and plays it beside what was recorded.
 fn make(registry: &Registry, stretch: &Stretch, cut_out: Recorded) -> Result<Case, CutError> {
     let carried = |source| CutError::Play { cycles: 0, source };
-    let mut redaction = stretch.redact.then(|| redaction(registry, &cut_out)).transpose()?;
+    let mut redaction = if stretch.redact { Some(redaction(registry, &cut_out)?) } else { None };
     let mut player = Player::new(registry);
     let mut case =
         Case { about: About::default(), beginning: cut_out.beginning, world: cut_out.world, entries: Vec::new() };

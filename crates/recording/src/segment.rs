@@ -74,8 +74,10 @@ pub fn start_path(folder: &Path, number: u64) -> PathBuf {
 
 /// The number of a segment by the name of its file.
 pub fn number_of(path: &Path) -> Option<u64> {
-    let is_segment = path.extension().is_some_and(|extension| extension == "record");
-    path.file_stem().filter(|_| is_segment)?.to_str()?.parse().ok()
+    if path.extension()? != "record" {
+        return None;
+    }
+    path.file_stem()?.to_str()?.parse().ok()
 }
 
 /// The one that is written.

@@ -25,7 +25,8 @@ pub(crate) fn watch(client: &Client) -> BoxStream<'static, Vec<Delta>> {
         // Where there is no answer it is as before.
         let served = served.unwrap_or(*seen);
         let is_news = std::mem::replace(seen, served) != served;
-        std::future::ready(Some(is_news.then(|| vec![Delta::AutoscalerSeen(served)])))
+        let delta = if is_news { Some(vec![Delta::AutoscalerSeen(served)]) } else { None };
+        std::future::ready(Some(delta))
     });
     news.filter_map(std::future::ready).boxed()
 }

@@ -38,12 +38,17 @@ impl Settings {
 }
 
 /// A file's state as the file system tells it: as long as it is the same, the file need not be read.
-type State = (Option<SystemTime>, u64, u64);
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileState {
+    modified: Option<SystemTime>,
+    bytes: u64,
+    inode: u64,
+}
 
 /// Looks for changes of the file.
 pub(crate) struct Reload {
     path: Option<PathBuf>,
-    state: Option<State>,
+    state: Option<FileState>,
     /// The text that was read last, good or bad.
     last: Option<String>,
     /// The text that is followed.
@@ -81,14 +86,14 @@ impl Reload {
             tracing::debug!(path = %path.display(), %error, "scheduler configuration could not be read");
         };
         let about = tokio::fs::metadata(path).await.map_err(unread).ok()?;
-        let state = (about.modified().ok(), about.len(), about.ino());
+        let state = FileState { modified: about.modified().ok(), bytes: about.len(), inode: about.ino() };
         if self.state == Some(state) {
             return None;
         }
         let text = tokio::fs::read_to_string(path).await.map_err(unread).ok()?;
         // A clock too coarse to tell two writes apart is made up for: a fresh file is read once more.
         let is_fresh = about.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age < 2 * LOOK_EVERY));
-        self.state = Some(state).filter(|_| !is_fresh);
+        self.state = if is_fresh { None } else { Some(state) };
         if self.last.as_ref() == Some(&text) {
             return None;
         }

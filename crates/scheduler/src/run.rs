@@ -159,8 +159,13 @@ impl Loop {
 
     /// When the loop has to look up even if nothing happens.
     fn due(&self) -> Option<Instant> {
-        let cycle = if self.dirty { Some(self.earliest) } else { self.wakeup.map(|at| at.max(self.earliest)) };
-        let cycle = cycle.filter(|_| self.watched.complete());
+        let cycle = if !self.watched.complete() {
+            None
+        } else if self.dirty {
+            Some(self.earliest)
+        } else {
+            self.wakeup.map(|at| at.max(self.earliest))
+        };
         [cycle, self.writer.due()].into_iter().flatten().min()
     }
 

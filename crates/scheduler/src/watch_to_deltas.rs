@@ -376,7 +376,10 @@ impl WatchedObjects {
         }
         let mut groups = Vec::new();
         let change = only(change, |job| {
-            let Some(uid) = uid(job).filter(|_| ours.is_foreign(job)) else { return true };
+            let Some(uid) = uid(job) else { return true };
+            if !ours.is_foreign(job) {
+                return true;
+            }
             let metadata = &job.metadata;
             if let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) {
                 groups.push((namespace.clone(), names::pod_group_name(name, &uid)));

@@ -324,10 +324,13 @@ impl Writer {
     /// When something that waits here is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         let again = self.again.front().map(|(at, _)| *at);
+        let others = again.into_iter().chain(self.events.due());
+        if !self.window.has_room() {
+            // An answer is what is waited for.
+            return others.min();
+        }
         let queues = [self.groups.due(), self.pods.due(), self.queues.due(), self.shards.due()];
-        // Without room in the window an answer is what is waited for.
-        let queues = queues.into_iter().flatten().filter(|_| self.window.has_room());
-        queues.chain(again).chain(self.events.due()).min()
+        queues.into_iter().flatten().chain(others).min()
     }
 
     /// A failed status that is due again; binds and evictions line up again by themselves.

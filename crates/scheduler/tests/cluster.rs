@@ -137,7 +137,7 @@ fn node_of(pod: Option<&Pod>) -> Option<String> {
 fn scheduled_reason(pod: Option<&Pod>) -> Option<String> {
     let conditions = pod.and_then(|pod| pod.status.as_ref()?.conditions.as_ref())?;
     let condition = conditions.iter().find(|condition| condition.type_ == "PodScheduled")?;
-    condition.reason.clone().filter(|_| condition.status == "False")
+    if condition.status == "False" { condition.reason.clone() } else { None }
 }
 
 #[tokio::test]

@@ -90,7 +90,7 @@ impl Fake {
             refuse
         };
         let put_off =
-            is_bind.then(|| self.api.lock().expect("no test panicked holding it").put_off_binds.pop()).flatten();
+            if is_bind { self.api.lock().expect("no test panicked holding it").put_off_binds.pop() } else { None };
         let answer = write.body.clone();
         let _ = self.writes.send(write);
         if refused {

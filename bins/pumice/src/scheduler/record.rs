@@ -48,7 +48,7 @@ fn run_otherwise(args: &ReplayArgs) -> anyhow::Result<()> {
         config,
         weights: args.weight.iter().cloned().collect(),
     };
-    let outcome = what_if(name(&args.folder), recorded, (before, other), plugins())?;
+    let outcome = what_if(name(&args.folder), recorded, before, other, plugins())?;
     let text = match args.output {
         Output::Table => outcome.table(),
         Output::Json => serde_json::to_string_pretty(&outcome).context("print the outcome")? + "\n",

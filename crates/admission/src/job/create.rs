@@ -85,7 +85,7 @@ fn budget(job: &Job, findings: &mut Findings) {
     let annotations = job.metadata.annotations.as_ref();
     let of = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
     let taken = if of(JDB_MIN_AVAILABLE).is_some() { JDB_MIN_AVAILABLE } else { JDB_MAX_UNAVAILABLE };
-    if let Some(reason) = budget_refusal(|key| of(key).filter(|_| key == taken)) {
+    if let Some(reason) = budget_refusal(|key| if key == taken { of(key) } else { None }) {
         findings.refuse(format!("{reason};"));
     }
 }

@@ -25,7 +25,10 @@ pub(super) fn doubt(job: &Job, rules: &Rules, findings: &mut Findings) {
     let can_be: i64 = spec.tasks.iter().filter(|task| !depends(task)).map(|task| i64::from(at_once(task))).sum();
     let minima: i64 = spec.tasks.iter().map(|task| i64::from(task.min_available.unwrap_or(task.replicas))).sum();
     let least = i64::from(spec.min_available);
-    let Some(task) = spec.tasks.iter().find(depends).filter(|_| least > can_be || least >= minima) else { return };
+    if least <= can_be && least < minima {
+        return;
+    }
+    let Some(task) = spec.tasks.iter().find(depends) else { return };
     // Minima of tasks count there only where together they are no more than the job's.
     findings.warn(format!(
         "pods of task {} are made only when those that it dependsOn run, and minAvailable {least} counts them: scheduler          {named} may wait for them for ever, as Volcano's own does; write minAvailable: {can_be}, and none in the tasks",

@@ -13,8 +13,10 @@ pub(crate) fn refusal<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Optio
             return Some(reason);
         }
     }
-    (given == keys.len())
-        .then(|| format!("not allow configure multiple annotations <[{}]> at same time", keys.join(" ")))
+    if given < keys.len() {
+        return None;
+    }
+    Some(format!("not allow configure multiple annotations <[{}]> at same time", keys.join(" ")))
 }
 
 /// A number of pods, or a share of them in percent.
@@ -25,11 +27,12 @@ fn refused(key: &str, value: &str) -> Option<String> {
     };
     match number.parse::<i32>() {
         Err(_) => Some(format!("invalid value strconv.Atoi: parsing {number:?}: invalid syntax for {key}")),
-        Ok(number) if percent => (!(1..=99).contains(&number)).then(|| {
-            format!("invalid value <{value:?}> for {key}, it must be a valid percentage which between 1% ~ 99%")
-        }),
-        Ok(number) => {
-            (number <= 0).then(|| format!("invalid value <{value:?}> for {key}, it must be a positive integer"))
+        Ok(number) if percent && !(1..=99).contains(&number) => {
+            Some(format!("invalid value <{value:?}> for {key}, it must be a valid percentage which between 1% ~ 99%"))
         }
+        Ok(number) if !percent && number <= 0 => {
+            Some(format!("invalid value <{value:?}> for {key}, it must be a positive integer"))
+        }
+        Ok(_) => None,
     }
 }

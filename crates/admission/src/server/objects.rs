@@ -15,10 +15,25 @@ use pumice_cluster::{Change, WatchScope, watch_optional};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-/// Name in the store, group, version, kind, plural of what the rules look at.
-const KINDS: &[(&str, &str, &str, &str, &str)] = &[
-    ("namespaces", "", "v1", "Namespace", "namespaces"),
-    ("scheduling.volcano.sh/queues", "scheduling.volcano.sh", "v1beta1", "Queue", "queues"),
+/// A kind that the rules look at.
+struct SeenKind {
+    /// Name in the store.
+    stored_as: &'static str,
+    group: &'static str,
+    version: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+}
+
+const KINDS: &[SeenKind] = &[
+    SeenKind { stored_as: "namespaces", group: "", version: "v1", kind: "Namespace", plural: "namespaces" },
+    SeenKind {
+        stored_as: "scheduling.volcano.sh/queues",
+        group: "scheduling.volcano.sh",
+        version: "v1beta1",
+        kind: "Queue",
+        plural: "queues",
+    },
 ];
 /// Most reads for one request: a look at fresh objects may lead to others.
 const ROUNDS_MAX: usize = 8;
@@ -56,7 +71,7 @@ impl Objects {
         let mut changes: SelectAll<BoxStream<'static, (&'static str, Change<DynamicObject>)>> = KINDS
             .iter()
             .map(|kind| {
-                let name = kind.0;
+                let name = kind.stored_as;
                 let changes = watch_optional(api(&self.client, kind), WatchScope::default());
                 changes.map(move |change| (name, change)).boxed()
             })
@@ -83,7 +98,7 @@ impl Objects {
     /// Whether every kind has been listed.
     pub fn is_complete(&self) -> bool {
         let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
-        KINDS.iter().all(|kind| cache.contains_key(kind.0))
+        KINDS.iter().all(|kind| cache.contains_key(kind.stored_as))
     }
 
     /// What `judge` says once it has seen everything it asks for; `is_refusal` of an answer says whether to read again
@@ -117,7 +132,7 @@ impl Objects {
             what: format!("{kind} {}", name.as_deref().unwrap_or("all")),
             source: Box::new(source),
         };
-        let Some(row) = KINDS.iter().find(|row| row.0 == *kind) else { return Ok(Vec::new()) };
+        let Some(row) = KINDS.iter().find(|row| row.stored_as == *kind) else { return Ok(Vec::new()) };
         let _permit = self.reads.acquire().await;
         let api = api(&self.client, row);
         let objects = match name {
@@ -128,9 +143,9 @@ impl Objects {
     }
 }
 
-fn api(client: &Client, (_, group, version, kind, plural): &(&str, &str, &str, &str, &str)) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk(group, version, kind);
-    Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&kind, plural))
+fn api(client: &Client, seen: &SeenKind) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk(seen.group, seen.version, seen.kind);
+    Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&kind, seen.plural))
 }
 
 fn named(object: DynamicObject) -> Option<(String, Arc<Value>)> {
@@ -153,7 +168,7 @@ impl Seen<'_> {
 /// The names of namespaces of objects are not looked at: all kinds are of the cluster.
 impl ObjectReader for Seen<'_> {
     fn get(&self, resource: &str, _namespace: &str, name: &str) -> Option<Value> {
-        let kind = KINDS.iter().find(|kind| kind.0 == resource)?.0;
+        let kind = KINDS.iter().find(|kind| kind.stored_as == resource)?.stored_as;
         if let Some(all) = self.fresh.get(&(kind, None)) {
             return all.iter().find(|object| object["metadata"]["name"] == name).map(|object| Value::clone(object));
         }
@@ -169,7 +184,9 @@ impl ObjectReader for Seen<'_> {
     }
 
     fn list(&self, resource: &str, _namespace: Option<&str>) -> Vec<Value> {
-        let Some(kind) = KINDS.iter().find(|kind| kind.0 == resource).map(|kind| kind.0) else { return Vec::new() };
+        let Some(kind) = KINDS.iter().find(|kind| kind.stored_as == resource).map(|kind| kind.stored_as) else {
+            return Vec::new();
+        };
         let read = (kind, None);
         if let Some(all) = self.fresh.get(&read) {
             return all.iter().map(|object| Value::clone(object)).collect();

@@ -192,18 +192,28 @@ mod tests {
     use super::super::tests::occurrence;
     use super::*;
 
-    /// What is written by a time, as `name of the object, message, count, whether there is an Event`.
-    fn written(correlator: &mut Correlator, now: Instant) -> Vec<(String, String, i32, bool)> {
+    /// A write of an Event, or into one that is there.
+    #[derive(Debug, PartialEq, Eq)]
+    struct Written {
+        about: String,
+        message: String,
+        count: i32,
+        is_there: bool,
+    }
+
+    /// What is written by a time.
+    fn written(correlator: &mut Correlator, now: Instant) -> Vec<Written> {
         let mut out = Vec::new();
         while let Some(Due { id, occurrence, count, name }) = correlator.take_due(now) {
             correlator.written(id, Some(format!("event-{id}")));
-            out.push((occurrence.about.name.unwrap_or_default(), occurrence.message, count, name.is_some()));
+            let about = occurrence.about.name.unwrap_or_default();
+            out.push(Written { about, message: occurrence.message, count, is_there: name.is_some() });
         }
         out
     }
 
-    fn row(name: &str, message: &str, count: i32, is_there: bool) -> (String, String, i32, bool) {
-        (name.to_owned(), message.to_owned(), count, is_there)
+    fn row(name: &str, message: &str, count: i32, is_there: bool) -> Written {
+        Written { about: name.to_owned(), message: message.to_owned(), count, is_there }
     }
 
     #[test]

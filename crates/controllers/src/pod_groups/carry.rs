@@ -121,7 +121,7 @@ impl Carrying {
     /// Writes the group's name on a pod. One that is gone counts as told: the watch will say so.
     async fn tell(&self, pod: String, uid: String) -> Result<String, kube::Error> {
         let patch = json!({"metadata": {"uid": uid, "annotations": {names::GROUP_NAME: self.key.1}}});
-        match write::merge_unread::<Pod>(&self.client, (&self.key.0, &pod), None, &patch).await {
+        match write::merge_unread::<Pod>(&self.client, &self.key.0, &pod, None, &patch).await {
             Err(error) if !matches!(failure(&error), Failure::NotFound | Failure::Conflict) => {
                 tracing::warn!(namespace = self.key.0, pod, %error, "can't write a pod's group on it");
                 Err(error)

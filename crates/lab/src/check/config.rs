@@ -62,7 +62,9 @@ fn typed(arguments: &Map<String, Value>) -> Map<String, Value> {
 fn scalar(text: &str) -> Value {
     if text.starts_with("map[") || text.starts_with('[') {
         let mut rest = text;
-        if let Some(value) = printed(&mut rest, 0).filter(|_| rest.is_empty()) {
+        if let Some(value) = printed(&mut rest, 0)
+            && rest.is_empty()
+        {
             return value;
         }
     }

@@ -128,10 +128,10 @@ fn count_queues(case: &Case, answer: &mut Answer) {
         .collect();
     for pod in &case.pods {
         let text = |key: &str| pod.get(key).and_then(|value| value.as_str()).unwrap_or_default();
-        let Some((namespace, _)) = text("name").split_once('/').filter(|_| answer.binds.contains_key(text("name")))
-        else {
+        let Some((namespace, _)) = text("name").split_once('/') else { continue };
+        if !answer.binds.contains_key(text("name")) {
             continue;
-        };
+        }
         let group = format!("{namespace}/{}", text("group"));
         if let Some(queue) = queue_of.get(group.as_str()) {
             *answer.binds_per_queue.entry((*queue).to_owned()).or_default() += 1;

@@ -91,7 +91,9 @@ impl World {
         let cluster = &mut self.clusters[index];
         if let Some(link) = cluster.link.take() {
             cluster.hear(self.now, Input::Disconnected);
-            if let Some(leader) = self.leader.as_mut().filter(|_| self.rng.gen_bool(0.5)) {
+            if let Some(leader) = &mut self.leader
+                && self.rng.gen_bool(0.5)
+            {
                 leader.sessions.close(cluster.name, link.number);
             }
         }
@@ -357,7 +359,7 @@ pub(super) fn lease(run: RunId, rerun: &BTreeSet<JobId>, is_whole: bool) -> wire
         job_set: "s".to_owned(),
         namespace: "n".to_owned(),
         node: if is_whole { String::new() } else { "n".to_owned() },
-        pod_spec: (!is_whole).then(|| PodSpec::from_json(&spec).expect("a spec")),
+        pod_spec: if is_whole { None } else { Some(PodSpec::from_json(&spec).expect("a spec")) },
         annotations: job.map(|job: Value| (VOLCANO_JOB.to_owned(), job.to_string())).into_iter().collect(),
         ..wire::Lease::default()
     }

@@ -9,8 +9,14 @@ use super::run::EPOCH_MS;
 /// The first row.
 pub const HEADER: &str = "seconds,event,queue,job_set,job,attempt,pool,cluster,node";
 
-/// What an event says: its name, the job, its attempt, and the pool, cluster and node.
-type EventRow<'e> = (&'static str, JobId, Option<RunId>, [&'e str; 3]);
+/// What an event says of a job, or of one of its runs.
+struct EventRow<'e> {
+    name: &'static str,
+    job: JobId,
+    run: Option<RunId>,
+    /// Pool, cluster and node, as far as it says them.
+    place: [&'e str; 3],
+}
 
 /// A row for each event of an entry that is about a job, each with an end of line.
 #[allow(clippy::cast_precision_loss, reason = "seconds as people read them")]
@@ -18,7 +24,7 @@ pub fn rows(entry: &Entry) -> String {
     let mut text = String::new();
     let seconds = (entry.at.0 - EPOCH_MS) as f64 / 1_000.0;
     for event in &entry.events {
-        let Some((name, job, run, place)) = event_row(event) else { continue };
+        let Some(EventRow { name, job, run, place }) = event_row(event) else { continue };
         let attempt = run.map(|run| run.attempt.to_string()).unwrap_or_default();
         let [pool, cluster, node] = place.map(cell);
         let (queue, set) = (cell(&entry.queue), cell(&entry.job_set));
@@ -29,20 +35,22 @@ pub fn rows(entry: &Entry) -> String {
 }
 
 fn event_row(event: &Event) -> Option<EventRow<'_>> {
-    let of_run = |name, run: &RunId| Some((name, run.job, Some(*run), [""; 3]));
+    let of_job = |name, job: JobId| Some(EventRow { name, job, run: None, place: [""; 3] });
+    let at = |name, run: &RunId, place| Some(EventRow { name, job: run.job, run: Some(*run), place });
+    let of_run = |name, run: &RunId| at(name, run, [""; 3]);
     match event {
-        Event::Submitted(submitted) => Some(("submitted", submitted.job, None, [""; 3])),
-        Event::Leased { run, at, pool, .. } => Some(("leased", run.job, Some(*run), [pool, &at.cluster, &at.node])),
-        Event::Running { run, node, .. } => Some(("running", run.job, Some(*run), ["", "", node])),
+        Event::Submitted(submitted) => of_job("submitted", submitted.job),
+        Event::Leased { run, at: node, pool, .. } => at("leased", run, [pool, &node.cluster, &node.node]),
+        Event::Running { run, node, .. } => at("running", run, ["", "", node]),
         Event::RunPreempted { run, .. } => of_run("preempted", run),
         Event::RunGone { run } => of_run("gone", run),
         Event::Returned { run, .. } => of_run("returned", run),
         Event::RunFailed { run, .. } => of_run("run-failed", run),
         Event::RunLost { run } => of_run("lost", run),
         Event::Succeeded { run } => of_run("succeeded", run),
-        Event::Failed { job, .. } => Some(("failed", *job, None, [""; 3])),
-        Event::Rejected { job, .. } => Some(("rejected", *job, None, [""; 3])),
-        Event::Cancelled { job, .. } => Some(("cancelled", *job, None, [""; 3])),
+        Event::Failed { job, .. } => of_job("failed", *job),
+        Event::Rejected { job, .. } => of_job("rejected", *job),
+        Event::Cancelled { job, .. } => of_job("cancelled", *job),
         _ => None,
     }
 }

@@ -17,9 +17,10 @@ pub(super) fn report(simulation: &Simulation, plan: &Plan, history: &History) ->
     let Simulation { clusters, workload, .. } = simulation;
     let first_ms = history.jobs.iter().filter_map(|job| job.submitted_ms).min().unwrap_or(0);
     let last_ms = history.jobs.iter().filter_map(|job| job.ended).map(|(at, _)| at).max().unwrap_or(first_ms);
-    let span = (first_ms, last_ms.max(first_ms));
+    let last_ms = last_ms.max(first_ms);
     let of_job = OfJob::new(simulation, plan);
-    let Shares { queues, over_time, resources, unfairness } = shares_of(simulation, &of_job, history, span);
+    let Shares { queues, over_time, resources, unfairness } =
+        shares_of(simulation, &of_job, history, first_ms, last_ms);
     let ended = |end: End| history.jobs.iter().filter(|job| job.ended.is_some_and(|(_, how)| how == end)).count();
     let open = |is: fn(&JobHistory) -> bool| history.jobs.iter().filter(|job| job.ended.is_none() && is(job)).count();
     let lost = history.holds.iter().filter(|hold| hold.lost);
@@ -70,7 +71,7 @@ pub(super) fn report(simulation: &Simulation, plan: &Plan, history: &History) ->
         never_submitted: open(|job| job.submitted_ms.is_none()),
         why_never: history.why_never.clone(),
         cut_off: history.cut_off,
-        makespan_s: (span.1 - span.0) as f64 / 1_000.0,
+        makespan_s: (last_ms - first_ms) as f64 / 1_000.0,
         makespan_at_least_s: at_least_ms(simulation, plan, &of_job, history, first_ms) / 1_000.0,
         preemptions: by_queue.iter().map(|queue| queue.preemptions).sum(),
         lost_core_hours: lost_ms.fold(0.0, |sum, ms| sum + ms) / 3.6e9,
@@ -109,7 +110,7 @@ impl<'s> OfJob<'s> {
     }
 }
 
-fn shares_of(simulation: &Simulation, of_job: &OfJob<'_>, history: &History, span: (i64, i64)) -> Shares {
+fn shares_of(simulation: &Simulation, of_job: &OfJob<'_>, history: &History, from_ms: i64, to_ms: i64) -> Shares {
     let mut changes = Vec::with_capacity(2 * (history.jobs.len() + history.holds.len()));
     let change = |job: usize, at_ms, demand, is_more| Change {
         at_ms,
@@ -127,7 +128,7 @@ fn shares_of(simulation: &Simulation, of_job: &OfJob<'_>, history: &History, spa
         changes.push(change(hold.job, hold.to_ms, false, false));
     }
     let weights: Vec<f64> = simulation.workload.queues.iter().map(|queue| queue.weight).collect();
-    shares::shares(&weights, &simulation.clusters.total(), changes, span)
+    shares::shares(&weights, &simulation.clusters.total(), changes, from_ms, to_ms)
 }
 
 /// No order of the jobs that ended well takes less than the longest of them, nor than all their work on all nodes.

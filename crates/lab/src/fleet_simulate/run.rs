@@ -49,14 +49,21 @@ enum Happens {
     Submits(usize),
 }
 
+/// What happens when. At one moment what was put in first comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Coming {
+    at: i64,
+    put_in: u64,
+    event: Happens,
+}
+
 /// A simulation under way.
 pub(super) struct SimulationRun<'s> {
     simulation: &'s Simulation,
     plan: &'s Plan,
     ledger: Ledger,
     pools: Pools,
-    /// At one moment what was put in first comes first.
-    events: BinaryHeap<Reverse<(i64, u64, Happens)>>,
+    events: BinaryHeap<Reverse<Coming>>,
     put_in: u64,
     now: i64,
     inbox: Inbox,
@@ -139,14 +146,14 @@ impl<'s> SimulationRun<'s> {
 
     /// The next moment, and whether anything comes that is not the engine's own wish.
     fn next(&self) -> Option<(i64, bool)> {
-        let event = self.events.peek().map(|Reverse((at, ..))| *at);
+        let event = self.events.peek().map(|Reverse(coming)| coming.at);
         let round = self.pools.next();
         let at = event.into_iter().chain(round.map(|(at, _)| at)).min()?;
         Some((at, event.is_some() || round.is_some_and(|(_, is_new)| is_new)))
     }
 
     fn due(&mut self) -> Option<Happens> {
-        let Reverse((at, _, event)) = *self.events.peek()?;
+        let Reverse(Coming { at, event, .. }) = *self.events.peek()?;
         if at > self.now {
             return None;
         }
@@ -156,7 +163,7 @@ impl<'s> SimulationRun<'s> {
 
     fn later(&mut self, at: i64, event: Happens) {
         self.put_in += 1;
-        self.events.push(Reverse((at, self.put_in, event)));
+        self.events.push(Reverse(Coming { at, put_in: self.put_in, event }));
     }
 
     fn submit_later(&mut self, template: usize, from_ms: i64) {

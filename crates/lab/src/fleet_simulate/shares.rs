@@ -50,8 +50,13 @@ struct Queue {
 
 /// Shares of `offered` from the first change that is submitted to `to_ms`.
 #[allow(clippy::cast_precision_loss, reason = "parts, not amounts")]
-pub(super) fn shares(weights: &[f64], offered: &Resources, mut changes: Vec<Change<'_>>, span: (i64, i64)) -> Shares {
-    let (from_ms, to_ms) = span;
+pub(super) fn shares(
+    weights: &[f64],
+    offered: &Resources,
+    mut changes: Vec<Change<'_>>,
+    from_ms: i64,
+    to_ms: i64,
+) -> Shares {
     let names: BTreeMap<&str, usize> = offered.keys().enumerate().map(|(index, name)| (name.as_str(), index)).collect();
     let totals: Vec<i64> = offered.values().copied().collect();
     let new = |weight: &f64| Queue {
@@ -100,7 +105,7 @@ pub(super) fn shares(weights: &[f64], offered: &Resources, mut changes: Vec<Chan
         for (sum, used) in sums.iter_mut().zip(&used) {
             *sum += *used as f64 * lasted;
         }
-        spread_over(&mut parts, &now, (since - from_ms, until - from_ms), length_ms);
+        spread_over(&mut parts, &now, since - from_ms, until - from_ms, length_ms);
         since = until;
     }
     let mean = |sum: f64, total: i64| if total > 0 { sum / (total as f64 * length_ms as f64) } else { 0.0 };
@@ -133,7 +138,7 @@ fn add(sum: &mut Part, part: Part, times: f64) {
     clippy::cast_sign_loss,
     reason = "parts of a time"
 )]
-fn spread_over(parts: &mut [Vec<Part>], now: &[Part], (from, to): (i64, i64), length: i64) {
+fn spread_over(parts: &mut [Vec<Part>], now: &[Part], from: i64, to: i64, length: i64) {
     let part = length as f64 / PARTS as f64;
     let first = ((from as f64 / part) as usize).min(PARTS - 1);
     for (place, sums) in parts.iter_mut().enumerate().skip(first) {
@@ -218,7 +223,7 @@ mod tests {
             change(0, 1, true, true),
             change(0, 0, false, true),
         ];
-        let found = shares(&[1.0, 1.0], &all, changes, (0, 100));
+        let found = shares(&[1.0, 1.0], &all, changes, 0, 100);
         assert_eq!(found.queues, [Part { used: 1.0, fair: 0.5 }, Part { used: 0.0, fair: 0.5 }]);
         assert_eq!(found.unfairness, 0.5);
         assert_eq!(found.resources["cpu"], ResourceReport { offered: 2.0, mean: 1.0, most: 1.0 });
@@ -232,10 +237,10 @@ mod tests {
         let changes: Vec<Change<'_>> = (0..200_000)
             .map(|at| Change { at_ms: at, queue: 0, demand: at % 4 < 2, is_more: at % 2 == 0, requests: &one })
             .collect();
-        let found = shares(&[1.0], &one, changes, (0, 200_000));
+        let found = shares(&[1.0], &one, changes, 0, 200_000);
         let mean = found.resources["cpu"].mean;
         assert!((0.0..=1.0).contains(&mean), "{mean}");
-        let empty = shares(&[], &one, Vec::new(), (0, 0));
+        let empty = shares(&[], &one, Vec::new(), 0, 0);
         assert_eq!((empty.unfairness, empty.queues.len()), (0.0, 0));
     }
 }

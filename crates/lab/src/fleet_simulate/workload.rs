@@ -170,14 +170,15 @@ fn template(place: String, queue: usize, fields: JobTemplateFields) -> Result<Te
     if fields.number == 0 {
         return Err(wrong(at("number"), "it has to be at least 1"));
     }
-    let gang = (fields.gang_cardinality > 1).then(|| GangOf {
-        cardinality: fields.gang_cardinality,
-        uniformity: if fields.gang_node_uniformity_label.is_empty() {
-            CLUSTER_LABEL.to_owned()
-        } else {
-            fields.gang_node_uniformity_label.clone()
-        },
-    });
+    let uniformity = match fields.gang_node_uniformity_label.as_str() {
+        "" => CLUSTER_LABEL,
+        label => label,
+    };
+    let gang = if fields.gang_cardinality > 1 {
+        Some(GangOf { cardinality: fields.gang_cardinality, uniformity: uniformity.to_owned() })
+    } else {
+        None
+    };
     if let Some(gang) = gang.as_ref().filter(|gang| !fields.number.is_multiple_of(gang.cardinality)) {
         let problem = format!("{} jobs can't be in gangs of {}", fields.number, gang.cardinality);
         return Err(wrong(at("gangCardinality"), problem));

@@ -50,7 +50,8 @@ impl Default for Delays {
 pub fn run(
     trace: &Trace,
     nodes: &[NodeFacts],
-    (config, registry): (Config, &Registry),
+    config: Config,
+    registry: &Registry,
     delays: Delays,
     asks: bool,
 ) -> History {
@@ -108,6 +109,14 @@ struct Live {
     ended: u32,
 }
 
+/// When a job is to be asked for again, and how long it has waited then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct AskAgain {
+    at_ms: i64,
+    job: u32,
+    waited_ms: i64,
+}
+
 struct Cluster<'t> {
     trace: &'t Trace,
     nodes: &'t [NodeFacts],
@@ -124,8 +133,7 @@ struct Cluster<'t> {
     wake_ms: Option<i64>,
     dirty: bool,
     asks: bool,
-    /// When a job is to be asked for again, and how long it has waited then.
-    questions: BinaryHeap<Reverse<(i64, u32, i64)>>,
+    questions: BinaryHeap<Reverse<AskAgain>>,
     history: History,
 }
 
@@ -279,7 +287,7 @@ impl<'t> Cluster<'t> {
             let run = self.world.expected_run(&job.user, &job.name);
             let guessed = run.map(|run| Guessed { typical_ms: run.typical_ms, most_ms: run.most_ms });
             self.history.guessed.push(guessed);
-            self.questions.push(Reverse((self.now_ms, number, 0)));
+            self.questions.push(Reverse(AskAgain { at_ms: self.now_ms, job: number, waited_ms: 0 }));
         }
         self.live[index(number)] = Some(Box::new(Live {
             key,
@@ -299,7 +307,7 @@ impl<'t> Cluster<'t> {
         let Some(live) = self.live[index(number)].as_deref_mut().filter(|live| live.pods.is_empty()) else { return };
         live.pods = vec![Pod::new(0, self.now_ms); job.pods as usize];
         for pod in 0..job.pods {
-            live.tell(&mut self.world, self.nodes, job, (number, pod));
+            live.tell(&mut self.world, self.nodes, job, number, pod);
         }
         self.dirty = true;
     }
@@ -359,7 +367,7 @@ impl<'t> Cluster<'t> {
         (row.state, row.node, row.from_ms) = (State::Running, node, self.now_ms);
         live.running += 1;
         self.world.bind_result(&bind.uid, Ok(()), time(self.now_ms));
-        live.tell(&mut self.world, self.nodes, &self.trace.jobs[index(number)], (number, pod));
+        live.tell(&mut self.world, self.nodes, &self.trace.jobs[index(number)], number, pod);
         Some(number)
     }
 
@@ -376,7 +384,7 @@ impl<'t> Cluster<'t> {
             }
             live.pods[index(pod)].state = State::Leaving;
             live.running -= 1;
-            live.tell(&mut self.world, self.nodes, job, (number, pod));
+            live.tell(&mut self.world, self.nodes, job, number, pod);
             self.history.outcomes[index(number)].evicted += 1;
             self.later(self.delays.grace_ms, Event::Gone { job: number, pod });
         }
@@ -390,7 +398,7 @@ impl<'t> Cluster<'t> {
         self.room.give(node, &live.ask);
         self.world.apply(&Delta::TaskRemove(uid(number, pod, made)));
         live.pods[index(pod)] = Pod::new(made + 1, self.now_ms);
-        live.tell(&mut self.world, self.nodes, job, (number, pod));
+        live.tell(&mut self.world, self.nodes, job, number, pod);
         let lost = i128::from(job.cpu_milli()) * i128::from(self.now_ms - from_ms);
         self.history.outcomes[index(number)].lost_core_ms += lost;
         self.history.holds.push(Hold { job: number, pods: 1, from_ms, to_ms: self.now_ms });
@@ -408,7 +416,7 @@ impl<'t> Cluster<'t> {
             }
             self.room.give(node, &live.ask);
             live.pods[index(pod)].state = State::Ended;
-            live.tell(&mut self.world, self.nodes, job, (number, pod));
+            live.tell(&mut self.world, self.nodes, job, number, pod);
             ended += 1;
         }
         if ended == 0 {
@@ -447,8 +455,8 @@ impl<'t> Cluster<'t> {
 
     /// Asks when those start that have come, or have waited for long. After a cycle, so that it is as of now.
     fn ask(&mut self) {
-        while let Some(Reverse((at, number, waited))) = self.questions.peek().copied() {
-            if at > self.now_ms {
+        while let Some(Reverse(AskAgain { at_ms, job: number, waited_ms })) = self.questions.peek().copied() {
+            if at_ms > self.now_ms {
                 return;
             }
             self.questions.pop();
@@ -463,9 +471,10 @@ impl<'t> Cluster<'t> {
                 early_ms: ms(expected.early),
                 late_ms: ms(expected.late),
             });
-            self.history.questions.push(Question { job: number, at_ms: self.now_ms, first: waited == 0, answer });
-            let waited = (2 * waited).max(ASK_AGAIN_MS);
-            self.questions.push(Reverse((job.submit_ms.saturating_add(waited), number, waited)));
+            self.history.questions.push(Question { job: number, at_ms: self.now_ms, first: waited_ms == 0, answer });
+            let waited_ms = (2 * waited_ms).max(ASK_AGAIN_MS);
+            let at_ms = job.submit_ms.saturating_add(waited_ms);
+            self.questions.push(Reverse(AskAgain { at_ms, job: number, waited_ms }));
         }
     }
 
@@ -479,16 +488,17 @@ impl<'t> Cluster<'t> {
 
 impl Live {
     /// Tells the engine how a pod is.
-    fn tell(&mut self, world: &mut World, nodes: &[NodeFacts], job: &Job, (number, place): (u32, u32)) {
+    fn tell(&mut self, world: &mut World, nodes: &[NodeFacts], job: &Job, number: u32, place: u32) {
         let pod = self.pods[index(place)];
         if let Delta::TaskUpsert(facts) = &mut self.delta {
             facts.uid = uid(number, place, pod.made);
             facts.name = format!("{}-{ROLE}-{place}", job.name);
             facts.created = time(pod.made_ms);
             facts.terminating = pod.state == State::Leaving;
-            let placed = pod.state != State::Waiting;
-            facts.node = placed.then(|| nodes[pod.node].name.clone());
-            facts.started = placed.then(|| time(pod.from_ms));
+            (facts.node, facts.started) = match pod.state {
+                State::Waiting => (None, None),
+                _ => (Some(nodes[pod.node].name.clone()), Some(time(pod.from_ms))),
+            };
             facts.ended = None;
             facts.phase = match pod.state {
                 State::Waiting => PodPhase::Pending,

@@ -10,14 +10,14 @@
 use std::collections::BTreeMap;
 
 use super::history::History;
-use super::trace::{Job, Trace};
+use super::trace::{Job, Span, Trace};
 
-pub(super) fn of_queues(trace: &Trace, history: &History, cores_milli: i64, span: (i64, i64)) -> f64 {
+pub(super) fn of_queues(trace: &Trace, history: &History, cores_milli: i64, span: Span) -> f64 {
     let weights = trace.all_queues();
     unfairness(trace, history, cores_milli, span, |job| (&job.queue, weights.get(&job.queue).copied().unwrap_or(1)))
 }
 
-pub(super) fn of_users(trace: &Trace, history: &History, cores_milli: i64, span: (i64, i64)) -> f64 {
+pub(super) fn of_users(trace: &Trace, history: &History, cores_milli: i64, span: Span) -> f64 {
     unfairness(trace, history, cores_milli, span, |job| (&job.user, 1))
 }
 
@@ -29,16 +29,25 @@ struct Party {
     held_milli: i64,
 }
 
+/// A change of what a party demands or holds. Ordered by time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Change {
+    at_ms: i64,
+    party: usize,
+    demand_milli: i64,
+    held_milli: i64,
+}
+
 fn unfairness<'t>(
     trace: &'t Trace,
     history: &History,
     cores_milli: i64,
-    (from, to): (i64, i64),
+    span: Span,
     party_of: impl Fn(&'t Job) -> (&'t str, i32),
 ) -> f64 {
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     let mut parties: Vec<Party> = Vec::new();
-    let mut changes: Vec<(i64, usize, i64, i64)> = Vec::new();
+    let mut changes: Vec<Change> = Vec::new();
     let of_job: Vec<usize> = trace
         .jobs
         .iter()
@@ -51,20 +60,23 @@ fn unfairness<'t>(
         })
         .collect();
     for (index, (job, outcome)) in trace.jobs.iter().zip(&history.outcomes).enumerate() {
-        changes.push((job.submit_ms, of_job[index], job.cpu_milli_all(), 0));
-        changes.extend(outcome.ended_ms.map(|ended| (ended, of_job[index], -job.cpu_milli_all(), 0)));
+        let demands = |at_ms, demand_milli| Change { at_ms, party: of_job[index], demand_milli, held_milli: 0 };
+        changes.push(demands(job.submit_ms, job.cpu_milli_all()));
+        changes.extend(outcome.ended_ms.map(|ended| demands(ended, -job.cpu_milli_all())));
     }
     for hold in &history.holds {
         let held = trace.jobs[hold.job as usize].cpu_milli() * i64::from(hold.pods);
-        changes.push((hold.from_ms, of_job[hold.job as usize], 0, held));
-        changes.push((hold.to_ms, of_job[hold.job as usize], 0, -held));
+        let party = of_job[hold.job as usize];
+        changes.push(Change { at_ms: hold.from_ms, party, demand_milli: 0, held_milli: held });
+        changes.push(Change { at_ms: hold.to_ms, party, demand_milli: 0, held_milli: -held });
     }
     changes.sort_unstable();
+    let Span { from_ms: from, to_ms: to } = span;
     let (mut apart, mut fair, mut since) = (0.0, 0.0, from);
     let mut shares = Shares::default();
     let mut next = changes.iter().peekable();
     loop {
-        let at = next.peek().map_or(to, |change| change.0).clamp(from, to);
+        let at = next.peek().map_or(to, |change| change.at_ms).clamp(from, to);
         if at > since {
             let (moment_apart, moment_fair) = shares.of(&parties, cores_milli);
             let lasted = (at - since) as f64;
@@ -72,9 +84,9 @@ fn unfairness<'t>(
             fair += moment_fair * lasted;
             since = at;
         }
-        let Some((_, party, demand, held)) = next.next() else { break };
-        parties[*party].demand_milli += demand;
-        parties[*party].held_milli += held;
+        let Some(change) = next.next() else { break };
+        parties[change.party].demand_milli += change.demand_milli;
+        parties[change.party].held_milli += change.held_milli;
     }
     if fair > 0.0 { apart / (2.0 * fair) } else { 0.0 }
 }
@@ -134,8 +146,8 @@ mod tests {
         let mut history = History::of(3);
         history.holds.push(Hold { job: 0, pods: 2, from_ms: 0, to_ms: 100_000 });
         history.outcomes[0] = Outcome { ended_ms: Some(100_000), ..Outcome::default() };
-        assert_eq!(of_queues(&trace, &history, 2_000, (0, 100_000)), 0.5);
-        assert_eq!(of_users(&trace, &history, 2_000, (0, 100_000)), 0.0);
-        assert_eq!(of_queues(&trace, &history, 2_000, (0, 0)), 0.0);
+        assert_eq!(of_queues(&trace, &history, 2_000, Span { from_ms: 0, to_ms: 100_000 }), 0.5);
+        assert_eq!(of_users(&trace, &history, 2_000, Span { from_ms: 0, to_ms: 100_000 }), 0.0);
+        assert_eq!(of_queues(&trace, &history, 2_000, Span { from_ms: 0, to_ms: 0 }), 0.0);
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::fairness;
 use super::history::History;
 use super::nodes;
-use super::trace::{Job, Trace};
+use super::trace::{Job, Span, Trace};
 
 /// Shorter runs count as so long in slowdowns (tau of Feitelson's bounded slowdown).
 const TAU_S: f64 = 10.0;
@@ -95,9 +95,9 @@ pub struct Figures {
 
 /// The part of a trace that utilisation and fairness are measured over: the warm-up is left out, and so is what comes
 /// after the last submission, when the cluster only empties.
-pub(super) fn span(trace: &Trace, warm_up: f64) -> (i64, i64) {
+pub(super) fn span(trace: &Trace, warm_up: f64) -> Span {
     let last = trace.jobs.last().map_or(0, |job| job.submit_ms);
-    ((last as f64 * warm_up.clamp(0.0, 1.0)) as i64, last)
+    Span { from_ms: (last as f64 * warm_up.clamp(0.0, 1.0)) as i64, to_ms: last }
 }
 
 /// The figures of a history of `trace` on `nodes`.
@@ -116,7 +116,8 @@ pub fn figures(trace: &Trace, nodes: &[NodeFacts], history: &History, warm_up: f
         queues.entry(&trace.jobs[index].queue).or_default().push(index);
     }
     let by_queue = queues.into_iter().map(|(queue, jobs)| (queue.to_owned(), of(trace, history, jobs.into_iter())));
-    let (from, to) = span(trace, warm_up);
+    let span = span(trace, warm_up);
+    let Span { from_ms: from, to_ms: to } = span;
     let cores_milli = nodes::total(nodes).get("cpu").copied().unwrap_or(0);
     let held = history.holds.iter().map(|hold| {
         let both = (hold.to_ms.min(to) - hold.from_ms.max(from)).max(0);
@@ -139,8 +140,8 @@ pub fn figures(trace: &Trace, nodes: &[NodeFacts], history: &History, warm_up: f
         by_size,
         by_queue: by_queue.collect(),
         utilisation: if offered > 0.0 { held / offered } else { 0.0 },
-        unfairness_of_queues: fairness::of_queues(trace, history, cores_milli, (from, to)),
-        unfairness_of_users: fairness::of_users(trace, history, cores_milli, (from, to)),
+        unfairness_of_queues: fairness::of_queues(trace, history, cores_milli, span),
+        unfairness_of_users: fairness::of_users(trace, history, cores_milli, span),
         evictions: history.outcomes.iter().map(|outcome| u64::from(outcome.evicted)).sum(),
         lost_core_hours: lost as f64 / 3.6e9,
         makespan_s: ends.max().unwrap_or(0) as f64 / 1_000.0,

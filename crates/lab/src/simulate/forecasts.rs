@@ -58,18 +58,24 @@ pub struct Forecasts {
     pub all_within_10m: f64,
 }
 
-/// An answer, when it was given, and when the job started.
-type Answered = (Answer, i64, i64);
+/// An answer, and when the job started.
+struct Answered {
+    answer: Answer,
+    started_ms: i64,
+}
 
 /// What came of the forecasts in this history.
 pub fn forecasts(trace: &Trace, history: &History) -> Forecasts {
     let started = |question: &Question| history.outcomes[question.job as usize].started_ms;
     let naive = naive(trace, history);
     let quality = |first: bool, answers: &dyn Fn(usize, &Question) -> Option<Answer>| {
-        let questions = history.questions.iter().enumerate().filter(|(_, question)| question.first == first);
-        let answered = questions
-            .filter_map(|(place, question)| Some((answers(place, question), question.at_ms, started(question)?)));
-        Quality::of(&answered.collect::<Vec<_>>())
+        let (mut questions, mut answered) = (0, Vec::new());
+        for (place, question) in history.questions.iter().enumerate().filter(|(_, question)| question.first == first) {
+            let Some(started_ms) = started(question) else { continue };
+            questions += 1;
+            answered.extend(answers(place, question).map(|answer| Answered { answer, started_ms }));
+        }
+        Quality::of(questions, &answered)
     };
     let own = |_: usize, question: &Question| question.answer;
     let first = quality(true, &own);
@@ -88,24 +94,23 @@ pub fn forecasts(trace: &Trace, history: &History) -> Forecasts {
 }
 
 impl Quality {
-    fn of(questions: &[(Option<Answer>, i64, i64)]) -> Self {
-        let answered: Vec<Answered> =
-            questions.iter().filter_map(|(answer, at, started)| Some(((*answer)?, *at, *started))).collect();
+    /// `answered` of so many questions about jobs that started.
+    fn of(questions: usize, answered: &[Answered]) -> Self {
         let part = |is: &dyn Fn(&Answered) -> bool| {
             answered.iter().filter(|one| is(one)).count() as f64 / answered.len().max(1) as f64
         };
-        let error = |(answer, _, started): &Answered| answer.start_ms.abs_diff(*started);
+        let error = |one: &Answered| one.answer.start_ms.abs_diff(one.started_ms);
         let middle = |of: &dyn Fn(&Answered) -> u64| {
             let mut all: Vec<u64> = answered.iter().map(of).collect();
             all.sort_unstable();
             all.get(all.len().saturating_sub(1) / 2).copied().unwrap_or(0) as f64 / 1_000.0
         };
         Self {
-            questions: questions.len(),
+            questions,
             answered: answered.len(),
-            inside: part(&|(answer, _, started)| (answer.early_ms..=answer.late_ms).contains(started)),
+            inside: part(&|one| (one.answer.early_ms..=one.answer.late_ms).contains(&one.started_ms)),
             error_p50_s: middle(&error),
-            width_p50_s: middle(&|(answer, ..)| answer.late_ms.saturating_sub(answer.early_ms).max(0) as u64),
+            width_p50_s: middle(&|one| one.answer.late_ms.saturating_sub(one.answer.early_ms).max(0) as u64),
             within_1m: part(&|one| error(one) <= 60_000),
             within_10m: part(&|one| error(one) <= 600_000),
         }
@@ -139,12 +144,12 @@ fn naive(trace: &Trace, history: &History) -> Vec<Option<Answer>> {
         let longer = last.get(&*job.queue).into_iter().flatten().copied().filter(|wait| *wait > waited);
         let mut waits: Vec<i64> = longer.collect();
         waits.sort_unstable();
+        if waits.len() < NAIVE_ENOUGH {
+            answers.push(None);
+            continue;
+        }
         let at = |part: usize| job.submit_ms + waits[(waits.len() * part / 10).min(waits.len() - 1)];
-        answers.push((waits.len() >= NAIVE_ENOUGH).then(|| Answer {
-            start_ms: at(5),
-            early_ms: at(1),
-            late_ms: at(9),
-        }));
+        answers.push(Some(Answer { start_ms: at(5), early_ms: at(1), late_ms: at(9) }));
     }
     answers
 }

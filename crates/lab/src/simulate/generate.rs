@@ -144,14 +144,14 @@ struct Kinds {
 const KINDS_APART: f64 = 0.8;
 
 impl Kinds {
-    fn typical(&mut self, random: &mut Random, kind: (usize, Arc<str>), median_s: f64) -> f64 {
+    fn typical(&mut self, random: &mut Random, user: usize, profile: &Arc<str>, median_s: f64) -> f64 {
         let drawn = random.log_normal(median_s, KINDS_APART);
-        self.typical_as(&kind, drawn)
+        self.typical_as(user, profile, drawn)
     }
 
     /// What was drawn for the kind before, or this.
-    fn typical_as(&mut self, kind: &(usize, Arc<str>), drawn_s: f64) -> f64 {
-        *self.typical_s.entry(kind.clone()).or_insert(drawn_s)
+    fn typical_as(&mut self, user: usize, profile: &Arc<str>, drawn_s: f64) -> f64 {
+        *self.typical_s.entry((user, profile.clone())).or_insert(drawn_s)
     }
 }
 

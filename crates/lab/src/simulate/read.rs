@@ -121,14 +121,16 @@ pub enum SimulateError {
 /// # Errors
 /// At the first thing that can't be read or is not understood.
 pub fn read(request: &Request) -> Result<Simulation, SimulateError> {
-    let (name, mut trace, nodes) = trace(request)?;
+    let (given, notes) = request.nodes.as_deref().map(given_nodes).transpose()?.unzip();
+    let (mut trace, nodes) = trace_of(request, given)?;
+    trace.notes.extend(notes.unwrap_or_default());
     trace.cut(request.skip_days, request.days);
     trace.fit(&nodes);
     if trace.jobs.is_empty() {
         return Err(SimulateError::Empty);
     }
     Ok(Simulation {
-        name,
+        name: name(request),
         trace,
         nodes,
         policies: policies(request)?,
@@ -139,16 +141,12 @@ pub fn read(request: &Request) -> Result<Simulation, SimulateError> {
     })
 }
 
-/// The trace's name, its jobs, and the nodes they are for.
-fn trace(request: &Request) -> Result<(String, Trace, Vec<NodeFacts>), SimulateError> {
-    let (given, notes) = request.nodes.as_deref().map(given_nodes).transpose()?.unzip();
-    let (mut trace, nodes) = trace_of(request, given)?;
-    trace.notes.extend(notes.unwrap_or_default());
+fn name(request: &Request) -> String {
     let path = Path::new(&request.trace);
-    let name = path.file_name().map_or_else(|| request.trace.clone(), |name| name.to_string_lossy().into_owned());
-    Ok((name, trace, nodes))
+    path.file_name().map_or_else(|| request.trace.clone(), |name| name.to_string_lossy().into_owned())
 }
 
+/// The trace's jobs, and the nodes they are for.
 fn trace_of(request: &Request, given: Option<Vec<NodeFacts>>) -> Result<(Trace, Vec<NodeFacts>), SimulateError> {
     if generate::is_model(&request.trace) {
         let (trace, meant_for) = generate::generate(&request.trace).map_err(SimulateError::Generate)?;

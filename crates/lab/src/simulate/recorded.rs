@@ -198,7 +198,9 @@ impl Gathering {
     fn pod(&mut self, facts: &PodFacts) {
         if let Some(pod) = self.pods.get_mut(&facts.uid) {
             let ended = matches!(facts.phase, PodPhase::Succeeded | PodPhase::Failed);
-            if let Some(started) = facts.started.or(facts.scheduled).filter(|_| pod.from.is_none()) {
+            if pod.from.is_none()
+                && let Some(started) = facts.started.or(facts.scheduled)
+            {
                 pod.from = Some(started.0);
                 self.jobs[pod.job].binds.push(started.0);
             }
@@ -207,7 +209,9 @@ impl Gathering {
                 let pod = *pod;
                 let begun = facts.started.map(|at| at.0).or(pod.from);
                 let end = facts.ended.map_or(self.now, |at| at.0);
-                if let Some(begun) = begun.filter(|_| !pod.evicted) {
+                if let Some(begun) = begun
+                    && !pod.evicted
+                {
                     let (runs, all) = &mut self.jobs[pod.job].runs;
                     (*runs, *all) = (*runs + 1, all.saturating_add((end - begun).max(1)));
                 }
@@ -249,7 +253,10 @@ impl Gathering {
         if !ended {
             job.there = job.there.saturating_sub(1);
         }
-        let Some(from) = pod.from.filter(|_| !pod.over) else { return };
+        if pod.over {
+            return;
+        }
+        let Some(from) = pod.from else { return };
         job.holds.push((from, at.max(from)));
         job.ended = job.ended.max(at);
         if pod.evicted {
@@ -292,6 +299,14 @@ impl Gathering {
     }
 }
 
+/// What a job asks for as a whole.
+struct Requested {
+    pods: u32,
+    /// Of each pod: the mean, where they differ.
+    each: Resources,
+    limit_ms: Option<i64>,
+}
+
 impl Gathered {
     /// The job as a trace has it; nothing where it is not known how long it runs.
     fn job(&self, priorities: &HashMap<String, i32>, learned: Option<&(i64, i64)>, notes: &mut Notes) -> Option<Job> {
@@ -311,7 +326,7 @@ impl Gathered {
                 return None;
             }
         };
-        let (pods, requests, limit_ms) = self.requested();
+        let Requested { pods, each: requests, limit_ms } = self.requested();
         if pods == 0 || pods > PODS_MAX {
             notes.count("without pods, or with too many: left out");
             return None;
@@ -333,12 +348,11 @@ impl Gathered {
         })
     }
 
-    /// How many pods, what each asks for (the mean, where they differ), and how long they may run.
-    fn requested(&self) -> (u32, Resources, Option<i64>) {
+    fn requested(&self) -> Requested {
         let count: u32 = self.shape.iter().fold(0, |sum, task| sum.saturating_add(task.count));
         if count <= self.pods {
             let each = self.requests.iter().map(|(name, sum)| (name.clone(), sum / i64::from(self.pods.max(1))));
-            return (self.pods, each.collect(), self.limit_ms);
+            return Requested { pods: self.pods, each: each.collect(), limit_ms: self.limit_ms };
         }
         let mut sums = Resources::new();
         for task in &self.shape {
@@ -349,7 +363,7 @@ impl Gathered {
         }
         sums.values_mut().for_each(|sum| *sum /= i64::from(count));
         let limit = self.shape.iter().filter_map(|task| task.template.time_limit_ms).max();
-        (count, sums, self.limit_ms.or(limit))
+        Requested { pods: count, each: sums, limit_ms: self.limit_ms.or(limit) }
     }
 
     fn fared(&self) -> Fared {

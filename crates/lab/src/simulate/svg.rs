@@ -51,15 +51,15 @@ pub(super) fn render(report: &Report) -> String {
 
 fn head(drawing: &mut Drawing, report: &Report, shown: &[Run]) {
     let Report { trace, jobs, pods, nodes, cores, load, .. } = report;
-    drawing.text((LEFT, 28.0), "start", 18, &format!("{trace}: {jobs} jobs, {pods} pods"));
+    drawing.text(at(LEFT, 28.0), "start", 18, &format!("{trace}: {jobs} jobs, {pods} pods"));
     let about = format!("{nodes} nodes, {cores} cores, offered load {load:.2}");
     let left_out = report.runs.len() - shown.len();
     let about = if left_out > 0 { format!("{about}; {left_out} more policies are not shown") } else { about };
-    drawing.text((LEFT, 48.0), "start", 12, &about);
+    drawing.text(at(LEFT, 48.0), "start", 12, &about);
     let mut x = LEFT;
     for (run, colour) in shown.iter().zip(COLOURS) {
-        drawing.bar((x, 62.0), (12.0, 12.0), colour, 1.0);
-        drawing.text((x + 17.0, 72.0), "start", 12, &run.policy);
+        drawing.bar(at(x, 62.0), 12.0, 12.0, colour, 1.0);
+        drawing.text(at(x + 17.0, 72.0), "start", 12, &run.policy);
         x += 40.0 + 7.0 * run.policy.chars().take(40).count() as f64;
     }
 }
@@ -67,7 +67,7 @@ fn head(drawing: &mut Drawing, report: &Report, shown: &[Run]) {
 /// Bars to the ninetieth percentile, a line on to the ninety-ninth, a notch at the middle.
 fn waits(drawing: &mut Drawing, shown: &[Run]) {
     drawing.text(
-        (LEFT, WAITS_TOP - 12.0),
+        at(LEFT, WAITS_TOP - 12.0),
         "start",
         13,
         "wait by size of the job: bar to p90, line to p99, notch at p50, dot at the mean",
@@ -81,8 +81,8 @@ fn waits(drawing: &mut Drawing, shown: &[Run]) {
     let bottom = WAITS_TOP + WAITS_HEIGHT;
     let y = |seconds: f64| bottom - WAITS_HEIGHT * (seconds.max(1.0).ln() / longest.ln()).min(1.0);
     for tick in TICKS.into_iter().filter(|tick| *tick <= longest) {
-        drawing.line((LEFT, y(tick)), (WIDTH - RIGHT, y(tick)), PALE, 1.0);
-        drawing.text((LEFT - 8.0, y(tick) + 4.0), "end", 11, &time(tick));
+        drawing.line(at(LEFT, y(tick)), at(WIDTH - RIGHT, y(tick)), PALE, 1.0);
+        drawing.text(at(LEFT - 8.0, y(tick) + 4.0), "end", 11, &time(tick));
     }
     let slot = (WIDTH - LEFT - RIGHT) / sizes.len().max(1) as f64;
     let width = (slot * 0.8 / shown.len().max(1) as f64).min(60.0);
@@ -90,18 +90,18 @@ fn waits(drawing: &mut Drawing, shown: &[Run]) {
         let middle = LEFT + slot * (place as f64 + 0.5);
         let jobs = shown.first().and_then(|run| run.figures.by_size.iter().find(|(name, _)| name == size));
         let jobs = jobs.map_or(0, |(_, of)| of.jobs);
-        drawing.text((middle, bottom + 18.0), "middle", 12, &format!("{size} ({jobs} jobs)"));
+        drawing.text(at(middle, bottom + 18.0), "middle", 12, &format!("{size} ({jobs} jobs)"));
         for (index, (run, colour)) in shown.iter().zip(COLOURS).enumerate() {
             let Some(spread) = of(run, size) else { continue };
             let x = middle + width * (index as f64 - shown.len() as f64 / 2.0);
-            drawing.bar((x + 2.0, y(spread.p90)), (width - 4.0, bottom - y(spread.p90)), colour, 0.75);
+            drawing.bar(at(x + 2.0, y(spread.p90)), width - 4.0, bottom - y(spread.p90), colour, 0.75);
             let centre = x + width / 2.0;
-            drawing.line((centre, y(spread.p90)), (centre, y(spread.p99)), colour, 2.0);
-            drawing.line((x + 2.0, y(spread.p50)), (x + width - 2.0, y(spread.p50)), INK, 2.0);
-            drawing.dot((centre, y(spread.mean)));
+            drawing.line(at(centre, y(spread.p90)), at(centre, y(spread.p99)), colour, 2.0);
+            drawing.line(at(x + 2.0, y(spread.p50)), at(x + width - 2.0, y(spread.p50)), INK, 2.0);
+            drawing.dot(at(centre, y(spread.mean)));
         }
     }
-    drawing.line((LEFT, bottom), (WIDTH - RIGHT, bottom), INK, 1.0);
+    drawing.line(at(LEFT, bottom), at(WIDTH - RIGHT, bottom), INK, 1.0);
 }
 
 fn spread(figures: &Figures, size: &str) -> Option<Spread> {
@@ -109,18 +109,18 @@ fn spread(figures: &Figures, size: &str) -> Option<Spread> {
 }
 
 fn in_use(drawing: &mut Drawing, report: &Report, shown: &[Run]) {
-    drawing.text((LEFT, USE_TOP - 28.0), "start", 13, "use of all cores in the course of time");
+    drawing.text(at(LEFT, USE_TOP - 28.0), "start", 13, "use of all cores in the course of time");
     let panels = shown.len().max(1) as f64;
     let width = (WIDTH - LEFT - RIGHT - GAP * (panels - 1.0)) / panels;
     let bottom = USE_TOP + USE_HEIGHT;
     for (place, (run, colour)) in shown.iter().zip(COLOURS).enumerate() {
         let left = LEFT + place as f64 * (width + GAP);
-        drawing.text((left, USE_TOP - 8.0), "start", 12, &run.policy);
+        drawing.text(at(left, USE_TOP - 8.0), "start", 12, &run.policy);
         for part in [0.0, 0.5, 1.0] {
             let y = bottom - USE_HEIGHT * part;
-            drawing.line((left, y), (left + width, y), PALE, 1.0);
+            drawing.line(at(left, y), at(left + width, y), PALE, 1.0);
             if place == 0 {
-                drawing.text((LEFT - 8.0, y + 4.0), "end", 11, &format!("{:.0} %", part * 100.0));
+                drawing.text(at(LEFT - 8.0, y + 4.0), "end", 11, &format!("{:.0} %", part * 100.0));
             }
         }
         let values = run.in_use.as_deref().unwrap_or_default();
@@ -133,14 +133,25 @@ fn in_use(drawing: &mut Drawing, report: &Report, shown: &[Run]) {
         }
         let _ = write!(outline, "L{:.1} {bottom:.1}Z", left + width);
         let _ = writeln!(drawing.0, "<path d=\"{outline}\" fill=\"{colour}\" fill-opacity=\"0.75\"/>");
-        drawing.line((left, bottom), (left + width, bottom), INK, 1.0);
-        drawing.text((left, bottom + 16.0), "start", 11, "0");
-        drawing.text((left + width, bottom + 16.0), "end", 11, &time(report.measured_to_s));
+        drawing.line(at(left, bottom), at(left + width, bottom), INK, 1.0);
+        drawing.text(at(left, bottom + 16.0), "start", 11, "0");
+        drawing.text(at(left + width, bottom + 16.0), "end", 11, &time(report.measured_to_s));
         let used = format!("{:.1} % of what was offered", run.figures.utilisation * 100.0);
-        drawing.text((left, bottom + 34.0), "start", 11, &used);
+        drawing.text(at(left, bottom + 34.0), "start", 11, &used);
         let ends = format!("all ended after {}", time(run.figures.makespan_s));
-        drawing.text((left, bottom + 50.0), "start", 11, &ends);
+        drawing.text(at(left, bottom + 50.0), "start", 11, &ends);
     }
+}
+
+/// A place in the picture, from its upper left corner.
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    x: f64,
+    y: f64,
+}
+
+fn at(x: f64, y: f64) -> Point {
+    Point { x, y }
 }
 
 /// Elements, one a line.
@@ -148,7 +159,7 @@ struct Drawing(String);
 
 impl Drawing {
     // Writing to a String never fails.
-    fn text(&mut self, (x, y): (f64, f64), anchor: &str, size: u32, text: &str) {
+    fn text(&mut self, Point { x, y }: Point, anchor: &str, size: u32, text: &str) {
         let text = escaped(text);
         let _ = writeln!(
             self.0,
@@ -156,14 +167,15 @@ impl Drawing {
         );
     }
 
-    fn line(&mut self, (x, y): (f64, f64), (to_x, to_y): (f64, f64), colour: &str, width: f64) {
+    fn line(&mut self, Point { x, y }: Point, to: Point, colour: &str, width: f64) {
         let _ = writeln!(
             self.0,
-            "<path d=\"M{x:.1} {y:.1}L{to_x:.1} {to_y:.1}\" stroke=\"{colour}\" stroke-width=\"{width}\"/>"
+            "<path d=\"M{x:.1} {y:.1}L{:.1} {:.1}\" stroke=\"{colour}\" stroke-width=\"{width}\"/>",
+            to.x, to.y
         );
     }
 
-    fn bar(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), colour: &str, opacity: f64) {
+    fn bar(&mut self, Point { x, y }: Point, width: f64, height: f64, colour: &str, opacity: f64) {
         let (width, height) = (width.max(0.0), height.max(0.0));
         let _ = writeln!(
             self.0,
@@ -172,7 +184,7 @@ impl Drawing {
         );
     }
 
-    fn dot(&mut self, (x, y): (f64, f64)) {
+    fn dot(&mut self, Point { x, y }: Point) {
         let _ = writeln!(self.0, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"#fff\" stroke=\"{INK}\"/>");
     }
 }

@@ -105,6 +105,13 @@ impl Notes {
     }
 }
 
+/// A part of the time of a trace, in milliseconds from its first submission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    pub from_ms: i64,
+    pub to_ms: i64,
+}
+
 /// A workload.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Trace {

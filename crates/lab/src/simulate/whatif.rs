@@ -83,7 +83,8 @@ pub enum NoWhatIf {
 pub fn what_if(
     name: String,
     mut recorded: Recorded,
-    (before, other): (Config, Other),
+    before: Config,
+    other: Other,
     plugins: Registry,
 ) -> Result<WhatIf, NoWhatIf> {
     let mut trace = std::mem::take(&mut recorded.trace);

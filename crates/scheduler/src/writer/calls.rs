@@ -48,7 +48,7 @@ pub(super) async fn evict(
 }
 
 pub(super) async fn group(client: Client, namespace: String, name: String, patch: Value) -> Result<(), kube::Error> {
-    write::merge_unread::<PodGroup>(&client, (&namespace, &name), None, &patch).await
+    write::merge_unread::<PodGroup>(&client, &namespace, &name, None, &patch).await
 }
 
 pub(super) async fn pod_status(
@@ -57,7 +57,7 @@ pub(super) async fn pod_status(
     name: String,
     patch: Value,
 ) -> Result<(), kube::Error> {
-    write::merge_unread::<Pod>(&client, (&namespace, &name), Some("status"), &patch).await
+    write::merge_unread::<Pod>(&client, &namespace, &name, Some("status"), &patch).await
 }
 
 pub(super) async fn nominate(client: Client, nomination: Nomination) -> Result<(), kube::Error> {

@@ -261,7 +261,7 @@ fn planned(fields: &Fields) -> Result<Option<PlannedAction>, SpecError> {
 fn queues(fields: QueueFields) -> Result<QueueCase, SpecError> {
     let QueueFields { setup, update, assertions } = fields;
     let at_least_one = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
-    let assertions = assertions.into_iter().enumerate().map(assertions_of);
+    let assertions = assertions.into_iter().enumerate().map(|(index, fields)| assertions_of(index, fields));
     Ok(QueueCase {
         template: message("queueConfig.setup.queueSpec", setup.queue_spec)?,
         batch_size: at_least_one(setup.batch_size),
@@ -273,7 +273,7 @@ fn queues(fields: QueueFields) -> Result<QueueCase, SpecError> {
 }
 
 /// One item may say several things.
-fn assertions_of((index, fields): (usize, AssertionFields)) -> Result<Vec<Assertion>, SpecError> {
+fn assertions_of(index: usize, fields: AssertionFields) -> Result<Vec<Assertion>, SpecError> {
     let AssertionFields { active_in_pool, appears_in_stream, matches, deleted } = fields;
     let mut assertions = Vec::new();
     if !active_in_pool.is_empty() {

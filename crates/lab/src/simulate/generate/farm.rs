@@ -86,7 +86,7 @@ fn job(random: &mut Random, kinds: &mut Kinds, users: &[f64], day: u32, shape: S
     };
     let kind = random.pick(&[5.0, 2.0, 1.0]);
     let profile: Arc<str> = format!("{letter}{kind}").into();
-    let typical_s = kinds.typical(random, (who, profile.clone()), median_s);
+    let typical_s = kinds.typical(random, who, &profile, median_s);
     let run_s = random.log_normal(typical_s, 0.25).clamp(5.0, 7.0 * DAY_S);
     // Users ask for two to five times what such jobs take, in whole ten minutes.
     let limit_s = (typical_s * random.between(2.0, 5.0) / 600.0).ceil() * 600.0;

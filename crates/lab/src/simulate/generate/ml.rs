@@ -38,7 +38,7 @@ pub(super) fn generate(jobs: usize, machines: u32, load: f64, seed: u64) -> Gene
         let (pods, each) = (gpus.div_ceil(MACHINE), gpus.min(MACHINE));
         let profile: Arc<str> = format!("train{gpus}-{}", random.pick(&[4.0, 2.0, 1.0, 1.0])).into();
         let spread = random.log_normal(MEDIAN_S, between);
-        let typical_s = kinds.typical_as(&(who, profile.clone()), spread);
+        let typical_s = kinds.typical_as(who, &profile, spread);
         let run_s = random.log_normal(typical_s, within).clamp(1.0, RUN_MAX_S);
         let amounts =
             [("cpu", i64::from(each) * 8_000), ("memory", i64::from(each) << 35), ("nvidia.com/gpu", i64::from(each))];
@@ -54,7 +54,7 @@ pub(super) fn generate(jobs: usize, machines: u32, load: f64, seed: u64) -> Gene
             requests: Arc::new(amounts.map(|(name, amount)| (name.to_owned(), amount)).into()),
             run_ms: (run_s * 1_000.0) as i64,
             // Most say nothing; those who do take days.
-            limit_ms: random.chance(0.3).then(|| ((run_s / 86_400.0).ceil() * 86_400_000.0) as i64),
+            limit_ms: if random.chance(0.3) { Some(((run_s / 86_400.0).ceil() * 86_400_000.0) as i64) } else { None },
             priority: 0,
             preemptable: gpus == 1,
             profile,

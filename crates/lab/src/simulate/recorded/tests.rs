@@ -30,10 +30,10 @@ struct Scribe(RecordSender);
 
 impl Scribe {
     fn group(&mut self, name: &str, seconds: i64, pods: u32, cpu_milli: i64) {
-        self.group_of("research", name, seconds, (pods, cpu_milli));
+        self.group_of("research", name, seconds, pods, cpu_milli);
     }
 
-    fn group_of(&mut self, queue: &str, name: &str, seconds: i64, (pods, cpu_milli): (u32, i64)) {
+    fn group_of(&mut self, queue: &str, name: &str, seconds: i64, pods: u32, cpu_milli: i64) {
         let template =
             PodTemplate { requests: [("cpu".to_owned(), cpu_milli)].into(), ..PodTemplate::default() }.into();
         let owner = OwnerFacts { kind: "Job".to_owned(), name: name.to_owned(), uid: format!("job-{name}") };
@@ -87,7 +87,7 @@ impl Scribe {
         });
     }
 
-    fn ended(&mut self, name: &str, (from, to): (i64, i64)) {
+    fn ended(&mut self, name: &str, from: i64, to: i64) {
         self.pod(name, |facts| {
             (facts.node, facts.phase) = (Some("n0".to_owned()), PodPhase::Succeeded);
             (facts.started, facts.ended) = (Some(at(from)), Some(at(to)));
@@ -127,10 +127,10 @@ fn spread(scribe: &mut Scribe) {
         scribe.bound(name, node, seconds);
     }
     scribe.group("big", 10, 1, 4_000);
-    scribe.ended("s1", (0, 1_000));
+    scribe.ended("s1", 0, 1_000);
     scribe.bound("big", "n0", 1_000);
-    scribe.ended("s2", (1, 1_001));
-    scribe.ended("big", (1_000, 1_100));
+    scribe.ended("s2", 1, 1_001);
+    scribe.ended("big", 1_000, 1_100);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn what_never_ran_takes_as_long_as_its_like_and_what_was_evicted_ran_in_vain() {
         scribe.0.cycle(at(12), &Plan { evictions: vec![eviction], ..Plan::default() });
         scribe.0.deltas(vec![Delta::TaskRemove("pod-victim".into())]);
         scribe.group("wide", 20, 3, 1_000);
-        scribe.ended("s1", (0, 60));
+        scribe.ended("s1", 0, 60);
     });
     let jobs: Vec<(&str, u32, i64)> =
         recorded.trace.jobs.iter().map(|job| (job.name.as_str(), job.pods, job.run_ms)).collect();
@@ -209,7 +209,7 @@ fn instead(recorded: Recorded, text: String, weights: &[(&str, i32)]) -> Result<
     let other = Beginning { config: Some(text), ..recorded.beginning.clone() };
     let config = config_of(&other, &plugins()).unwrap();
     let weights = weights.iter().map(|(queue, weight)| ((*queue).to_owned(), *weight)).collect();
-    what_if("recording".to_owned(), recorded, (before, Other { name: "new".to_owned(), config, weights }), plugins())
+    what_if("recording".to_owned(), recorded, before, Other { name: "new".to_owned(), config, weights }, plugins())
 }
 
 #[test]
@@ -239,10 +239,10 @@ fn a_queue_that_weighs_more_is_served_earlier() {
         scribe.group("s1", 0, 1, 1_000);
         scribe.bound("s1", "n0", 0);
         for index in 0..12 {
-            scribe.group_of("research", &format!("r-{index}"), 1, (1, 1_000));
-            scribe.group_of("students", &format!("s-{index}"), 2, (1, 1_000));
+            scribe.group_of("research", &format!("r-{index}"), 1, 1, 1_000);
+            scribe.group_of("students", &format!("s-{index}"), 2, 1, 1_000);
         }
-        scribe.ended("s1", (0, 100));
+        scribe.ended("s1", 0, 100);
     };
     let outcome = instead(scribe(folder.path(), two_queues), shares.to_owned(), &[]).unwrap();
     let waits = |outcome: &WhatIf, run: usize, queue: &str| {
