@@ -44,7 +44,6 @@ pub enum ResourceGroupsError {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResourceGroups(Arc<[ResourceGroup]>);
 
-/// One group.
 #[derive(Clone, Debug, PartialEq)]
 struct ResourceGroup {
     members: Members,

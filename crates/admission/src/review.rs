@@ -23,7 +23,6 @@ const KIND: &str = "AdmissionReview";
 pub const REVIEW_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// Longest warning, in bytes: a longer one the API server would cut off, and all after 4096.
 const WARNING_BYTES_MAX: usize = 256;
-/// Most warnings.
 const WARNINGS_MAX: usize = 15;
 
 /// Why a request has no answer.
@@ -108,7 +107,7 @@ enum Wanted {
     Connect,
 }
 
-/// What was found.
+/// What the rules found in one object: refused, or admitted with warnings and a patch.
 #[derive(Debug, Default)]
 pub struct Verdict {
     refusal: Option<Status>,

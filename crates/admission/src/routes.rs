@@ -33,7 +33,7 @@ pub(crate) enum Sent {
     PodsWithBudget,
 }
 
-/// One path.
+/// A path of the webhook server: which objects are sent there, and what is done with them.
 #[derive(Debug)]
 pub struct Route {
     pub path: &'static str,

@@ -63,7 +63,7 @@ fn owned(names: &[&str]) -> Vec<String> {
 pub struct LiveRules(Arc<RwLock<Arc<Rules>>>);
 
 impl LiveRules {
-    /// Begins with these.
+    /// Rules that apply until others are set.
     pub fn new(rules: Rules) -> Self {
         Self(Arc::new(RwLock::new(Arc::new(rules))))
     }

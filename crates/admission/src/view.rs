@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 pub trait View {
     /// The queue of that name.
     fn queue(&self, name: &str) -> Option<Queue>;
-    /// Every queue.
+    /// Every queue, in no order that means anything.
     fn queues(&self) -> Vec<Queue>;
     /// An annotation of a namespace.
     fn namespace_annotation(&self, namespace: &str, key: &str) -> Option<String>;

@@ -30,7 +30,7 @@ impl Window {
         self.in_flight < self.limit
     }
 
-    /// Calls under way.
+    /// Calls that were begun and are not answered yet.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }

@@ -60,7 +60,7 @@ pub enum Verdict {
     Fails(String),
 }
 
-/// One case's outcome.
+/// How one case went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     pub name: String,

@@ -114,7 +114,7 @@ pub struct Report {
     pub runs: Vec<Run>,
 }
 
-/// One policy's run.
+/// What came of a trace under one policy.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
@@ -187,12 +187,12 @@ impl Simulation {
 }
 
 impl Report {
-    /// For people.
+    /// The report as a table of text: a column for each policy.
     pub fn table(&self) -> String {
         table::render(self)
     }
 
-    /// As a picture.
+    /// The report as one SVG document.
     pub fn svg(&self) -> String {
         svg::render(self)
     }

@@ -41,7 +41,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Reads it.
+    /// Reads the head and checks that its lengths can be true.
     pub(crate) fn read(bytes: &[u8; HEAD]) -> Result<Self, Damage> {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let (packed, plain) = (word(0) as usize, word(4) as usize);
@@ -62,7 +62,7 @@ impl Head {
         self.packed == 0
     }
 
-    /// The plain bytes.
+    /// Unpacks what followed the head, if it is whole and as long as the head says.
     pub(crate) fn unpack(self, packed: &[u8]) -> Result<Vec<u8>, Damage> {
         if crc32(packed) != self.checksum {
             return Err(Damage::Checksum);

@@ -81,7 +81,7 @@ pub fn is_case(path: &Path) -> io::Result<bool> {
 }
 
 impl Case {
-    /// Writes it.
+    /// Writes the case beside `path` first, so that there is never half a case of that name.
     pub(crate) fn write(&self, path: &Path, version: String) -> io::Result<()> {
         let unfinished = path.with_extension("part");
         let header = segment::Header { continues: true, version, case: Some(self.about.clone()), ..Default::default() };

@@ -80,7 +80,7 @@ pub enum Break {
     Hole { segment: u64, entries: u64 },
 }
 
-/// What is read.
+/// One step of a recording, in the order in which it was written.
 #[allow(clippy::large_enum_variant, reason = "nearly all are entries; one at a time is read")]
 #[derive(Debug)]
 pub enum Item {

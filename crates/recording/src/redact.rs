@@ -17,7 +17,7 @@ mod words;
 /// What stands between the names in a text of several, such as `namespace/name` or `image:tag`.
 const BETWEEN: &[char] = &['/', ',', ':', ';', '|', '=', '@', '#'];
 
-/// Gathers names.
+/// Gathers all names that occur in a stretch, before any gets its pseudonym.
 #[derive(Debug, Default)]
 pub(crate) struct Names(BTreeSet<String>);
 
@@ -178,14 +178,12 @@ impl Names {
 }
 
 impl Redaction {
-    /// With pseudonyms.
     pub(crate) fn beginning(&mut self, beginning: &Beginning) -> Result<Beginning, serde_json::Error> {
         let mut renamed = flags(self, beginning);
         renamed.config = beginning.config.as_deref().map(|text| self.config(text)).transpose()?;
         Ok(renamed)
     }
 
-    /// With pseudonyms.
     pub(crate) fn entry(&mut self, of: &Entry) -> Result<Entry, serde_json::Error> {
         Ok(match of {
             Entry::Begin(beginning) => Entry::Begin(Box::new(self.beginning(beginning)?)),

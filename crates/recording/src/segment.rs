@@ -113,7 +113,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Adds a line.
+    /// Adds a line of JSON; writes a block once enough have gathered.
     pub fn line<T: Serialize>(&mut self, line: &T) -> io::Result<()> {
         let before = self.plain.len();
         serde_json::to_writer(&mut self.plain, line)?;
@@ -266,7 +266,7 @@ impl SegmentReader {
         Ok(read)
     }
 
-    /// The next block.
+    /// Reads the next block, or says how the segment ends.
     pub fn next_block(&mut self) -> io::Result<Next> {
         let at = self.at;
         let mut bytes = [0; HEAD];

@@ -46,7 +46,7 @@ const VERBS: &[&str] = &[
     "deallocateFuncVerb",
 ];
 
-/// Adds the plugin.
+/// Adds the plugin, with the keys that its arguments may have in the configuration.
 pub(crate) fn register(plugins: &mut Registry) {
     let names: Vec<String> = ["urlPrefix", "httpTimeout", "ignorable", "managedResources"]
         .iter()

@@ -6,7 +6,7 @@ use pumice_cluster::{WatchScope, watch, watch_all, watch_optional};
 
 use crate::watch_to_deltas::WatchedChange;
 
-/// Starts every watch.
+/// Starts a watch of every kind that the scheduler goes by, as one stream.
 pub(crate) fn start(client: &Client) -> SelectAll<BoxStream<'static, WatchedChange>> {
     let all = WatchScope::default;
     let mut feed = SelectAll::new();

@@ -109,7 +109,6 @@ impl Metrics {
         self.0.group_waits.observe(waited);
     }
 
-    /// Groups that wait.
     pub(crate) fn unscheduled_groups(&self, count: usize) {
         self.0.unscheduled_groups.set(count);
     }
@@ -165,7 +164,6 @@ impl Metrics {
         self.0.record_deviations.add(1);
     }
 
-    /// This instance leads.
     pub(crate) fn leads(&self, leads: bool) {
         self.0.leads.set(usize::from(leads));
     }

@@ -34,7 +34,7 @@ impl RecordOptions {
     /// How many bytes are kept where nothing else is said; see `retention`.
     pub const BYTES: u64 = retention::BYTES;
 
-    /// The usual bounds.
+    /// Options for a folder with the usual bounds of size and age.
     pub fn new(folder: PathBuf) -> Self {
         Self { folder, bytes_max: Self::BYTES, age_max: Duration::from_secs(86_400) * Self::DAYS }
     }

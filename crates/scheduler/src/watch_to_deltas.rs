@@ -177,12 +177,12 @@ impl WatchedObjects {
         self.listed.iter().all(|listed| *listed)
     }
 
-    /// PodGroups there are.
+    /// How many PodGroups have been seen and are still there.
     pub(crate) fn groups(&self) -> usize {
         self.seen[Kind::Group as usize].len()
     }
 
-    /// Their uids. O(groups).
+    /// The uids of all PodGroups. O(groups).
     pub(crate) fn group_uids(&self) -> HashSet<&str> {
         self.seen[Kind::Group as usize].iter().filter_map(|key| key.rsplit('/').next()).collect()
     }

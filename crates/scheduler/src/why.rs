@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use crate::ask::{Handle, Waiting};
 
-/// The API group.
+/// The API group under which explanations are served.
 pub const GROUP: &str = "why.pumice.sh";
-/// Its version.
+/// The one version of [`GROUP`].
 pub const VERSION: &str = "v1alpha1";
 
 impl Handle {

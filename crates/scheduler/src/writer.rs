@@ -252,7 +252,7 @@ impl Writer {
         self.calls.try_join_next()?.ok()
     }
 
-    /// Books an answer.
+    /// Frees the place that the call had in the window, and lines it up again where it has to be. Gives what the World is told.
     pub(crate) fn answered(&mut self, answer: Answer) -> CallOutcome {
         let now = Instant::now();
         let Answer { subject, failed, undecided, took } = answer;

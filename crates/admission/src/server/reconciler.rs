@@ -52,7 +52,7 @@ enum Event {
     Registered(Phase, Option<String>),
 }
 
-/// What is known.
+/// What earlier rounds found and wrote.
 #[derive(Default)]
 struct Known {
     /// The Secret, once it was looked for.
@@ -201,7 +201,7 @@ impl Reconciler {
     }
 }
 
-/// The Secret.
+/// Where the Secret is that holds the certificates.
 struct SecretStore {
     secrets: Api<Secret>,
     name: String,

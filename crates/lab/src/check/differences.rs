@@ -11,7 +11,7 @@ use super::compare::differences;
 use super::file::{Basis, Case, Expect};
 use super::run::Answer;
 
-/// One difference.
+/// Where another answer than Volcano's is meant, and why.
 struct Difference {
     about: About,
     volcano: &'static str,
@@ -31,7 +31,6 @@ enum About {
     Undesirable,
 }
 
-/// All of them.
 const DIFFERENCES: &[Difference] = &[
     Difference {
         about: About::UnknownTier,

@@ -177,7 +177,7 @@ pub(super) fn read(text: &str) -> Result<Vec<RawCase>, CheckError> {
 }
 
 impl RawCase {
-    /// Its schema checked.
+    /// Reads the case as its type; the error names its line.
     pub(super) fn typed(self) -> Result<Case, String> {
         let line = self.line;
         serde_json::from_value(self.value).map_err(|error| format!("line {line}: the case can't be read: {error}"))

@@ -40,7 +40,10 @@ pub(super) struct Answer {
     pub(super) violations: Vec<String>,
 }
 
-/// Runs the case.
+/// Runs a case in a World of its own.
+///
+/// # Errors
+/// What its configuration or its objects have that can't be read, in words.
 pub(super) fn run(case: &Case, registry: &Registry) -> Result<Answer, String> {
     let text = config::text(&case.config)?;
     let mut registry = registry.clone();

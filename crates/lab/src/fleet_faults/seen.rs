@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What came about.
+/// Counts of what happened in a run, so that a test can say that it met what it is for.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// Runs that were given up, and those of Volcano jobs among them.

@@ -19,7 +19,7 @@ pub const CLUSTER_LABEL: &str = "armadaproject.io/clusterName";
 /// Room for pods of a node that does not say: none is ever full of pods.
 const PODS: i64 = 1_000_000;
 
-/// Clusters of nodes.
+/// The nodes of a fleet, as a specification of clusters describes them.
 #[derive(Debug, Clone)]
 pub struct Clusters {
     /// What they are called.
@@ -32,7 +32,7 @@ pub struct Clusters {
     pub notes: Vec<String>,
 }
 
-/// A node.
+/// A node of one of the clusters.
 #[derive(Debug, Clone)]
 pub struct Node {
     pub cluster: String,

@@ -6,7 +6,7 @@ use pumice_ledger::{Entry, Event, JobId, RunId};
 
 use super::run::EPOCH_MS;
 
-/// The first row.
+/// Names of the columns, without an end of line.
 pub const HEADER: &str = "seconds,event,queue,job_set,job,attempt,pool,cluster,node";
 
 /// What an event says of a job, or of one of its runs.

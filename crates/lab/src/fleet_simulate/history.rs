@@ -123,7 +123,7 @@ impl History {
         }
     }
 
-    /// Nothing more happens.
+    /// Ends the history at `at`: what still runs was held until then.
     pub(super) fn finish(&mut self, at: i64) {
         self.ended_ms = at;
         for run in self.open.keys().copied().collect::<Vec<_>>() {

@@ -12,7 +12,7 @@ use super::draw;
 use super::scheduling::Scheduling;
 use super::workload::{Template, Workload};
 
-/// All jobs.
+/// All jobs of a workload, drawn before anything is scheduled: each configuration gets the same.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub seed: u64,

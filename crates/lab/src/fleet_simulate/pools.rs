@@ -16,7 +16,7 @@ use super::clusters::Clusters;
 use super::run::EPOCH_MS;
 use super::scheduling::Scheduling;
 
-/// All pools.
+/// The pools of the fleet, and what their rounds have in common.
 pub(super) struct Pools {
     pools: BTreeMap<String, Side>,
     round_every_ms: i64,
@@ -25,7 +25,7 @@ pub(super) struct Pools {
     constraints: Arc<Constraints>,
 }
 
-/// One pool.
+/// A pool with its engine, and when its next round is.
 struct Side {
     window: PoolView,
     pool: Pool,

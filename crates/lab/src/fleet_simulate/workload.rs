@@ -38,7 +38,7 @@ pub struct Workload {
     pub notes: Vec<String>,
 }
 
-/// A queue.
+/// A queue that the workload submits to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkloadQueue {
     pub name: String,

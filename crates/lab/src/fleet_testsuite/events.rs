@@ -13,7 +13,7 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// All of them.
+            /// Every kind of event that Armada has.
             pub const ALL: &[Kind] = &[$(Kind::$variant,)*];
 
             /// Its name in JSON.

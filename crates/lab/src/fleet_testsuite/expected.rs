@@ -84,7 +84,7 @@ impl Expected {
         Ok(expected)
     }
 
-    /// Its kind.
+    /// The kind of event that is expected.
     pub fn kind(&self) -> Kind {
         self.kind
     }

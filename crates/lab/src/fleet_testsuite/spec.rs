@@ -24,7 +24,7 @@ pub const SPEC_BYTES_MAX: usize = 4 << 20;
 /// The timeout where none is given. Armada's waits for ever then.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(600);
 
-/// A specification.
+/// A case of Armada's testsuite: what is submitted, and which events are to come of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spec {
     /// What it is called, where it says so itself.
@@ -47,7 +47,7 @@ pub struct Spec {
     pub queues: Option<QueueCase>,
 }
 
-/// Jobs to submit.
+/// Jobs, and in how many requests of how many copies they are submitted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Submission {
     pub jobs: Vec<JobSubmitRequestItem>,

@@ -25,7 +25,7 @@ const MOVED_MAX: usize = 500;
 
 type Amounts = [i64; DIMS];
 
-/// Which baseline.
+/// A policy without an engine, which the engine is measured against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Baseline {
     /// In the order of submission; what does not fit holds up all behind it.

@@ -61,7 +61,7 @@ pub struct Guessed {
     pub most_ms: i64,
 }
 
-/// All that happened.
+/// All that happened in one run of a trace. Times are in milliseconds since the trace began.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct History {
     /// By the job's place in the trace.

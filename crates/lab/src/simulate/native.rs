@@ -62,7 +62,6 @@ struct Line {
     deadline: Option<f64>,
 }
 
-/// A queue's line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct QueueLine {

@@ -20,14 +20,14 @@ const PALE: &str = "#ddd";
 const WIDTH: f64 = 1_080.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 20.0;
-/// Of the waits.
+/// Upper edge of the panel of waits, in pixels.
 const WAITS_TOP: f64 = 110.0;
 const WAITS_HEIGHT: f64 = 250.0;
-/// Of the panels below.
+/// Upper edge of the panels of use, in pixels.
 const USE_TOP: f64 = 440.0;
 const USE_HEIGHT: f64 = 150.0;
 const HEIGHT: f64 = 660.0;
-/// Between two panels.
+/// Pixels between two panels of use.
 const GAP: f64 = 24.0;
 /// Ticks of the axis of waits, in seconds.
 const TICKS: [f64; 9] = [1.0, 10.0, 60.0, 600.0, 3_600.0, 21_600.0, 86_400.0, 604_800.0, 2_592_000.0];

@@ -22,7 +22,7 @@ const DAY_MS: i64 = 86_400_000;
 /// The queue of jobs that name none.
 pub(crate) const DEFAULT_QUEUE: &str = "default";
 
-/// One job.
+/// A job as it is submitted: a gang of pods that are alike.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     /// Its name, unique in the trace.
@@ -112,7 +112,7 @@ pub(super) struct Span {
     pub to_ms: i64,
 }
 
-/// A workload.
+/// A workload that a policy is tried on: its jobs and the weights of its queues.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Trace {
     /// Its jobs, the first to come first.

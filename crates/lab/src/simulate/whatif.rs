@@ -60,7 +60,7 @@ pub struct Other {
     pub weights: BTreeMap<String, i32>,
 }
 
-/// Nothing to compare.
+/// Why a recording can't be run under another configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NoWhatIf {
     /// Of all that was submitted.
@@ -154,7 +154,7 @@ fn compare(report: Report, trace: &Trace, before: &[Option<f64>], after: &[Optio
 }
 
 impl WhatIf {
-    /// For people.
+    /// The figures as a table of text, and below it the jobs whose start moved most.
     pub fn table(&self) -> String {
         let mut text = self.report.table();
         let [_, before, after] = &self.report.runs[..] else { return text };

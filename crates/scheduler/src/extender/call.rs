@@ -71,7 +71,7 @@ struct Question {
     answer: SyncSender<Result<Bytes, CallError>>,
 }
 
-/// Calls one server.
+/// Puts questions to one server, on a thread of its own.
 pub(super) struct Caller {
     prefix: String,
     timeout: Duration,

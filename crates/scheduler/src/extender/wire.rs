@@ -98,7 +98,7 @@ fn resources(amounts: &Resources) -> Value {
     json!({ "MilliCPU": of("cpu"), "Memory": of("memory"), "ScalarResources": scalars })
 }
 
-/// Volcano's bits.
+/// The state as the bit that Volcano's `TaskStatus` has for it.
 fn status(state: TaskState) -> u32 {
     let bit = match state {
         TaskState::Pending => 0,

@@ -5,7 +5,6 @@
 use pumice_cluster::metrics::Page;
 use pumice_engine::{QueueView, Resources};
 
-/// Writes them.
 pub(super) fn write(page: &mut Page, queues: &[QueueView]) {
     of_queues(page, "volcano_queue_weight", "Weight of a queue", queues, |queue| i64::from(queue.weight));
     let help = "The largest part that a queue holds of what it deserves";

@@ -47,7 +47,7 @@ pub(super) fn queue() -> (QueueSender, QueueReceiver) {
     (QueueSender(Arc::clone(&queue)), QueueReceiver(queue))
 }
 
-/// The loop's end.
+/// The end of the queue that the scheduling loop writes to. It never waits for the disk.
 #[derive(Debug)]
 pub(super) struct QueueSender(Arc<Queue>);
 
@@ -92,7 +92,7 @@ pub(super) enum Taken {
     Closed,
 }
 
-/// The thread's end.
+/// The end of the queue that the writing thread reads from.
 #[derive(Debug)]
 pub(super) struct QueueReceiver(Arc<Queue>);
 

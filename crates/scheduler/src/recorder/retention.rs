@@ -32,7 +32,7 @@ pub(super) const BYTES: u64 = 10_000_000_000;
 /// After so much work it rests three times as long.
 const WORK: Duration = Duration::from_millis(10);
 
-/// One sweep.
+/// What a sweep of the folder needs to know.
 #[derive(Debug, Clone)]
 pub(super) struct Retention {
     pub(super) options: RecordOptions,

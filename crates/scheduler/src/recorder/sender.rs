@@ -100,7 +100,7 @@ struct Line {
 }
 
 impl RecordSender {
-    /// A World begins.
+    /// Records that a new World begins: a replay starts anew from here.
     pub fn begin(&mut self, beginning: Beginning) {
         let Some(line) = &mut self.0 else { return };
         line.mend();
@@ -181,7 +181,6 @@ impl RecordSender {
 }
 
 impl Batch {
-    /// Entries in it.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Deltas(deltas) => deltas.len(),

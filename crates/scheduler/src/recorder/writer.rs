@@ -33,10 +33,10 @@ const TOLD_OF: usize = 256;
 const SEGMENT_BYTES: u64 = 64 << 20;
 /// or a part of what is kept,
 const SEGMENTS_MIN: u64 = 16;
-/// or so old.
+/// or when it has been written for so long.
 const SEGMENT_AGE: Duration = Duration::from_secs(6 * 3_600);
 
-/// Writes segments.
+/// Writes batches into segments, one file after the other. Owned by the writing thread.
 #[derive(Debug)]
 pub(super) struct RecordWriter {
     options: RecordOptions,

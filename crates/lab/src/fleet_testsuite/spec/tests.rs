@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// What is submitted.
 const JOBS: &str = r#"
 numBatches: 2
 batchSize: 3
@@ -29,7 +28,6 @@ jobs:
           resources: { limits: { cpu: 1, memory: 25Mi } }
 "#;
 
-/// What is expected.
 const EVENTS: &str = r#"
 ---
 timeout: "100s"

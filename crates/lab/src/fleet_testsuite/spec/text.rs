@@ -5,11 +5,11 @@
 
 use serde_json::{Map, Value};
 
-/// Lists of texts.
+/// Names of fields that are lists of texts.
 const LISTS: [&str; 3] = ["args", "command", "values"];
-/// Maps to texts.
+/// Names of fields that are maps to texts.
 const MAPS: [&str; 4] = ["annotations", "labels", "matchLabels", "nodeSelector"];
-/// Texts.
+/// Names of fields that are one text.
 const TEXTS: [&str; 1] = ["value"];
 
 /// Leaves out what is null anywhere in it, which says nothing.

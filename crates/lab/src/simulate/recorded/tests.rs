@@ -11,7 +11,7 @@ use pumice_scheduler::recorder::{RecordOptions, RecordSender, Recorder};
 use super::super::whatif::{NoWhatIf, Other, WhatIf, what_if};
 use super::*;
 
-/// 2026-01-01.
+/// The first day of 2026.
 const BEGIN: TimeMs = TimeMs(1_767_225_600_000);
 
 fn conf(least: u32, most: u32) -> String {
