@@ -15,7 +15,7 @@ struct EventRow<'e> {
     job: JobId,
     run: Option<RunId>,
     /// Pool, cluster and node, as far as it says them.
-    place: [&'e str; 3],
+    on: [&'e str; 3],
 }
 
 /// A row for each event of an entry that is about a job, each with an end of line.
@@ -24,9 +24,9 @@ pub fn rows(entry: &Entry) -> String {
     let mut text = String::new();
     let seconds = (entry.at.0 - EPOCH_MS) as f64 / 1_000.0;
     for event in &entry.events {
-        let Some(EventRow { name, job, run, place }) = event_row(event) else { continue };
+        let Some(EventRow { name, job, run, on }) = event_row(event) else { continue };
         let attempt = run.map(|run| run.attempt.to_string()).unwrap_or_default();
-        let [pool, cluster, node] = place.map(cell);
+        let [pool, cluster, node] = on.map(cell);
         let (queue, set) = (cell(&entry.queue), cell(&entry.job_set));
         // A string takes all that is written.
         let _ = writeln!(text, "{seconds},{name},{queue},{set},{job},{attempt},{pool},{cluster},{node}");
@@ -35,8 +35,8 @@ pub fn rows(entry: &Entry) -> String {
 }
 
 fn event_row(event: &Event) -> Option<EventRow<'_>> {
-    let of_job = |name, job: JobId| Some(EventRow { name, job, run: None, place: [""; 3] });
-    let at = |name, run: &RunId, place| Some(EventRow { name, job: run.job, run: Some(*run), place });
+    let of_job = |name, job: JobId| Some(EventRow { name, job, run: None, on: [""; 3] });
+    let at = |name, run: &RunId, on| Some(EventRow { name, job: run.job, run: Some(*run), on });
     let of_run = |name, run: &RunId| at(name, run, [""; 3]);
     match event {
         Event::Submitted(submitted) => of_job("submitted", submitted.job),
