@@ -64,7 +64,7 @@ impl Input {
     }
 }
 
-type Feed = SelectAll<BoxStream<'static, Input>>;
+pub(crate) type Feed = SelectAll<BoxStream<'static, Input>>;
 
 /// Starts every watch but that of pods.
 pub(crate) fn start(client: &Client) -> Feed {

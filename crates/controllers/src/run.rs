@@ -7,15 +7,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{FutureExt as _, StreamExt as _};
+use futures::StreamExt as _;
 use kube::Client;
 use pumice_clock as clock;
-use pumice_cluster::{Change, EventRecorder, Failure, Timers, failure, until};
+use pumice_cluster::{Burst, Change, EventRecorder, Failure, Timers, failure, until};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::commands::{self, Commands};
-use crate::feed::{self, Input};
+use crate::feed::{self, Feed, Input};
 use crate::index::{self, DirtyKey, Doubtful, Index};
 use crate::job::{self, JobWork};
 use crate::keys::Keys;
@@ -101,19 +101,7 @@ impl Loop {
         loop {
             let wake = until(self.timers.next());
             tokio::select! {
-                input = feed.next() => {
-                    let mut next = Some(input.ok_or(Error::WatchEnded)?);
-                    for _ in 0..BURST_MAX {
-                        let Some(input) = next.take() else { break };
-                        if self.take(input) {
-                            feed::add_pods(&mut feed, &self.client);
-                        }
-                        next = feed.next().now_or_never().flatten();
-                    }
-                    if let Some(input) = next {
-                        self.take(input);
-                    }
-                }
+                input = feed.next() => self.burst(input.ok_or(Error::WatchEnded)?, &mut feed),
                 Some(answer) = self.calls.join_next_with_id() => self.answered(answer),
                 () = wake => {}
             }
@@ -124,6 +112,16 @@ impl Loop {
                 self.work();
             }
             self.count();
+        }
+    }
+
+    /// Takes a change and all that wait behind it.
+    fn burst(&mut self, first: Input, feed: &mut Feed) {
+        let mut burst = Burst::new(first, BURST_MAX);
+        while let Some(input) = burst.next(feed) {
+            if self.take(input) {
+                feed::add_pods(feed, &self.client);
+            }
         }
     }
 
@@ -342,4 +340,30 @@ async fn serves_network_policies(client: Client) -> bool {
     }
     tracing::warn!("discovery does not answer; jobs get no NetworkPolicy");
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::stream::{self, SelectAll};
+    use kube::client::Body;
+
+    #[tokio::test]
+    async fn pods_are_watched_wherever_in_a_burst_the_jobs_are_listed() {
+        let nowhere = tower::service_fn(|_: http::Request<Body>| async {
+            Ok::<_, std::convert::Infallible>(http::Response::new(Body::empty()))
+        });
+        let client = Client::new(nowhere, "ns");
+        for before in [0, 1, BURST_MAX - 1, BURST_MAX] {
+            let (recorder, _) = EventRecorder::new(client.clone(), "test");
+            let mut controllers = Loop::new(client.clone(), recorder, Metrics::default());
+            let mut inputs = (0..before).map(|_| Input::Priority(Change::Replace(Vec::new()))).collect::<Vec<_>>();
+            inputs.push(Input::Job(Change::Replace(Vec::new())));
+            let first = inputs.remove(0);
+            let mut feed = SelectAll::new();
+            feed.push(stream::iter(inputs).chain(stream::pending()).boxed());
+            controllers.burst(first, &mut feed);
+            assert_eq!(feed.len(), 2, "{before} changes came before the Jobs");
+        }
+    }
 }
