@@ -57,7 +57,6 @@ pub struct Cursor {
 /// What the feed tells the writer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
-    /// A list begins.
     ListBegins {
         /// The kind that is listed.
         watched: Watched,

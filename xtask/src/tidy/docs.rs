@@ -1,9 +1,11 @@
-//! What documentation comments must say: a public item has one, and none is a line that says nothing.
+//! What documentation comments must say: a public item of a library has one, and none is a line that says nothing.
 //!
 //! Instead of rustc's `missing_docs`, which asks for a line on each field and variant, too: where the name says it all, the
 //! line was `/// The name.`, and a reader skipped such lines with those that say something. A line of up to three words
 //! passes if it has code, a number or a unit in it. Types whose comments are shown to people, as a help text or as a
 //! description in a schema, are left alone.
+
+use std::collections::HashSet;
 
 use syn::visit::Visit;
 
@@ -84,7 +86,7 @@ const SHOWN: &[&str] = &["Parser", "Args", "Subcommand", "ValueEnum", "JsonSchem
 pub fn check(sources: &[Source]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for source in sources {
-        let mut finder = Finder { is_library: source.folder.starts_with("crates/"), found: Vec::new() };
+        let mut finder = Finder { is_public: source.folder.starts_with("crates/"), ..Finder::default() };
         finder.visit_file(&source.tree);
         violations.extend(finder.found.into_iter().map(|(line, advice)| Violation::new(&source.path, line, advice)));
     }
@@ -92,16 +94,18 @@ pub fn check(sources: &[Source]) -> Vec<Violation> {
 }
 
 /// Collects what is wrong, with lines.
+#[derive(Default)]
 struct Finder {
-    /// Whether other crates use what is public here.
-    is_library: bool,
+    /// Whether other crates can use what is public here.
+    is_public: bool,
+    /// Public types of this file. What is public of other types may not be seen outside.
+    types: HashSet<String>,
     found: Vec<(usize, String)>,
 }
 
 impl Finder {
     fn item(&mut self, visibility: &syn::Visibility, attributes: &[syn::Attribute], ident: &syn::Ident) {
-        let is_public = matches!(visibility, syn::Visibility::Public(_));
-        self.comment(is_public && self.is_library, attributes, ident);
+        self.comment(self.is_public && is_pub(visibility), attributes, ident);
     }
 
     fn comment(&mut self, is_needed: bool, attributes: &[syn::Attribute], ident: &syn::Ident) {
@@ -118,6 +122,28 @@ impl Finder {
 }
 
 impl<'ast> Visit<'ast> for Finder {
+    fn visit_file(&mut self, file: &'ast syn::File) {
+        self.types = file.items.iter().filter_map(public_type).map(ToString::to_string).collect();
+        syn::visit::visit_file(self, file);
+    }
+
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        let outside = std::mem::replace(&mut self.is_public, false);
+        syn::visit::visit_item_mod(self, module);
+        self.is_public = outside;
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        let of = match &*item.self_ty {
+            syn::Type::Path(of) => of.path.segments.last().map(|last| last.ident.to_string()),
+            _ => None,
+        };
+        let is_seen = self.is_public && of.is_some_and(|of| self.types.contains(&of));
+        let outside = std::mem::replace(&mut self.is_public, is_seen);
+        syn::visit::visit_item_impl(self, item);
+        self.is_public = outside;
+    }
+
     fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
         if !is_shown(&item.attrs) {
             self.item(&item.vis, &item.attrs, &item.ident);
@@ -134,7 +160,7 @@ impl<'ast> Visit<'ast> for Finder {
 
     fn visit_item_trait(&mut self, item: &'ast syn::ItemTrait) {
         self.item(&item.vis, &item.attrs, &item.ident);
-        let is_public = matches!(item.vis, syn::Visibility::Public(_)) && self.is_library;
+        let is_public = self.is_public && is_pub(&item.vis);
         for member in &item.items {
             if let syn::TraitItem::Fn(method) = member {
                 self.comment(is_public, &method.attrs, &method.sig.ident);
@@ -176,6 +202,19 @@ impl<'ast> Visit<'ast> for Finder {
             self.comment(false, &field.attrs, ident);
         }
     }
+}
+
+fn is_pub(visibility: &syn::Visibility) -> bool {
+    matches!(visibility, syn::Visibility::Public(_))
+}
+
+fn public_type(item: &syn::Item) -> Option<&syn::Ident> {
+    let (visibility, ident) = match item {
+        syn::Item::Struct(item) => (&item.vis, &item.ident),
+        syn::Item::Enum(item) => (&item.vis, &item.ident),
+        _ => return None,
+    };
+    is_pub(visibility).then_some(ident)
 }
 
 /// Line number and text of an attribute that is a line of a documentation comment.
@@ -220,11 +259,16 @@ mod tests {
             "pub const C: u8 = 1;",
             "pub type T = u8;",
             "/// What can be drained, by name.\npub trait T { fn f(&self); }",
-            "impl S { pub fn f(&self) {} }",
+            "/// Drops what it can.\npub struct S; impl S { pub fn f(&self) {} }",
         ] {
             assert_eq!(found(text), 1, "{text}");
         }
-        for text in ["fn f() {}", "pub(crate) struct S;", "/// Milliseconds since 1970 (UTC).\npub type T = u64;"] {
+        for text in [
+            "fn f() {}",
+            "pub(crate) struct S; impl S { pub fn f(&self) {} }",
+            "mod m { pub fn f() {} }",
+            "/// Milliseconds since 1970 (UTC).\npub type T = u64;",
+        ] {
             assert_eq!(found(text), 0, "{text}");
         }
     }
@@ -234,7 +278,7 @@ mod tests {
         for text in [
             "/// Its name.\nfn name() {}",
             "struct S {\n/// The file.\nfile: u8 }",
-            "enum E {\n/// Not found.\nNotFound }",
+            "enum E {\n/// It failed.\nFailed }",
             "impl S {\n/// The pods.\nfn pods(&self) {} }",
         ] {
             assert_eq!(found(text), 1, "{text}");

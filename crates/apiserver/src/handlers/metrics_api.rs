@@ -126,7 +126,6 @@ struct Memory {
 /// What one node's agent has said.
 struct NodeSummary {
     name: String,
-    /// The node's object.
     node: Value,
     summary: Summary,
 }

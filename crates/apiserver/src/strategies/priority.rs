@@ -72,7 +72,6 @@ impl Strategy for PriorityClass {
 pub(crate) struct BuiltInClass {
     pub(crate) name: &'static str,
     pub(crate) value: i64,
-    /// Its description.
     pub(crate) about: &'static str,
 }
 

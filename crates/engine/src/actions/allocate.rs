@@ -65,7 +65,6 @@ struct FailureKey {
     class: ClassId,
     /// Pods that the minimum lacks.
     needed: u32,
-    /// Pods that wait.
     wanted: usize,
     /// The windows that bar its pods.
     barring: Barring,

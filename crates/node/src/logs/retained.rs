@@ -57,7 +57,6 @@ pub(crate) struct RetainedContainer<'a> {
     pub namespace: &'a str,
     /// The uid of the object that owned the pod.
     pub owner: &'a str,
-    /// The pod's uid.
     pub uid: &'a str,
     pub container: &'a str,
 }
