@@ -211,7 +211,7 @@ fn node(bytes: &mut Bytes<'_>) -> NodeFacts {
         effect: EFFECTS[usize::from(bytes.below(3))],
     });
     NodeFacts {
-        name: bytes.pick(NODES).to_owned(),
+        name: bytes.pick(NODES).into(),
         labels: bytes.labels(),
         taints: taint.into_iter().collect(),
         unschedulable: bytes.one_in(9),
@@ -250,7 +250,7 @@ fn pod(bytes: &mut Bytes<'_>) -> PodFacts {
     const PHASES: [PodPhase; 5] =
         [PodPhase::Pending, PodPhase::Running, PodPhase::Succeeded, PodPhase::Failed, PodPhase::Unknown];
     let index = bytes.below(12);
-    let node = bytes.one_in(3).then(|| bytes.pick(NODES).to_owned());
+    let node = bytes.one_in(3).then(|| bytes.pick(NODES).into());
     let phase = if node.is_some() { PHASES[usize::from(bytes.below(5))] } else { PodPhase::Pending };
     PodFacts {
         uid: format!("u{index}").into(),
@@ -271,7 +271,7 @@ fn pod(bytes: &mut Bytes<'_>) -> PodFacts {
         annotations: if bytes.one_in(4) { bytes.annotations() } else { BTreeMap::new() },
         preemptable: [None, Some(true), Some(false)][usize::from(bytes.below(3))],
         never_preempts: bytes.one_in(8),
-        nominated: bytes.one_in(8).then(|| bytes.pick(NODES).to_owned()),
+        nominated: bytes.one_in(8).then(|| bytes.pick(NODES).into()),
         of_daemon_set: bytes.one_in(12),
         template: template(bytes).into(),
         node,
@@ -377,7 +377,7 @@ fn window(bytes: &mut Bytes<'_>) -> WindowFacts {
     let from = TimeMs(300_000_i64.saturating_add(bytes.milliseconds()));
     WindowFacts {
         name: bytes.pick(&["w0", "w1", "w2"]).to_owned(),
-        nodes: (0..bytes.below(3)).map(|_| bytes.pick(NODES).to_owned()).collect(),
+        nodes: (0..bytes.below(3)).map(|_| bytes.pick(NODES).into()).collect(),
         selector: (0..bytes.below(2)).map(|_| bytes.requirement()).collect(),
         from,
         to: bytes.one_in(2).then(|| from.plus_ms(bytes.milliseconds())),
@@ -388,7 +388,7 @@ fn window(bytes: &mut Bytes<'_>) -> WindowFacts {
 
 fn removal(bytes: &mut Bytes<'_>) -> Delta {
     match bytes.below(9) {
-        0 => Delta::NodeRemove(bytes.pick(NODES).to_owned()),
+        0 => Delta::NodeRemove(bytes.pick(NODES).into()),
         1 => Delta::GroupRemove { namespace: "ns".to_owned(), name: bytes.pick(GROUPS).to_owned(), uid: "".into() },
         2 => Delta::QueueRemove(bytes.pick(QUEUES).to_owned()),
         3 => Delta::ShapeRemove { owner_uid: "job".to_owned() },
@@ -437,8 +437,8 @@ fn delta(bytes: &mut Bytes<'_>) -> Delta {
         }),
         22 => Delta::ShardUpsert(ShardFacts {
             name: bytes.pick(&["volcano", "other"]).to_owned(),
-            desired: vec![bytes.pick(NODES).to_owned()],
-            in_use: vec![bytes.pick(NODES).to_owned()],
+            desired: vec![bytes.pick(NODES).into()],
+            in_use: vec![bytes.pick(NODES).into()],
         }),
         23 => Delta::WindowUpsert(window(bytes)),
         24 => Delta::RunsLearned {
@@ -519,7 +519,7 @@ pub fn small_world() -> Vec<Delta> {
         vec![Delta::QueueUpsert(QueueFacts { name: "default".to_owned(), weight: 1, ..QueueFacts::default() })];
     for name in &NODES[..2] {
         deltas.push(Delta::NodeUpsert(NodeFacts {
-            name: (*name).to_owned(),
+            name: (*name).into(),
             allocatable: amounts(4000),
             ..NodeFacts::default()
         }));
@@ -539,7 +539,7 @@ pub fn small_world() -> Vec<Delta> {
             name: format!("job-task-{index}"),
             mine: true,
             group: Some("g0".to_owned()),
-            node: (index == 0).then(|| "n0".to_owned()),
+            node: (index == 0).then(|| "n0".into()),
             phase: if index == 0 { PodPhase::Running } else { PodPhase::Pending },
             template: PodTemplate { requests: Resources::from([("cpu".to_owned(), 1000)]), ..PodTemplate::default() }
                 .into(),

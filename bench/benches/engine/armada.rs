@@ -62,7 +62,7 @@ pub fn tables(figures: &mut Figures) {
                 uid: format!("other-{node}").into(),
                 namespace: "ns".to_owned(),
                 name: format!("other-{node}"),
-                node: Some(format!("n{node:05}")),
+                node: Some(format!("n{node:05}").into()),
                 phase: PodPhase::Running,
                 template: pumice_engine::PodTemplate { requests: resources(31_000, 0, 0), ..Default::default() }.into(),
                 ..PodFacts::default()

@@ -38,7 +38,7 @@ pub fn preempt(figures: &mut Figures) {
     let mut builder = Builder::new(PREEMPTING, 1_000);
     builder.apply(Delta::PriorityClassUpsert { name: "high".to_owned(), value: 1_000, global_default: false });
     for index in 0..1_000_usize {
-        let on = |_| Some(format!("n{index:05}"));
+        let on = |_| Some(format!("n{index:05}").into());
         builder.place(&Group::new(format!("low{index}"), 1, 10, template(3_200, 200)), on);
     }
     for index in 0..10_000 {
@@ -74,7 +74,7 @@ pub fn reclaim(figures: &mut Figures) {
     for index in 0..1_000_usize {
         let mut group = Group::new(format!("held{index}"), 1, 16, template(2_000, 200));
         group.queue = leaf(index / 2 * 2);
-        builder.place(&group, |_| Some(format!("n{index:05}")));
+        builder.place(&group, |_| Some(format!("n{index:05}").into()));
     }
     for index in 0..500_usize {
         let mut group = Group::new(format!("wants{index}"), 1, 16, template(2_000, 200));

@@ -69,7 +69,7 @@ fn running(index: usize, phase: PodPhase) -> PodFacts {
         mine: true,
         group: Some(format!("running-{index}")),
         role: "worker".to_owned(),
-        node: Some(format!("n{:05}", index % NODES)),
+        node: Some(format!("n{:05}", index % NODES).into()),
         phase,
         started: Some(TimeMs(NOW.0 - 60_000)),
         ended: (phase == PodPhase::Succeeded).then_some(NOW),

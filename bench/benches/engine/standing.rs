@@ -14,7 +14,7 @@ fn filler(node: usize, cpu_milli: i64) -> Delta {
         uid: format!("filler-{node}").into(),
         namespace: "ns".to_owned(),
         name: format!("filler-{node}"),
-        node: Some(format!("n{node:05}")),
+        node: Some(format!("n{node:05}").into()),
         phase: PodPhase::Running,
         template: pumice_engine::PodTemplate { requests: resources(cpu_milli, 0, 0), ..Default::default() }.into(),
         ..PodFacts::default()
@@ -60,7 +60,7 @@ pub fn million(figures: &mut Figures) {
 pub fn idle(figures: &mut Figures) {
     let mut builder = Builder::new(PLACING, NODES);
     for index in 0..500_usize {
-        let on = |pod: u32| Some(format!("n{:05}", (index * 20 + pod as usize) % NODES));
+        let on = |pod: u32| Some(format!("n{:05}", (index * 20 + pod as usize) % NODES).into());
         builder.place(&Group::new(format!("b{index}"), 20, 20, template(1_000, 200)), on);
         builder.group(&Group::new(format!("w{index}"), 20, 20, template(40_000, 200)));
     }

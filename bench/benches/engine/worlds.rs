@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use pumice_engine::{
-    Config, Delta, GroupFacts, GroupPhase, GroupStatus, NodeFacts, PodFacts, PodPhase, PodTemplate, QueueFacts,
-    Resources, TimeMs, TopologySpec, World,
+    Config, Delta, GroupFacts, GroupPhase, GroupStatus, NodeFacts, NodeName, PodFacts, PodPhase, PodTemplate,
+    QueueFacts, Resources, TimeMs, TopologySpec, World,
 };
 
 /// The time of all cycles.
@@ -30,7 +30,7 @@ pub fn node(index: usize) -> NodeFacts {
     let mut allocatable = resources(32_000, 256 << 10, 0);
     allocatable.insert("pods".to_owned(), 110);
     let labels = [("kubernetes.io/hostname".to_owned(), name.clone())].into();
-    NodeFacts { name, allocatable, labels, ..NodeFacts::default() }
+    NodeFacts { name: name.into(), allocatable, labels, ..NodeFacts::default() }
 }
 
 /// How many pods, and what they are like.
@@ -76,7 +76,7 @@ impl Builder {
     }
 
     /// A group whose pods run on the nodes that `on` names.
-    pub fn place(&mut self, group: &Group, on: impl Fn(u32) -> Option<String>) {
+    pub fn place(&mut self, group: &Group, on: impl Fn(u32) -> Option<NodeName>) {
         self.groups += 1;
         self.apply(Delta::GroupUpsert(Box::new(GroupFacts {
             namespace: "ns".to_owned(),

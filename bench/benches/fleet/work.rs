@@ -182,7 +182,7 @@ pub fn fleet(nodes: usize, per_cluster: usize) -> Vec<Delta> {
         let facts = NodeFacts {
             labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
             allocatable: allocatable.map(|(name, amount)| (name.to_owned(), amount)).into(),
-            name: name.clone(),
+            name: name.as_str().into(),
             ..NodeFacts::default()
         };
         node_delta(&cluster, facts)

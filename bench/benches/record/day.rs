@@ -105,7 +105,7 @@ fn node(index: usize) -> NodeFacts {
         ("kubernetes.io/arch".to_owned(), "amd64".to_owned()),
         ("topology.kubernetes.io/zone".to_owned(), format!("zone-{}", index % 3)),
     ];
-    NodeFacts { name, allocatable, labels: labels.into(), ..NodeFacts::default() }
+    NodeFacts { name: name.into(), allocatable, labels: labels.into(), ..NodeFacts::default() }
 }
 
 /// A uid as Kubernetes makes them.

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::cycle_end;
 use crate::explain::QueueView;
 use crate::explain::{self, NodeWhy, QueueWhy, Why};
-use crate::facts::{Delta, GroupPhase, NodeFacts, OwnerFacts, PodUid};
+use crate::facts::{Delta, GroupPhase, NodeFacts, NodeName, OwnerFacts, PodUid};
 use crate::ids::{DimId, GroupId, TimeMs};
 use crate::plan::Plan;
 use crate::plan_lint;
@@ -286,7 +286,7 @@ impl World {
     }
 
     /// Why a node takes no more, and when it will. O(pods on it).
-    pub fn node_why(&self, name: &str) -> Option<NodeWhy> {
+    pub fn node_why(&self, name: &NodeName) -> Option<NodeWhy> {
         let node = self.tables.nodes.table.find(name).filter(|node| self.tables.nodes.row(*node).known)?;
         Some(NodeWhy::of(self.read(), node))
     }
@@ -345,7 +345,7 @@ impl World {
             let offers = |dim: usize| nodes.allocatable(node, DimId::from(dim));
             let amounts: Vec<i64> = (0..self.tables.dims.len()).map(offers).collect();
             NodeFacts {
-                name: row.name.to_string(),
+                name: (&row.name).into(),
                 unschedulable: row.unschedulable,
                 allocatable: self.tables.dims.resources(&amounts),
                 ..NodeFacts::default()

@@ -70,7 +70,7 @@ fn reserved(reservation: &Reservation, now: TimeMs) -> Reason {
         in_ms: reservation.forecast.as_ref().map(|forecast| forecast.at.0.saturating_sub(now.0).max(0)),
         hard: reservation.hard,
         promised: promise(reservation).is_some(),
-        nodes: places.iter().take(NAMED_MAX).map(|place| place.name.to_string()).collect(),
+        nodes: places.iter().take(NAMED_MAX).map(|place| (&place.name).into()).collect(),
         count: u32::try_from(places.len()).unwrap_or(u32::MAX),
     }
 }

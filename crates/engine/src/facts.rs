@@ -26,7 +26,7 @@ pub use devices::{
 };
 pub use group::{GroupCondition, GroupFacts, GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
 pub use inter_pod::{InterPodConstraints, LabelSelector, PodSelector, PodTerm, PreferredPodTerm, SpreadConstraint};
-pub use names::{GroupUid, PodUid};
+pub use names::{GroupUid, NodeName, PodUid};
 pub use node::{NodeFacts, NodeUsage, Taint, TaintEffect};
 pub use numa::{CpuPlace, NumaFacts};
 pub use pod::{DependsOn, PodFacts, PodPhase, ShapeTask};
@@ -49,11 +49,11 @@ pub enum Delta {
     /// A node as it is now.
     NodeUpsert(NodeFacts),
     /// What is in use on a node, as measured.
-    NodeUsage { name: String, usage: NodeUsage },
+    NodeUsage { name: NodeName, usage: NodeUsage },
     /// Whether something is there that adds nodes for pods that wait.
     AutoscalerSeen(bool),
     /// A node is gone, by name. What runs on it stays counted for its groups.
-    NodeRemove(String),
+    NodeRemove(NodeName),
     /// A pod as it is now, ours or of another scheduler.
     TaskUpsert(Box<PodFacts>),
     /// A pod is gone, by uid.
@@ -97,7 +97,7 @@ pub enum Delta {
     /// A Numatopology as it is now.
     NumaUpsert(NumaFacts),
     /// A Numatopology is gone, by its node's name.
-    NumaRemove(String),
+    NumaRemove(NodeName),
     /// A NodeShard as it is now.
     ShardUpsert(ShardFacts),
     /// A NodeShard is gone, by name.
@@ -125,7 +125,7 @@ pub enum Delta {
     /// A CSINode as it is now.
     CsiNodeUpsert(CsiNodeFacts),
     /// A CSINode is gone, by its node's name.
-    CsiNodeRemove(String),
+    CsiNodeRemove(NodeName),
     /// A ResourceClaim as it is now.
     DeviceClaimUpsert(DeviceClaimFacts),
     /// A ResourceClaim is gone.

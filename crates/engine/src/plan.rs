@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{DeviceName, GroupStatus, GroupUid, PodUid};
+use crate::facts::{DeviceName, GroupStatus, GroupUid, NodeName, PodUid};
 use crate::ids::TimeMs;
 use crate::reasons::{plural, time_text};
 use crate::resource_dims::Resources;
@@ -47,7 +47,7 @@ pub struct Bind {
     pub uid: PodUid,
     pub namespace: String,
     pub name: String,
-    pub node: String,
+    pub node: NodeName,
     /// Its group, `namespace/name`.
     pub group: String,
     /// Annotations that the pod gets with the bind, such as the devices it may use.
@@ -67,7 +67,7 @@ pub enum Prebind {
         /// Namespace of the claim.
         namespace: String,
         claim: String,
-        node: String,
+        node: NodeName,
     },
     /// Give a volume to a claim, and wait until they are bound.
     BindVolume {
@@ -84,7 +84,7 @@ pub enum Prebind {
         claim: String,
         /// Name of the request, and device.
         devices: Vec<(String, DeviceName)>,
-        node: String,
+        node: NodeName,
     },
 }
 
@@ -110,7 +110,7 @@ pub struct Eviction {
     pub uid: PodUid,
     pub namespace: String,
     pub name: String,
-    pub node: String,
+    pub node: NodeName,
     /// Its group, `namespace/name`.
     pub group: String,
     /// `preempt`, `reclaim`, `gangpreempt`, `gangreclaim`, `shuffle`, `gangtakeback`, `reservation` or `overrun`.
@@ -132,7 +132,7 @@ pub struct Pipelined {
     pub uid: PodUid,
     pub namespace: String,
     pub name: String,
-    pub node: String,
+    pub node: NodeName,
     /// Its group, `namespace/name`.
     pub group: String,
     /// The room is kept past this cycle: `status.nominatedNodeName` is to say so.

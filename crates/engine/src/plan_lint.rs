@@ -2,6 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::facts::NodeName;
 use crate::ids::{GroupId, QueueId, TaskId};
 use crate::plan::Plan;
 use crate::policy::Policy;
@@ -41,7 +42,7 @@ fn binds(tables: &Tables, plan: &Plan, found: &mut Vec<String>) -> FxHashMap<Gro
             continue;
         };
         let row = tables.task(task);
-        let node = row.node.map(|node| tables.node_name(node).to_string());
+        let node = row.node.map(|node| NodeName::from(tables.node_name(node)));
         if row.state != TaskState::Binding || node.as_ref() != Some(&bind.node) {
             found.push(format!(
                 "pod {}/{} is {:?} on {node:?}, not bound to {}",

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::facts::NodeName;
 use crate::ids::TimeMs;
 
 mod class;
@@ -233,7 +234,7 @@ pub enum Reason {
         /// How many of its pods wait for that.
         pods: u32,
         /// Where; at most five.
-        nodes: Vec<String>,
+        nodes: Vec<NodeName>,
         /// When it is no longer kept.
         until: TimeMs,
     },
@@ -269,7 +270,7 @@ pub enum Reason {
         /// It starts no later.
         promised: bool,
         /// Its nodes; at most five.
-        nodes: Vec<String>,
+        nodes: Vec<NodeName>,
         /// How many in all.
         count: u32,
     },
@@ -434,7 +435,7 @@ pub struct Shortage {
     /// What one pod asks for.
     pub requested: i64,
     /// The node that comes nearest.
-    pub best_node: String,
+    pub best_node: NodeName,
     /// What is missing there.
     pub short_on_best: i64,
     /// What all pods still without room ask for, beyond what is idle on all nodes that could take them. At least 0.

@@ -10,8 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_engine::{
-    Delta, GroupFacts, NodeFacts, NodeTerm, Operator, Plan, PodFacts, PodUid, QueueFacts, Requirement, Resources,
-    TaintEffect, TimeMs, Toleration,
+    Delta, GroupFacts, NodeFacts, NodeName, NodeTerm, Operator, Plan, PodFacts, PodUid, QueueFacts, Requirement,
+    Resources, TaintEffect, TimeMs, Toleration,
 };
 use pumice_ledger::{Away, AwayToleration};
 use rustc_hash::FxHashMap;
@@ -182,7 +182,7 @@ pub(crate) struct Ways {
     /// Jobs whose twins are held back: nothing, or until when.
     postponed: BTreeMap<PodUid, TimeMs>,
     /// Nodes of some kind.
-    nodes: BTreeSet<String>,
+    nodes: BTreeSet<NodeName>,
 }
 
 impl Ways {

@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn a_job_fits_where_all_of_its_words_are_met() {
         let node = |name: &str, memory: i64, zone: &str, tainted: bool| NodeFacts {
-            name: name.to_owned(),
+            name: name.into(),
             allocatable: [("cpu".to_owned(), 4000), ("memory".to_owned(), memory), ("pods".to_owned(), 110)].into(),
             labels: [("zone".to_owned(), zone.to_owned())].into(),
             taints: if tainted {
@@ -162,7 +162,7 @@ mod tests {
     fn a_whole_job_fits_where_a_cluster_has_nodes_for_as_many_as_start() {
         let node = |name: &str, cores: i64, runs_them: bool| {
             let mut facts = NodeFacts {
-                name: name.to_owned(),
+                name: name.into(),
                 allocatable: [("cpu".to_owned(), cores * 1000)].into(),
                 ..NodeFacts::default()
             };

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use pumice_engine::PodUid;
+use pumice_engine::{NodeName, PodUid};
 use pumice_ledger::{JobId, NodeRef, RunId};
 
 /// Between cluster and node in the names that the engine has of nodes; no name of either has it.
@@ -18,12 +18,12 @@ const MADE_PREFIX: &str = "podgroup-";
 const UID_LENGTH: usize = 40;
 
 /// What the engine calls a node of a cluster.
-pub fn node_name(cluster: &str, node: &str) -> String {
-    format!("{cluster}{NODE_SEPARATOR}{node}")
+pub fn node_name(cluster: &str, node: &str) -> NodeName {
+    format!("{cluster}{NODE_SEPARATOR}{node}").into()
 }
 
 /// The node of a cluster that the engine calls so.
-pub(crate) fn node_ref(name: &str) -> Option<NodeRef> {
+pub(crate) fn node_ref(name: &NodeName) -> Option<NodeRef> {
     let (cluster, node) = name.split_once(NODE_SEPARATOR)?;
     Some(NodeRef { cluster: cluster.to_owned(), node: node.to_owned() })
 }

@@ -47,10 +47,7 @@ impl Fixture {
         }
         for (cluster, node, cores) in nodes {
             let allocatable = [("cpu".to_owned(), cores * 1000), ("pods".to_owned(), 110)].into();
-            pool.apply(&[node_delta(
-                cluster,
-                NodeFacts { name: (*node).to_owned(), allocatable, ..NodeFacts::default() },
-            )]);
+            pool.apply(&[node_delta(cluster, NodeFacts { name: (*node).into(), allocatable, ..NodeFacts::default() })]);
         }
         let view = PoolView::within("p", ViewLimits::default(), constraints);
         Self { ledger, view, pool, rates, penalties, cutoffs, now: 0, next: 1 }
@@ -112,7 +109,7 @@ impl Fixture {
         let mut leased: BTreeMap<JobId, String> = BTreeMap::new();
         for event in entries.iter().flat_map(|entry| &entry.events) {
             if let Event::Leased { run, at, .. } = event {
-                leased.insert(run.job, node_name(&at.cluster, &at.node));
+                leased.insert(run.job, node_name(&at.cluster, &at.node).into());
             }
         }
         for proposal in &proposals {

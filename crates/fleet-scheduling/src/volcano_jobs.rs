@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use pumice_engine::{Delta, GroupFacts, GroupUid, TimeMs};
+use pumice_engine::{Delta, GroupFacts, GroupUid, NodeName, TimeMs};
 use pumice_fleet_model::names::CLUSTER_LABEL;
 use pumice_ledger::{Job, Ledger, NodeRef, Proposal, Run, RunId};
 
@@ -21,7 +21,7 @@ pub(crate) struct Member {
     /// Its part of the job.
     pub part: usize,
     /// The node on which it has room, as the engine calls it.
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
 }
 
 /// The pods of a Volcano job's run, and the queue in whose name the engine knows their group.

@@ -1,6 +1,6 @@
 //! What stands in a recording: the beginning of a World, what it was told, when it decided and what.
 
-use pumice_engine::{Delta, Plan, PodUid, TimeMs, World};
+use pumice_engine::{Delta, NodeName, Plan, PodUid, TimeMs, World};
 use serde::{Deserialize, Serialize};
 
 use crate::digest::digest;
@@ -121,7 +121,7 @@ pub struct Bound {
     pub uid: PodUid,
     /// `namespace/name`.
     pub pod: String,
-    pub node: String,
+    pub node: NodeName,
 }
 
 /// A pod that was told to leave.
@@ -130,7 +130,7 @@ pub struct Evicted {
     pub uid: PodUid,
     /// `namespace/name`.
     pub pod: String,
-    pub node: String,
+    pub node: NodeName,
     /// The action that wanted it.
     pub action: String,
     /// The group that gets its room.

@@ -6,7 +6,7 @@
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use pumice_cluster::Vitals;
-use pumice_engine::{GroupView, NodeWhy, QueueWhy, Why, World};
+use pumice_engine::{GroupView, NodeName, NodeWhy, QueueWhy, Why, World};
 
 use crate::metrics::Metrics;
 
@@ -75,7 +75,7 @@ impl Handle {
     }
 
     /// Why a node takes no more. O(pods on it), blocks for a cycle at most.
-    pub fn node_why(&self, name: &str) -> Option<NodeWhy> {
+    pub fn node_why(&self, name: &NodeName) -> Option<NodeWhy> {
         self.world.read().node_why(name)
     }
 

@@ -11,7 +11,7 @@ use kube::api::PostParams;
 use kube::core::Status;
 use kube::{Api, Client};
 use pumice_cluster::write;
-use pumice_engine::{Bind, DeviceName, Prebind};
+use pumice_engine::{Bind, DeviceName, NodeName, Prebind};
 use serde_json::{Value, json};
 
 /// How long a bind waits for its volumes before its pod waits again: less than a call may take.
@@ -79,7 +79,7 @@ async fn reserve(
     claims: &Api<dra::ResourceClaim>,
     name: &str,
     devices: &[(String, DeviceName)],
-    node: &str,
+    node: &NodeName,
     bind: &Bind,
 ) -> Result<(), kube::Error> {
     let mut claim = claims.get(name).await?;
@@ -95,7 +95,7 @@ async fn reserve(
 }
 
 /// Adds the pod, and the devices where the claim has none. False if nothing is to be written.
-fn reserved(claim: &mut dra::ResourceClaim, devices: &[(String, DeviceName)], node: &str, bind: &Bind) -> bool {
+fn reserved(claim: &mut dra::ResourceClaim, devices: &[(String, DeviceName)], node: &NodeName, bind: &Bind) -> bool {
     let status = claim.status.get_or_insert_default();
     let consumers = status.reserved_for.get_or_insert_default();
     if status.allocation.is_some() && consumers.iter().any(|consumer| bind.uid == *consumer.uid) {
@@ -115,7 +115,7 @@ fn reserved(claim: &mut dra::ResourceClaim, devices: &[(String, DeviceName)], no
     true
 }
 
-fn allocation(devices: &[(String, DeviceName)], node: &str) -> dra::AllocationResult {
+fn allocation(devices: &[(String, DeviceName)], node: &NodeName) -> dra::AllocationResult {
     use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorRequirement, NodeSelectorTerm};
     let result = |(request, device): &(String, DeviceName)| dra::DeviceRequestAllocationResult {
         request: request.clone(),
@@ -127,7 +127,7 @@ fn allocation(devices: &[(String, DeviceName)], node: &str) -> dra::AllocationRe
     let field = NodeSelectorRequirement {
         key: "metadata.name".to_owned(),
         operator: "In".to_owned(),
-        values: Some(vec![node.to_owned()]),
+        values: Some(vec![node.to_string()]),
     };
     let term = NodeSelectorTerm { match_fields: Some(vec![field]), ..Default::default() };
     dra::AllocationResult {
@@ -150,7 +150,7 @@ mod tests {
             uid: uid.into(),
             namespace: "ns".to_owned(),
             name: "p".to_owned(),
-            node: "n".to_owned(),
+            node: "n".into(),
             group: String::new(),
             annotations: Default::default(),
             prebind: Vec::new(),
@@ -158,9 +158,9 @@ mod tests {
         let device = DeviceName { driver: "gpu.com".to_owned(), pool: "n".to_owned(), device: "d0".to_owned() };
         let devices = [("r".to_owned(), device)];
         let mut claim = dra::ResourceClaim::default();
-        assert!(reserved(&mut claim, &devices, "n", &bind("a")));
-        assert!(!reserved(&mut claim, &devices, "n", &bind("a")), "nothing is written twice");
-        assert!(reserved(&mut claim, &[], "n", &bind("b")));
+        assert!(reserved(&mut claim, &devices, &"n".into(), &bind("a")));
+        assert!(!reserved(&mut claim, &devices, &"n".into(), &bind("a")), "nothing is written twice");
+        assert!(reserved(&mut claim, &[], &"n".into(), &bind("b")));
         let facts = crate::translate::device_claim_facts(&claim);
         assert_eq!(facts.allocated.as_ref().map(Vec::len), Some(1));
         assert_eq!(facts.node_terms.unwrap()[0].fields[0].values, ["n"]);

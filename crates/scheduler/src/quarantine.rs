@@ -245,7 +245,7 @@ mod tests {
             name: name.into(),
             mine: true,
             group: Some(group.into()),
-            node: node.map(str::to_owned),
+            node: node.map(Into::into),
             ..PodFacts::default()
         }))
     }

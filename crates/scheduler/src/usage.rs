@@ -14,7 +14,7 @@ use http_body_util::{BodyExt as _, Limited};
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
-use pumice_engine::{MetricsKind, MetricsSource, NodeUsage, TimeMs};
+use pumice_engine::{MetricsKind, MetricsSource, NodeName, NodeUsage, TimeMs};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::MissedTickBehavior;
@@ -22,7 +22,7 @@ use tokio::time::MissedTickBehavior;
 use pumice_clock as clock;
 
 /// The use of nodes, by their names.
-pub(crate) type Measured = Vec<(String, NodeUsage)>;
+pub(crate) type Measured = Vec<(NodeName, NodeUsage)>;
 
 /// Longest time for an answer.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -159,7 +159,7 @@ fn connect(source: &MetricsSource, user: Option<(String, String)>) -> Result<Cli
 }
 
 /// Thousandths in use, and when that was measured, by node.
-type PerMille = BTreeMap<String, (i64, TimeMs)>;
+type PerMille = BTreeMap<NodeName, (i64, TimeMs)>;
 
 /// Nodes of which both are known, as old as the older one.
 fn joined(cpu: PerMille, memory: PerMille) -> Measured {
@@ -198,7 +198,7 @@ fn of_prometheus(answer: &[u8]) -> Result<PerMille, UsageError> {
     }
     let answer: Answer = serde_json::from_slice(answer)?;
     let read = |sample: Sample| {
-        let node = node_of(sample.metric.get("instance")?).to_owned();
+        let node = node_of(sample.metric.get("instance")?).into();
         let percent: f64 = sample.value.1.parse().ok()?;
         #[allow(clippy::cast_possible_truncation, reason = "saturates")]
         let at = TimeMs((sample.value.0 * 1000.0) as i64);
@@ -221,7 +221,7 @@ fn of_adaptor(answer: &[u8]) -> Result<PerMille, UsageError> {
     }
     #[derive(Deserialize)]
     struct Described {
-        name: String,
+        name: NodeName,
     }
     let answer: Answer = serde_json::from_slice(answer)?;
     let read = |item: Item| {
@@ -260,7 +260,7 @@ fn of_elasticsearch(answer: &[u8], now: Timestamp) -> Result<Measured, UsageErro
     }
     #[derive(Deserialize)]
     struct Bucket {
-        key: String,
+        key: NodeName,
         cpu: Mean,
         memory: Mean,
     }

@@ -218,7 +218,7 @@ impl WatchedObjects {
             WatchedChange::Node(change) => {
                 let change = self.ours.nodes_only(change);
                 let upsert = |node: &Node| Delta::NodeUpsert(translate::node_facts(node));
-                fold(seen, change, name, upsert, Delta::NodeRemove, deltas);
+                fold(seen, change, name, upsert, |name| Delta::NodeRemove(name.into()), deltas);
             }
             WatchedChange::Pod(change) => self.take_pods(change, deltas),
             WatchedChange::Group(change) => self.take_groups(change, deltas),
@@ -231,7 +231,7 @@ impl WatchedObjects {
             }
             WatchedChange::Numa(change) => {
                 let upsert = |topology: &Numatopology| Delta::NumaUpsert(translate::numa_facts(topology));
-                fold(seen, change, name, upsert, Delta::NumaRemove, deltas);
+                fold(seen, change, name, upsert, |name| Delta::NumaRemove(name.into()), deltas);
             }
             WatchedChange::Shard(change) => {
                 let upsert = |shard: &NodeShard| Delta::ShardUpsert(translate::shard_facts(shard));
@@ -279,7 +279,7 @@ impl WatchedObjects {
             }
             WatchedChange::CsiNode(change) => {
                 let upsert = |object: &CSINode| Delta::CsiNodeUpsert(translate::csi_node_facts(object));
-                fold(seen, change, name, upsert, Delta::CsiNodeRemove, deltas);
+                fold(seen, change, name, upsert, |name| Delta::CsiNodeRemove(name.into()), deltas);
             }
             WatchedChange::DeviceClaim(change) => {
                 let upsert = |claim: &ResourceClaim| Delta::DeviceClaimUpsert(translate::device_claim_facts(claim));

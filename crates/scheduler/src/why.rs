@@ -37,7 +37,7 @@ impl Handle {
                 Some(queue) => json_response(StatusCode::OK, &of_cluster("QueueWhy", name, &queue)),
                 None => not_known("queues", name),
             },
-            ["nodes", name] => match self.node_why(name) {
+            ["nodes", name] => match self.node_why(&name.into()) {
                 Some(node) => json_response(StatusCode::OK, &of_cluster("NodeWhy", name, &node)),
                 None => not_known("nodes", name),
             },

@@ -15,8 +15,8 @@ use pumice_clock as clock;
 use pumice_cluster::events::Severity;
 use pumice_cluster::{EventRecorder, Failure, Window, failure};
 use pumice_engine::{
-    Bind, Ending, Eviction, FreedRoom, GroupUid, GroupUpdate, Late, Pipelined, Plan, PodNotice, PodUid, QueueUpdate,
-    Ungate,
+    Bind, Ending, Eviction, FreedRoom, GroupUid, GroupUpdate, Late, NodeName, Pipelined, Plan, PodNotice, PodUid,
+    QueueUpdate, Ungate,
 };
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -108,7 +108,7 @@ struct Nomination {
     namespace: String,
     name: String,
     uid: PodUid,
-    node: Option<String>,
+    node: Option<NodeName>,
 }
 
 pub(crate) struct Writer {

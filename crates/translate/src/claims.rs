@@ -62,7 +62,7 @@ pub fn volume_claim_facts(claim: &core::PersistentVolumeClaim) -> VolumeClaimFac
         block: spec.volume_mode.as_deref() == Some("Block"),
         bytes: requests.and_then(|requests| requests.get("storage")).map_or(0, |bytes| amount("storage", bytes)),
         selector: spec.selector.as_ref().map(selector),
-        selected_node: annotation(metadata, SELECTED_NODE).map(str::to_owned),
+        selected_node: annotation(metadata, SELECTED_NODE).map(Into::into),
     }
 }
 
@@ -115,7 +115,7 @@ pub fn csi_node_facts(node: &CSINode) -> CsiNodeFacts {
         Some((driver.name.clone(), i64::from(count)))
     };
     let limits: BTreeMap<String, i64> = node.spec.drivers.iter().filter_map(limit).collect();
-    CsiNodeFacts { node: text(node.metadata.name.as_ref()), limits }
+    CsiNodeFacts { node: text(node.metadata.name.as_ref()).into(), limits }
 }
 
 #[cfg(test)]

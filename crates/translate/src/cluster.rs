@@ -45,8 +45,8 @@ fn member(member: &Member) -> Option<HyperNodeMember> {
 pub fn shard_facts(shard: &NodeShard) -> ShardFacts {
     ShardFacts {
         name: text(shard.metadata.name.as_ref()),
-        desired: shard.spec.nodes_desired.clone(),
-        in_use: shard.status.nodes_in_use.clone(),
+        desired: shard.spec.nodes_desired.iter().map(|node| node.as_str().into()).collect(),
+        in_use: shard.status.nodes_in_use.iter().map(|node| node.as_str().into()).collect(),
     }
 }
 

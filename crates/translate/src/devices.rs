@@ -98,7 +98,7 @@ pub fn device_slice_facts(slice: &dra::ResourceSlice) -> DeviceSliceFacts {
         driver: spec.driver.clone(),
         pool: spec.pool.name.clone(),
         generation: spec.pool.generation,
-        node: spec.node_name.clone(),
+        node: spec.node_name.as_deref().map(Into::into),
         node_terms: spec.node_selector.as_ref().map(terms),
         devices: devices.map(facts).collect(),
     }

@@ -16,7 +16,7 @@ pub fn node_facts(node: &Node) -> NodeFacts {
         Some(Taint { key: taint.key.clone(), value: text(taint.value.as_ref()), effect })
     };
     NodeFacts {
-        name: text(node.metadata.name.as_ref()),
+        name: text(node.metadata.name.as_ref()).into(),
         labels: node.metadata.labels.clone().unwrap_or_default(),
         taints: taints.into_iter().flatten().filter_map(taint).collect(),
         unschedulable: spec.and_then(|spec| spec.unschedulable).unwrap_or(false),

@@ -29,7 +29,7 @@ pub fn numa_facts(topology: &Numatopology) -> NumaFacts {
     };
     let places: BTreeMap<u32, CpuPlace> = spec.cpu_detail.iter().filter_map(place).collect();
     NumaFacts {
-        name: text(topology.metadata.name.as_ref()),
+        name: text(topology.metadata.name.as_ref()).into(),
         cpu_manager: policy("CPUManagerPolicy"),
         topology_manager: policy("TopologyManagerPolicy"),
         free_cpus: free.into_iter().collect(),

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use pumice_api::{grouping, kubelet, names};
-use pumice_engine::{PodFacts, PodPhase, TimeMs};
+use pumice_engine::{NodeName, PodFacts, PodPhase, TimeMs};
 
 use super::claims::pod_claims;
 use super::template::template;
@@ -25,7 +25,7 @@ pub fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
         queue: annotation(metadata, names::SCHEDULING_QUEUE_NAME).map(str::to_owned),
         priority_class: text(spec.priority_class_name.as_ref()),
         role: either(names::TASK_SPEC).unwrap_or_default().to_owned(),
-        node: spec.node_name.clone().filter(|name| !name.is_empty()),
+        node: node_name(spec.node_name.as_ref()),
         phase: match status.and_then(|status| status.phase.as_deref()) {
             Some("Running") => PodPhase::Running,
             Some("Succeeded") => PodPhase::Succeeded,
@@ -49,11 +49,16 @@ pub fn pod_facts(pod: &Pod, schedulers: &[String]) -> PodFacts {
         preemptable: preemptable(metadata),
         never_preempts: spec.preemption_policy.as_deref() == Some("Never"),
         pod_priority_class: text(spec.priority_class_name.as_ref()),
-        nominated: status.and_then(|status| status.nominated_node_name.clone()).filter(|node| !node.is_empty()),
+        nominated: status.and_then(|status| node_name(status.nominated_node_name.as_ref())),
         of_daemon_set: metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet"),
         claims: pod_claims(pod, spec),
         template: template(metadata.namespace.as_deref().unwrap_or_default(), metadata, spec, status).into(),
     }
+}
+
+/// An empty name is none.
+fn node_name(name: Option<&String>) -> Option<NodeName> {
+    name.filter(|name| !name.is_empty()).map(|name| name.as_str().into())
 }
 
 /// Why the kubelet refused the pod, if it did: it never started, and is to be replaced.

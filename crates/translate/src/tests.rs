@@ -309,7 +309,7 @@ fn smaller_objects_are_read() {
         "metadata": {"name": "volcano"}, "spec": {"nodesDesired": ["a"]}, "status": {"nodesInUse": ["b"]},
     }));
     let facts = shard_facts(&shard);
-    assert_eq!((facts.desired, facts.in_use), (vec!["a".to_owned()], vec!["b".to_owned()]));
+    assert_eq!((facts.desired, facts.in_use), (vec!["a".into()], vec!["b".into()]));
 
     let budget: PodDisruptionBudget = read(json!({
         "metadata": {"name": "b", "namespace": "ns"},

@@ -15,7 +15,7 @@ pub fn window_facts(reservation: &Reservation) -> WindowFacts {
     };
     WindowFacts {
         name: text(reservation.metadata.name.as_ref()),
-        nodes: spec.nodes.clone(),
+        nodes: spec.nodes.iter().map(|node| node.as_str().into()).collect(),
         selector: spec.node_selector.iter().map(has).collect(),
         from: spec.from.as_ref().map(at).unwrap_or_default(),
         to: spec.to.as_ref().map(at),

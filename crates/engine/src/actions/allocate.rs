@@ -584,7 +584,7 @@ pub(crate) fn bind(session: &mut Session<'_>, group: GroupId, task: TaskId) {
         uid: (&*row.uid).into(),
         namespace: row.namespace.to_string(),
         name: row.name.to_string(),
-        node: session.tables.node_name(node).to_string(),
+        node: session.tables.node_name(node).into(),
         group: session.tables.groups.row(group).key(),
         annotations: session.policy.bind_annotations(session.tables, task, node),
         prebind: session.policy.prebind(session.tables, task, node),

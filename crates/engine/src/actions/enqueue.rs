@@ -15,7 +15,7 @@ use super::fair_share_order::{FairShareOrder, Outcome, Turn};
 use super::outranked::Outranked;
 use super::reserve;
 use crate::config::Action;
-use crate::facts::GroupPhase;
+use crate::facts::{GroupPhase, NodeName};
 use crate::ids::{ClassId, DimId, GroupId, QueueId, TaskId};
 use crate::policy::Policy;
 use crate::queue_limit;
@@ -540,7 +540,7 @@ fn exceeds(session: &mut Session<'_>, group: GroupId, missing: &Missing) -> Node
         Some(Shortage {
             resource: tables.dims.name(DimId::from(dim)).to_string(),
             requested: *amount,
-            best_node: String::new(),
+            best_node: NodeName::default(),
             short_on_best: short,
             short_total: short,
         })

@@ -153,7 +153,7 @@ fn tell(session: &mut Session<'_>, group: GroupId) {
 /// Puts down that the group waits for room on these nodes.
 pub(crate) fn note(session: &mut Session<'_>, group: GroupId, tasks: &[TaskId], until: TimeMs) {
     let nodes: BTreeSet<NodeId> = tasks.iter().filter_map(|task| session.tables.task(*task).node).collect();
-    let named = nodes.iter().take(NODES_NAMED_MAX).map(|node| session.tables.node_name(*node).to_string());
+    let named = nodes.iter().take(NODES_NAMED_MAX).map(|node| session.tables.node_name(*node).into());
     let reason =
         Reason::RoomIsFreed { pods: u32::try_from(tasks.len()).unwrap_or(u32::MAX), nodes: named.collect(), until };
     session.failures.insert(group, Failure::at(Stage::Allocate, vec![reason]));

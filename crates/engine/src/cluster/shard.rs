@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 use crate::cluster::nodes::Nodes;
 use crate::cluster::objects::Versioned;
 use crate::config::Sharding;
-use crate::facts::ShardFacts;
+use crate::facts::{NodeName, ShardFacts};
 use crate::ids::NodeId;
 
 /// Added to the score of a node of the own shard, where others are allowed: above all that plugins give.
@@ -19,7 +19,7 @@ pub(crate) const OWN_FIRST: i64 = 1 << 50;
 pub(crate) struct Shard {
     sharding: Option<Sharding>,
     seen: Option<u64>,
-    usable: FxHashSet<String>,
+    usable: FxHashSet<NodeName>,
 }
 
 impl Shard {
@@ -56,14 +56,14 @@ impl Shard {
     /// The set, sorted, where there is one: what the own NodeShard's status says is in use.
     pub(crate) fn usable(&self) -> Option<Vec<&str>> {
         self.sharding.as_ref()?;
-        let mut names: Vec<&str> = self.usable.iter().map(String::as_str).collect();
+        let mut names: Vec<&str> = self.usable.iter().map(NodeName::as_str).collect();
         names.sort_unstable();
         Some(names)
     }
 }
 
-fn usable(name: &str, shards: &Versioned<ShardFacts>) -> FxHashSet<String> {
-    let mut usable: FxHashSet<String> =
+fn usable(name: &str, shards: &Versioned<ShardFacts>) -> FxHashSet<NodeName> {
+    let mut usable: FxHashSet<NodeName> =
         shards.all.get(name).into_iter().flat_map(|own| own.desired.iter().cloned()).collect();
     for taken in shards.all.values().filter(|shard| shard.name != name).flat_map(|shard| &shard.in_use) {
         usable.remove(taken);
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn shard(name: &str, desired: &[&str], in_use: &[&str]) -> ShardFacts {
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let names = |names: &[&str]| names.iter().map(|name| (*name).into()).collect();
         ShardFacts { name: name.to_owned(), desired: names(desired), in_use: names(in_use) }
     }
 

@@ -61,7 +61,7 @@ pub(crate) fn resources(cpu_milli: i64) -> Resources {
 pub(crate) fn node(name: &str, cpu_milli: i64) -> NodeFacts {
     let mut allocatable = resources(cpu_milli);
     allocatable.extend([("memory".to_owned(), 64 << 30), ("pods".to_owned(), 110)]);
-    NodeFacts { name: name.to_owned(), allocatable, ..NodeFacts::default() }
+    NodeFacts { name: name.into(), allocatable, ..NodeFacts::default() }
 }
 
 pub(crate) fn pod(group: &str, index: u32, cpu_milli: i64) -> PodFacts {

@@ -4,6 +4,7 @@
 use super::candidates::Room;
 use crate::actions::allocate::counting;
 use crate::actions::nominated_capacity;
+use crate::facts::NodeName;
 use crate::ids::{GroupId, NodeId, TaskId};
 use crate::plan::{Eviction, Pipelined};
 use crate::resource_dims::CPU;
@@ -100,7 +101,7 @@ impl Statement {
                 uid: (&*row.uid).into(),
                 namespace: row.namespace.to_string(),
                 name: row.name.to_string(),
-                node: session.tables.node_name(node).to_string(),
+                node: session.tables.node_name(node).into(),
                 group: beneficiary.clone(),
                 fenced: true,
             });
@@ -201,7 +202,7 @@ pub(crate) fn evict_saying(
         uid: (&*row.uid).into(),
         namespace: row.namespace.to_string(),
         name: row.name.to_string(),
-        node: row.node.map_or_else(String::new, |node| session.tables.node_name(node).to_string()),
+        node: row.node.map_or_else(NodeName::default, |node| session.tables.node_name(node).into()),
         group: row.group.map_or_else(String::new, |group| session.tables.groups.row(group).key()),
         action: action.to_owned(),
         beneficiary: beneficiary.map(str::to_owned),

@@ -135,7 +135,7 @@ mod tests {
         }
         for index in 0..4 {
             let facts = pod("a", index, 1_000);
-            lab.pod(PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Running, ..facts });
+            lab.pod(PodFacts { node: Some("n0".into()), phase: PodPhase::Running, ..facts });
             lab.pod(pod("b", index, 1_000));
         }
         lab.cycle();

@@ -10,6 +10,7 @@ use std::fmt::{self, Display, Formatter};
 use serde::{Deserialize, Serialize};
 
 use super::holders::job_of;
+use crate::facts::NodeName;
 use crate::ids::{DimId, GroupId, NodeId};
 use crate::node_plugins::predicates;
 use crate::policy::Policy;
@@ -33,7 +34,7 @@ const WAITING_LOOKED_AT_MAX: usize = 1_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeWhy {
-    pub node: String,
+    pub node: NodeName,
     /// What keeps pods away from it: `cordoned`, taints, a shard.
     pub barred: Vec<String>,
     pub allocatable: Resources,
@@ -101,7 +102,7 @@ impl NodeWhy {
         }
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         Self {
-            node: row.name.to_string(),
+            node: (&row.name).into(),
             barred,
             allocatable: by_name(&|dim| tables.nodes.allocatable(node, dim)),
             used: by_name(&|dim| tables.nodes.used(node, dim)),

@@ -12,6 +12,7 @@ use super::holders::{Of, ResourceHolders, holders_of};
 use super::node::text_of;
 use crate::cycle_end;
 use crate::explain::queue_view::QueueView;
+use crate::facts::NodeName;
 use crate::ids::{GroupId, NodeId, QueueId};
 use crate::reasons::{plural, time_text, tree};
 use crate::resource_dims::{Resources, amount_text};
@@ -47,7 +48,7 @@ pub struct QueueWhy {
     pub holders: Vec<ResourceHolders>,
     /// The node with the most room for one pod, and that room.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub hole: Option<(String, Resources)>,
+    pub hole: Option<(NodeName, Resources)>,
     /// For whom room is reserved, `namespace/name`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved_for: Option<String>,
@@ -110,13 +111,13 @@ impl QueueWhy {
 }
 
 /// The node that is free to the largest part of what nodes offer. O(nodes).
-fn hole(tables: &Tables) -> Option<(String, Resources)> {
+fn hole(tables: &Tables) -> Option<(NodeName, Resources)> {
     let room =
         |node| -> Vec<i64> { (0..tables.dims.len()).map(|dim| tables.nodes.room(node, dim.into()).max(0)).collect() };
     let usable = tables.nodes.ids().filter(|node| !tables.nodes.row(*node).unschedulable);
     let size = |node: &NodeId| (share::dominant(&room(*node), &tables.nodes.total), Reverse(*node));
     let largest = usable.max_by_key(size)?;
-    Some((tables.node_name(largest).to_string(), tables.dims.resources(&room(largest))))
+    Some((tables.node_name(largest).into(), tables.dims.resources(&room(largest))))
 }
 
 impl Display for QueueWhy {

@@ -16,6 +16,7 @@ use super::unblock_probes::UnblockProbes;
 use crate::actions::allocate::tentative_placement::TentativePlacement;
 use crate::actions::enqueue;
 use crate::config::Action;
+use crate::facts::NodeName;
 use crate::ids::{ClassId, GroupId};
 use crate::reasons::{Branch, Reason, Reasons, Stage, forest};
 use crate::search::View;
@@ -45,7 +46,7 @@ pub struct Why {
     pub spared: Option<Spared>,
     /// Where those of its pods would go that found room, node and how many; five at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub room_on: Vec<(String, u32)>,
+    pub room_on: Vec<(NodeName, u32)>,
     /// Changes each of which would let it start now. All were tried.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub could: Vec<Could>,
@@ -125,14 +126,14 @@ fn renew(reasons: &mut Vec<Reason>, tentative: &TentativePlacement) {
     reasons.splice(place..place, fresh);
 }
 
-fn room_on(session: &Session<'_>, tentative: &TentativePlacement) -> Vec<(String, u32)> {
-    let mut nodes: Vec<(String, u32)> = Vec::new();
+fn room_on(session: &Session<'_>, tentative: &TentativePlacement) -> Vec<(NodeName, u32)> {
+    let mut nodes: Vec<(NodeName, u32)> = Vec::new();
     for (_, node) in &tentative.placed {
         let name = &**session.tables.node_name(*node);
         let full = nodes.len() >= ROOM_TOLD_MAX;
         match nodes.iter_mut().find(|(other, _)| other == name) {
             Some((_, pods)) => *pods += 1,
-            None if !full => nodes.push((name.to_owned(), 1)),
+            None if !full => nodes.push((name.into(), 1)),
             None => {}
         }
     }

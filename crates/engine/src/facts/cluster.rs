@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::Requirement;
+use crate::facts::{NodeName, Requirement};
 use crate::resource_dims::Resources;
 
 /// A HyperNode: a part of the network in which nodes are close to each other.
@@ -51,10 +51,10 @@ pub struct ShardFacts {
     pub name: String,
     /// `spec.nodesDesired`.
     #[serde(skip_serializing_if = "super::is_default")]
-    pub desired: Vec<String>,
+    pub desired: Vec<NodeName>,
     /// `status.nodesInUse`.
     #[serde(skip_serializing_if = "super::is_default")]
-    pub in_use: Vec<String>,
+    pub in_use: Vec<NodeName>,
 }
 
 /// A PodDisruptionBudget: how many of the pods that it selects may still be evicted.

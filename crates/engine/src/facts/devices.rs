@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::NodeTerm;
+use super::{NodeName, NodeTerm};
 
 /// A device, told from all others by its driver, the driver's pool, and its name there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
@@ -111,7 +111,7 @@ pub struct DeviceSliceFacts {
     pub generation: i64,
     /// The node that the devices are on; `None` where `node_terms` say it.
     #[serde(skip_serializing_if = "super::is_default")]
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     /// Nodes that can use the devices: any term suffices; `None` together with no node means every node.
     #[serde(skip_serializing_if = "super::is_default")]
     pub node_terms: Option<Vec<NodeTerm>>,

@@ -6,6 +6,7 @@
 use std::borrow::Borrow;
 use std::fmt::{self, Debug, Display, Formatter};
 use std::ops::Deref;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +68,12 @@ macro_rules! names {
             }
         }
 
+        impl From<&Arc<str>> for $name {
+            fn from(text: &Arc<str>) -> Self {
+                Self(text.as_ref().to_owned())
+            }
+        }
+
         impl From<$name> for String {
             fn from(name: $name) -> Self {
                 name.0
@@ -92,7 +99,11 @@ names! {
     PodUid,
     /// The uid of a PodGroup; empty where none is known, as of groups that are made of bare pods.
     GroupUid,
+    /// The name of a node, the same for as long as the cluster has it.
+    NodeName,
 }
+
+crate::save::saved_inside!(NodeName);
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::facts::NodeName;
 use crate::ids::TimeMs;
 use crate::resource_dims::Resources;
 
@@ -12,7 +13,7 @@ use crate::resource_dims::Resources;
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeFacts {
     #[serde(skip_serializing_if = "super::is_default")]
-    pub name: String,
+    pub name: NodeName,
     #[serde(skip_serializing_if = "super::is_default")]
     pub labels: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "super::is_default")]

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::PodUid;
+use crate::facts::{NodeName, PodUid};
 
 /// A Numatopology; its name is its node's.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NumaFacts {
     #[serde(skip_serializing_if = "super::is_default")]
-    pub name: String,
+    pub name: NodeName,
     /// Policy `CPUManagerPolicy`; only `static` gives pods cpus of their own.
     #[serde(skip_serializing_if = "super::is_default")]
     pub cpu_manager: String,

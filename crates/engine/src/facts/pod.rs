@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{PodClaims, PodTemplate, PodUid, Shared};
+use crate::facts::{NodeName, PodClaims, PodTemplate, PodUid, Shared};
 use crate::ids::TimeMs;
 
 /// `status.phase` of a pod.
@@ -47,7 +47,7 @@ pub struct PodFacts {
     pub role: String,
     /// `spec.nodeName`.
     #[serde(skip_serializing_if = "super::is_default")]
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     #[serde(skip_serializing_if = "super::is_default")]
     pub phase: PodPhase,
     /// It has a deletion timestamp.
@@ -93,7 +93,7 @@ pub struct PodFacts {
     pub pod_priority_class: String,
     /// `status.nominatedNodeName`.
     #[serde(skip_serializing_if = "super::is_default")]
-    pub nominated: Option<String>,
+    pub nominated: Option<NodeName>,
     /// Owned by a DaemonSet.
     #[serde(skip_serializing_if = "super::is_default")]
     pub of_daemon_set: bool,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LabelSelector, NodeTerm};
+use super::{LabelSelector, NodeName, NodeTerm};
 
 /// A PersistentVolumeClaim: which volume it has, or which it would take.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub struct VolumeClaimFacts {
     pub selector: Option<LabelSelector>,
     /// The node that its provisioner was told (annotation `volume.kubernetes.io/selected-node`).
     #[serde(skip_serializing_if = "super::is_default")]
-    pub selected_node: Option<String>,
+    pub selected_node: Option<NodeName>,
 }
 
 /// A PersistentVolume: how large it is, whose, and which nodes reach it.
@@ -106,7 +106,7 @@ pub struct StorageClassFacts {
 #[serde(rename_all = "camelCase", default)]
 pub struct CsiNodeFacts {
     #[serde(skip_serializing_if = "super::is_default")]
-    pub node: String,
+    pub node: NodeName,
     /// Limits by driver; drivers without one are not listed.
     #[serde(skip_serializing_if = "super::is_default")]
     pub limits: BTreeMap<String, i64>,

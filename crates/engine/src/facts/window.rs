@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::Requirement;
+use crate::facts::{NodeName, Requirement};
 use crate::ids::TimeMs;
 
 /// A Reservation: from one time to another its nodes are for those that it names, or for nobody.
@@ -13,7 +13,7 @@ pub struct WindowFacts {
     pub name: String,
     /// Nodes by name, such as will come.
     #[serde(skip_serializing_if = "super::is_default")]
-    pub nodes: Vec<String>,
+    pub nodes: Vec<NodeName>,
     /// Nodes by labels, all of which must hold; without any, by name only.
     #[serde(skip_serializing_if = "super::is_default")]
     pub selector: Vec<Requirement>,

@@ -418,7 +418,7 @@ mod tests {
             short: vec![crate::reasons::Shortage {
                 resource: "memory".to_owned(),
                 requested: 4 << 30,
-                best_node: "n1".to_owned(),
+                best_node: "n1".into(),
                 short_on_best: 1 << 30,
                 short_total: 9 << 30,
             }],

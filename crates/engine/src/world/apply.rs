@@ -8,7 +8,7 @@ use pumice_units::stable_hash;
 
 use crate::cluster::objects::Namespace;
 use crate::cluster::table::key_of;
-use crate::facts::{Delta, GroupPhase, NodeFacts, PodFacts, PodUid};
+use crate::facts::{Delta, GroupPhase, NodeFacts, NodeName, PodFacts, PodUid};
 use crate::ids::{ClassId, GroupId, NamespaceId, NodeId, TaskId, TimeMs};
 use crate::world::groups::{GroupRow, MADE_PREFIX};
 use crate::world::sub_jobs::REST;
@@ -54,7 +54,7 @@ impl Tables {
             Delta::HyperNodeUpsert(facts) => return self.objects.hyper_nodes.upsert(facts.name.clone(), facts),
             Delta::HyperNodeRemove(name) => return self.objects.hyper_nodes.remove(name),
             Delta::NumaUpsert(facts) => {
-                let changed = self.objects.numa.upsert(facts.name.clone(), &Arc::new(facts.clone()));
+                let changed = self.objects.numa.upsert(facts.name.as_str().to_owned(), &Arc::new(facts.clone()));
                 return self.touch_node(&facts.name, changed);
             }
             Delta::NumaRemove(name) => {
@@ -79,7 +79,7 @@ impl Tables {
             Delta::VolumeRemove(name) => return self.storage.volumes.remove(name),
             Delta::StorageClassUpsert(facts) => return self.storage.classes.upsert(facts.name.clone(), facts),
             Delta::StorageClassRemove(name) => return self.storage.classes.remove(name),
-            Delta::CsiNodeUpsert(facts) => return self.storage.csi_nodes.upsert(facts.node.clone(), facts),
+            Delta::CsiNodeUpsert(facts) => return self.storage.csi_nodes.upsert(facts.node.as_str().to_owned(), facts),
             Delta::CsiNodeRemove(node) => return self.storage.csi_nodes.remove(node),
             Delta::DeviceClaimUpsert(facts) => return self.devices.upsert_claim(facts),
             Delta::DeviceClaimRemove { namespace, name } => return self.devices.remove_claim(&key_of(namespace, name)),
@@ -92,7 +92,7 @@ impl Tables {
     }
 
     /// What is known of a node beside its facts has changed, if so.
-    fn touch_node(&mut self, name: &str, changed: bool) -> bool {
+    fn touch_node(&mut self, name: &NodeName, changed: bool) -> bool {
         if changed {
             self.nodes.touch(name);
         }
@@ -132,7 +132,7 @@ impl Tables {
         changed
     }
 
-    fn remove_node(&mut self, name: &str) {
+    fn remove_node(&mut self, name: &NodeName) {
         let node = self.nodes.table.find(name);
         if let Some(row) = node.map(|node| self.nodes.row(node)).filter(|row| row.known) {
             self.images.node_changed(&row.images, &BTreeMap::new());

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{PodFacts, PodUid};
+use crate::facts::{NodeName, PodFacts, PodUid};
 use crate::ids::{TaskId, TimeMs};
 use crate::plan::{Ending, FreedRoom};
 use crate::reasons::time_text;
@@ -60,7 +60,7 @@ pub(crate) struct EvictionRecords {
 pub struct EvictionRecord {
     /// The pod that had to leave.
     pub pod: String,
-    pub node: String,
+    pub node: NodeName,
     /// Its group, `namespace/name`.
     pub victim: String,
     /// The group that gets the room, `namespace/name`.
@@ -182,7 +182,7 @@ impl StoredEviction {
         };
         EvictionRecord {
             pod: self.pod.to_string(),
-            node: self.node.to_string(),
+            node: (&self.node).into(),
             victim: self.victim.to_string(),
             beneficiary: self.beneficiary.to_string(),
             action: self.action.to_string(),

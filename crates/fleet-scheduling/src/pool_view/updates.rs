@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use pumice_engine::{Delta, NodeTerm, Operator, PodFacts, PodPhase, PodTemplate, PodUid, Requirement, Shared, TimeMs};
+use pumice_engine::{
+    Delta, NodeName, NodeTerm, Operator, PodFacts, PodPhase, PodTemplate, PodUid, Requirement, Shared, TimeMs,
+};
 use pumice_fleet_model::names::CLUSTER_LABEL;
 use pumice_ledger::{Away, Job, Ledger, NodeRef, Run, RunId, RunPhase};
 
@@ -47,7 +49,7 @@ struct JobFacts {
 
 #[derive(Debug, Clone)]
 struct Room {
-    node: String,
+    node: NodeName,
     phase: RunPhase,
     leased: TimeMs,
     running: Option<TimeMs>,
@@ -105,7 +107,7 @@ impl RunUpdate {
         self.pod(uid, name, parts.get(member.part).unwrap_or(template), member.node.clone())
     }
 
-    fn pod(&self, uid: PodUid, name: String, template: &Shared<PodTemplate>, node: Option<String>) -> PodFacts {
+    fn pod(&self, uid: PodUid, name: String, template: &Shared<PodTemplate>, node: Option<NodeName>) -> PodFacts {
         let queue = self.claim.queue.to_string();
         let mut facts = PodFacts {
             uid,
@@ -158,7 +160,7 @@ fn avoid(template: &mut PodTemplate, nodes: &[NodeRef]) {
         let requirement = Requirement { key: key.to_owned(), operator: Operator::NotIn, values };
         (!none).then_some(requirement)
     };
-    let fields = not(NODE_NAME, nodes.iter().map(|at| node_name(&at.cluster, &at.node)).collect());
+    let fields = not(NODE_NAME, nodes.iter().map(|at| node_name(&at.cluster, &at.node).into()).collect());
     let expressions = not(CLUSTER_LABEL, clusters.iter().map(|at| at.cluster.clone()).collect());
     let terms =
         template.required_terms.get_or_insert_with(|| vec![NodeTerm { expressions: Vec::new(), fields: Vec::new() }]);

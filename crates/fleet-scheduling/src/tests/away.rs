@@ -23,7 +23,7 @@ fn scene(home: i64, kept: i64, constraints: Constraints) -> Fixture {
     let mut scene = Fixture::within(&[("one", "home", home)], &[("q", 1.0), ("gpus", 1.0)], constraints);
     let taint = Taint { key: "gpu".to_owned(), value: "true".to_owned(), effect: TaintEffect::NoSchedule };
     let facts = NodeFacts {
-        name: "kept".to_owned(),
+        name: "kept".into(),
         allocatable: [("cpu".to_owned(), kept * 1000), ("pods".to_owned(), 110)].into(),
         taints: vec![taint],
         ..NodeFacts::default()

@@ -6,7 +6,7 @@ use super::*;
 fn nodes(scene: &mut Fixture, nodes: &[(&str, &[(&str, &str)])]) {
     for (name, labels) in nodes {
         let facts = NodeFacts {
-            name: (*name).to_owned(),
+            name: (*name).into(),
             allocatable: [("cpu".to_owned(), 1000), ("pods".to_owned(), 110)].into(),
             labels: labels.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect(),
             ..NodeFacts::default()

@@ -12,7 +12,7 @@ fn scene(nodes: &[(&str, i64, i64)], placements: Placements) -> Fixture {
         if *gpus > 0 {
             allocatable.insert(GPU.to_owned(), *gpus);
         }
-        let facts = NodeFacts { name: (*name).to_owned(), allocatable, ..NodeFacts::default() };
+        let facts = NodeFacts { name: (*name).into(), allocatable, ..NodeFacts::default() };
         scene.pool.apply(&[node_delta("one", facts)]);
     }
     scene

@@ -16,7 +16,7 @@ const CALM: usize = 400;
 const QUIET: usize = 5;
 
 fn node(scene: &mut Fixture, index: usize, unschedulable: bool) {
-    let name = format!("n{index}");
+    let name = format!("n{index}").into();
     let allocatable = [("cpu".to_owned(), CORES * 1000), ("pods".to_owned(), 110)].into();
     let facts = NodeFacts { name, allocatable, unschedulable, ..NodeFacts::default() };
     scene.pool.apply(&[node_delta("one", facts)]);

@@ -9,7 +9,7 @@ use super::*;
 fn cluster(scene: &mut Fixture, cluster: &str, nodes: &[(&str, i64)]) {
     for (name, cores) in nodes {
         let facts = NodeFacts {
-            name: (*name).to_owned(),
+            name: (*name).into(),
             allocatable: [("cpu".to_owned(), cores * 1000), ("pods".to_owned(), 110)].into(),
             labels: [(CLUSTER_LABEL.to_owned(), cluster.to_owned())].into(),
             ..NodeFacts::default()
@@ -178,7 +178,7 @@ fn it_never_goes_away_from_home() {
     let mut scene = Fixture::within(&[], &[("q", 1.0)], away::constraints(PoolRules::default()));
     cluster(&mut scene, "one", &[("a", 2)]);
     let kept = NodeFacts {
-        name: "kept".to_owned(),
+        name: "kept".into(),
         allocatable: [("cpu".to_owned(), 9000), ("pods".to_owned(), 110)].into(),
         labels: [(CLUSTER_LABEL.to_owned(), "one".to_owned())].into(),
         taints: vec![Taint { key: "gpu".to_owned(), value: String::new(), effect: TaintEffect::NoSchedule }],

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pumice_engine::{
-    Delta, NODE_CLOSED, NodeFacts, PodFacts, PodPhase, PodTemplate, PodUid, Resources, Taint, TaintEffect,
+    Delta, NODE_CLOSED, NodeFacts, NodeName, PodFacts, PodPhase, PodTemplate, PodUid, Resources, Taint, TaintEffect,
 };
 use pumice_fleet_model::names::CLUSTER_LABEL;
 use pumice_fleet_scheduling::{node_delta, node_name};
@@ -33,7 +33,7 @@ pub(super) enum Openness {
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     /// Pool and facts of each.
-    nodes: BTreeMap<String, (String, NodeFacts)>,
+    nodes: BTreeMap<NodeName, (String, NodeFacts)>,
 }
 
 impl Nodes {
@@ -42,13 +42,14 @@ impl Nodes {
         let mut told = Vec::new();
         let named: BTreeSet<&str> = nodes.nodes.iter().map(|node| node.name.as_str()).collect();
         let missing = self.nodes.keys().filter(|name| nodes.complete && !named.contains(name.as_str()));
-        let gone: Vec<String> = nodes.removed.iter().chain(missing).cloned().collect();
+        let missing = missing.map(NodeName::as_str);
+        let gone: Vec<NodeName> = nodes.removed.iter().map(String::as_str).chain(missing).map(NodeName::from).collect();
         for name in gone {
             self.remove(cluster, &name, &mut told);
         }
         for node in nodes.nodes {
             let pool = if node.pool.is_empty() { DEFAULT_POOL.to_owned() } else { node.pool.clone() };
-            if self.nodes.get(&node.name).is_some_and(|(before, _)| *before != pool) {
+            if self.nodes.get(node.name.as_str()).is_some_and(|(before, _)| *before != pool) {
                 self.remove(cluster, &node.name, &mut told);
             }
             told.push((pool.clone(), others(cluster, &node)));
@@ -140,7 +141,7 @@ pub fn facts(node: wire::NodeState) -> NodeFacts {
         taints: taints.collect(),
         unschedulable: node.unschedulable,
         labels: node.labels.into_iter().collect(),
-        name: node.name,
+        name: node.name.into(),
         ..NodeFacts::default()
     }
 }

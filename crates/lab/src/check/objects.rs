@@ -44,7 +44,7 @@ pub(super) fn deltas(case: &Case) -> Result<Vec<Delta>, String> {
         deltas.push(Delta::HyperNodeUpsert(translate::hyper_node_facts(&node)));
     }
     if let Some(sharding) = &case.config.sharding {
-        let desired = sharding.nodes.clone();
+        let desired = sharding.nodes.iter().map(|node| node.as_str().into()).collect();
         deltas.push(Delta::ShardUpsert(ShardFacts { name: SHARD.to_owned(), desired, ..ShardFacts::default() }));
     }
     for (kind, items) in &case.objects {

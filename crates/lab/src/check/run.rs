@@ -75,14 +75,14 @@ fn sharding(sharding: &file::Sharding) -> Result<Sharding, String> {
 fn answer(case: &Case, world: &World, plan: &Plan) -> Answer {
     let mut answer = Answer { violations: world.lint(plan), ..Answer::default() };
     for bind in &plan.binds {
-        answer.binds.insert(format!("{}/{}", bind.namespace, bind.name), bind.node.clone());
+        answer.binds.insert(format!("{}/{}", bind.namespace, bind.name), bind.node.to_string());
     }
     for eviction in &plan.evictions {
         answer.evicted.insert(format!("{}/{}", eviction.namespace, eviction.name));
     }
     for waits in &plan.pipelined {
         let pods = answer.pipelined.entry(waits.group.clone()).or_default();
-        pods.insert(format!("{}/{}", waits.namespace, waits.name), waits.node.clone());
+        pods.insert(format!("{}/{}", waits.namespace, waits.name), waits.node.to_string());
     }
     for group in world.groups() {
         answer.phases.insert(format!("{}/{}", group.namespace, group.name), phase_word(group.phase).to_owned());

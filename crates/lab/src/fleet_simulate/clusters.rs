@@ -66,7 +66,7 @@ impl Clusters {
                 nodes.extend((0..template.number).map(|number| Node {
                     cluster: cluster.name.clone(),
                     pool: pool.to_owned(),
-                    facts: NodeFacts { name: format!("{}-{index}-{number}", cluster.name), ..facts.clone() },
+                    facts: NodeFacts { name: format!("{}-{index}-{number}", cluster.name).into(), ..facts.clone() },
                 }));
             }
         }

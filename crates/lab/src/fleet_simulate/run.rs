@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use pumice_engine::NodeName;
 use pumice_fleet_scheduling::node_name;
 use pumice_ledger::{
     Digest, Entry, Event, Gang, Inbox, JobId, Ledger, PodRef, Queue, Report, ReportKind, RunId, RunPhase, Shape,
@@ -67,7 +68,7 @@ pub(super) struct SimulationRun<'s> {
     put_in: u64,
     now: i64,
     inbox: Inbox,
-    nodes: BTreeMap<String, usize>,
+    nodes: BTreeMap<NodeName, usize>,
     shapes: Vec<(Digest, Shape)>,
     /// Jobs of a template that have not succeeded.
     left: Vec<usize>,

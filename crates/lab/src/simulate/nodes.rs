@@ -133,7 +133,7 @@ pub(crate) fn node_of(index: usize, offered: Resources) -> NodeFacts {
 fn node(index: usize, allocatable: Resources) -> NodeFacts {
     let name = format!("n{index:05}");
     let labels = [("kubernetes.io/hostname".to_owned(), name.clone())].into();
-    NodeFacts { name, allocatable, labels, ..NodeFacts::default() }
+    NodeFacts { name: name.into(), allocatable, labels, ..NodeFacts::default() }
 }
 
 fn with_pods(mut offered: Resources) -> Resources {

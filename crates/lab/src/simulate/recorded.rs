@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use pumice_engine::{Delta, GroupFacts, NodeFacts, PodFacts, PodPhase, PodUid, Resources, ShapeTask, TimeMs, World};
+use pumice_engine::{
+    Delta, GroupFacts, NodeFacts, NodeName, PodFacts, PodPhase, PodUid, Resources, ShapeTask, TimeMs, World,
+};
 use pumice_recording::{Beginning, Cycle, Entry, Item, PlayError, Range, ReadError, Recording, saved_world};
 
 use super::history::{History, Hold, Outcome};
@@ -117,7 +119,7 @@ struct Gathering {
     by_group: HashMap<(String, String), usize>,
     by_owner: HashMap<String, Vec<ShapeTask>>,
     pods: HashMap<PodUid, Pod>,
-    nodes: BTreeMap<String, NodeFacts>,
+    nodes: BTreeMap<NodeName, NodeFacts>,
     queues: BTreeMap<Arc<str>, i32>,
     priorities: HashMap<String, i32>,
 }

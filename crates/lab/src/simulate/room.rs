@@ -5,13 +5,13 @@
 
 use std::collections::HashMap;
 
-use pumice_engine::{NodeFacts, Resources};
+use pumice_engine::{NodeFacts, NodeName, Resources};
 
 /// An amount of each of a room's resources that is asked for: its place in the room, and how much.
 pub(super) type Ask = Vec<(usize, i64)>;
 
 pub(super) struct Room {
-    nodes: HashMap<String, usize>,
+    nodes: HashMap<NodeName, usize>,
     resources: Vec<String>,
     free: Vec<Vec<i64>>,
 }

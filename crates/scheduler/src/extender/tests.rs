@@ -80,7 +80,7 @@ fn world(config: &str) -> World {
         |cpu| Resources::from([("cpu".to_owned(), cpu), ("memory".to_owned(), 1 << 30), ("pods".to_owned(), 9)]);
     world.apply(&Delta::QueueUpsert(QueueFacts { name: "q".to_owned(), weight: 1, ..QueueFacts::default() }));
     for (name, cpu) in [("small", 2_000), ("large", 64_000)] {
-        let (name, allocatable) = (name.to_owned(), amounts(cpu));
+        let (name, allocatable) = (name.into(), amounts(cpu));
         world.apply(&Delta::NodeUpsert(NodeFacts { name, allocatable, ..NodeFacts::default() }));
     }
     world.apply(&Delta::GroupUpsert(Box::new(GroupFacts {

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use pumice_engine::{
-    Config, Delta, GroupFacts, GroupPhase, GroupStatus, NodeFacts, PodFacts, PodPhase, PodTemplate, QueueFacts, TimeMs,
-    World,
+    Config, Delta, GroupFacts, GroupPhase, GroupStatus, NodeFacts, NodeName, PodFacts, PodPhase, PodTemplate,
+    QueueFacts, TimeMs, World,
 };
 use pumice_recording::segment::{Header, SegmentWriter};
 use pumice_recording::{
@@ -47,7 +47,7 @@ impl Studio {
         let mut deltas = vec![Delta::QueueUpsert(queue)];
         deltas.extend((0..4).map(|node| {
             Delta::NodeUpsert(NodeFacts {
-                name: format!("n{node}"),
+                name: format!("n{node}").into(),
                 allocatable: amounts.clone().into(),
                 ..NodeFacts::default()
             })
@@ -105,7 +105,7 @@ impl Studio {
         self.apply(deltas);
     }
 
-    fn pod(&self, job: &str, index: u32, node: Option<String>) -> Delta {
+    fn pod(&self, job: &str, index: u32, node: Option<NodeName>) -> Delta {
         let requests = [("cpu".to_owned(), 1_500), ("memory".to_owned(), 1 << 30)].into();
         let phase = if node.is_some() { PodPhase::Succeeded } else { PodPhase::Pending };
         Delta::TaskUpsert(Box::new(PodFacts {
@@ -125,7 +125,8 @@ impl Studio {
     /// The pods of an early job end, and it is deleted.
     fn end(&mut self, job: u32) {
         let name = format!("job-{job}");
-        let mut deltas: Vec<Delta> = (0..3).map(|index| self.pod(&name, index, Some(format!("n{index}")))).collect();
+        let mut deltas: Vec<Delta> =
+            (0..3).map(|index| self.pod(&name, index, Some(format!("n{index}").into()))).collect();
         deltas.extend((0..3).map(|index| Delta::TaskRemove(format!("uid-{name}-{index}").into())));
         deltas.push(Delta::GroupRemove { namespace: "ns".to_owned(), name, uid: "".into() });
         self.apply(deltas);
@@ -221,7 +222,7 @@ fn a_plan_that_comes_out_otherwise_is_shown() {
         // A node that the recording does not know of.
         let amounts = [("cpu".to_owned(), 64_000), ("memory".to_owned(), 64 << 30), ("pods".to_owned(), 110)].into();
         studio.world.apply(&Delta::NodeUpsert(NodeFacts {
-            name: "zz".to_owned(),
+            name: "zz".into(),
             allocatable: amounts,
             ..NodeFacts::default()
         }));
@@ -469,7 +470,7 @@ fn a_sweep_finds_plans_that_come_out_otherwise() {
     record_in_segments(folder.path(), |studio| {
         // A node more than the recording knows of.
         let amounts = [("cpu".to_owned(), 64_000), ("memory".to_owned(), 64 << 30), ("pods".to_owned(), 110)].into();
-        let facts = NodeFacts { name: "zz".to_owned(), allocatable: amounts, ..NodeFacts::default() };
+        let facts = NodeFacts { name: "zz".into(), allocatable: amounts, ..NodeFacts::default() };
         studio.world.apply(&Delta::NodeUpsert(facts));
         studio.work(300);
     });

@@ -39,8 +39,7 @@ async fn prometheus_is_asked_twice_for_all_nodes() {
         {"metric":{"instance":"n4"},"value":[1700000002,"50"]}]}}"#;
     let (client, asked) = server([(200, cpu), (200, memory)]);
     let measured = Asker { client, question: Question::Prometheus }.ask().await.unwrap();
-    let wanted =
-        [("n1".to_owned(), usage(123, 500, 1_700_000_000_500)), ("n3".to_owned(), usage(1000, 0, 1_700_000_001_000))];
+    let wanted = [("n1".into(), usage(123, 500, 1_700_000_000_500)), ("n3".into(), usage(1000, 0, 1_700_000_001_000))];
     assert_eq!(measured, wanted, "what is no number, or known by half, is nothing");
     let asked = asked.lock().unwrap();
     assert_eq!(asked.len(), 2);
@@ -57,7 +56,7 @@ async fn the_custom_metrics_api_tells_of_nodes() {
     let memory = list(&[of("n1", "1", "1970-01-01T00:00:09Z"), of("n2", "0", "1970-01-01T00:00:11Z")]);
     let (client, asked) = server([(200, cpu), (200, memory)]);
     let measured = Asker { client, question: Question::Adaptor }.ask().await.unwrap();
-    assert_eq!(measured, [("n1".to_owned(), usage(250, 1000, 9_000)), ("n2".to_owned(), usage(1000, 0, 10_000))]);
+    assert_eq!(measured, [("n1".into(), usage(250, 1000, 9_000)), ("n2".into(), usage(1000, 0, 10_000))]);
     assert_eq!(
         *asked.lock().unwrap(),
         [

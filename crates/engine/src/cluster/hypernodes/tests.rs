@@ -42,7 +42,7 @@ impl Net {
 
     fn node(&mut self, name: &str, labels: &[(&str, &str)]) {
         let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        let facts = NodeFacts { name: name.to_owned(), labels, ..NodeFacts::default() };
+        let facts = NodeFacts { name: name.into(), labels, ..NodeFacts::default() };
         self.nodes.upsert(&facts, &mut self.dims);
     }
 

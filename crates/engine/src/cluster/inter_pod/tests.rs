@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::{InterPod, Rules, When};
 use crate::facts::{
-    Delta, InterPodConstraints, LabelSelector, NodeFacts, Operator, PodFacts, PodPhase, PodSelector, PodTemplate,
-    PodTerm, PodUid, PreferredPodTerm, Requirement, SpreadConstraint, Taint, TaintEffect,
+    Delta, InterPodConstraints, LabelSelector, NodeFacts, NodeName, Operator, PodFacts, PodPhase, PodSelector,
+    PodTemplate, PodTerm, PodUid, PreferredPodTerm, Requirement, SpreadConstraint, Taint, TaintEffect,
 };
 use crate::ids::NodeId;
 use crate::reasons::Check;
@@ -21,7 +21,7 @@ type Map = BTreeMap<String, String>;
 /// The cluster as plain facts.
 #[derive(Debug, Default)]
 struct Plain {
-    nodes: BTreeMap<String, NodeFacts>,
+    nodes: BTreeMap<NodeName, NodeFacts>,
     pods: BTreeMap<PodUid, PodFacts>,
     namespaces: BTreeMap<String, Map>,
 }
@@ -254,7 +254,7 @@ impl Pair {
             let row = self.tables.task(self.tables.tasks.find(&pod.uid).unwrap());
             let inter_pod = &self.tables.inter_pod;
             let probe = inter_pod.probe(row.profile, row.class, When::Now, RULES);
-            let names: Vec<&str> = self.plain.nodes.keys().map(String::as_str).collect();
+            let names: Vec<&str> = self.plain.nodes.keys().map(NodeName::as_str).collect();
             let ids: Vec<NodeId> = names.iter().map(|name| self.tables.nodes.table.find(name).unwrap()).collect();
             for (name, id) in names.iter().zip(&ids) {
                 let expected = self.plain.check(pod, name);
@@ -288,7 +288,7 @@ impl Pair {
         self.tables.assign(task, id);
         self.tables.commit();
         let pod = self.plain.pods.get_mut(uid).unwrap();
-        pod.node = Some(node.to_owned());
+        pod.node = Some(node.into());
         self.compare();
         self.tables.begin();
         self.tables.move_task(task, crate::world::tasks::TaskState::Pending, None);
@@ -300,7 +300,7 @@ impl Pair {
 #[derive(Debug, Clone)]
 enum Change {
     Node(NodeFacts),
-    NoNode(String),
+    NoNode(NodeName),
     Pod(Box<PodFacts>),
     NoPod(PodUid),
     Namespace(String, Map),
@@ -316,7 +316,7 @@ fn some_node() -> impl Strategy<Value = Change> {
         let name = format!("n{number}");
         let host = (host > 0).then_some(name.as_str());
         let pairs = [("zone", zone), ("kubernetes.io/hostname", host), ("disk", disk.then_some("ssd"))];
-        let mut facts = NodeFacts { labels: map(&pairs), name: name.clone(), ..NodeFacts::default() };
+        let mut facts = NodeFacts { labels: map(&pairs), name: name.as_str().into(), ..NodeFacts::default() };
         if taint {
             facts.taints.push(Taint { key: "t".into(), value: String::new(), effect: TaintEffect::NoSchedule });
         }
@@ -403,7 +403,7 @@ fn some_pod() -> impl Strategy<Value = Change> {
             labels: map(&[("app", app), ("tier", tier), ("own", Some("1"))]),
             phase: phase_of(node.is_some()),
             terminating: phase == 7 && node.is_some(),
-            node: node.map(|number| format!("n{number}")),
+            node: node.map(|number| format!("n{number}").into()),
             template: template.into(),
             ..PodFacts::default()
         }))
@@ -417,7 +417,7 @@ fn some_change() -> impl Strategy<Value = Change> {
     prop_oneof![
         4 => some_node(),
         10 => some_pod(),
-        1 => (0..5_u32).prop_map(|number| Change::NoNode(format!("n{number}"))),
+        1 => (0..5_u32).prop_map(|number| Change::NoNode(format!("n{number}").into())),
         2 => (0..9_u32).prop_map(|number| Change::NoPod(format!("p{number}").into())),
         1 => namespace,
     ]

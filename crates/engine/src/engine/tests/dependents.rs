@@ -65,7 +65,7 @@ impl Lab {
                     bind.name.strip_prefix(&format!("{job}-")).and_then(|it| it.rsplit_once('-'))
                 {
                     let facts = self.task_pod(job, role, index.parse().unwrap());
-                    self.pod(PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Running, ..facts });
+                    self.pod(PodFacts { node: Some("n0".into()), phase: PodPhase::Running, ..facts });
                 }
                 started.push(bind.name);
             }
@@ -100,7 +100,7 @@ fn what_can_be_there_starts_together_or_not_at_all() {
     let mut lab = Lab::new(&[3_000]);
     lab.job("d", 3, &[task("master", 1, 1, &["work"]), task("work", 2, 2, &[])]);
     lab.cycle();
-    let taken = PodFacts { mine: false, node: Some("n0".to_owned()), phase: PodPhase::Running, ..pod("o", 0, 2_000) };
+    let taken = PodFacts { mine: false, node: Some("n0".into()), phase: PodPhase::Running, ..pod("o", 0, 2_000) };
     lab.pod(taken);
     lab.make("d", "work", 2);
     assert_eq!(lab.start("d"), [""; 0]);

@@ -51,7 +51,7 @@ fn nodes(plan: &Plan) -> Vec<&str> {
 
 fn running(lab: &mut Lab, group: &str, index: u32, cpu_milli: i64, node: &str) {
     let facts = pod(group, index, cpu_milli);
-    lab.pod(PodFacts { node: Some(node.to_owned()), phase: PodPhase::Running, ..facts });
+    lab.pod(PodFacts { node: Some(node.into()), phase: PodPhase::Running, ..facts });
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_shard_keeps_a_scheduler_to_its_nodes() {
             Config { sharding: Some(Sharding { hard: is_hard, name: "mine".into() }), ..Config::default() },
             &[8_000, 4_000],
         );
-        let desired = vec!["n1".to_owned()];
+        let desired = vec!["n1".into()];
         lab.apply(Delta::ShardUpsert(ShardFacts { name: "mine".into(), desired, in_use: Vec::new() }));
         gang(&mut lab, "job", None, 1, 2, 3_000);
         let plan = lab.cycle();
@@ -217,7 +217,7 @@ fn a_shard_keeps_a_scheduler_to_its_nodes() {
         assert_eq!(lab.why("job").contains("1 outside of this scheduler's shard"), is_hard, "{}", lab.why("job"));
         lab.apply(Delta::ShardUpsert(ShardFacts {
             name: "mine".into(),
-            desired: vec!["n0".to_owned()],
+            desired: vec!["n0".into()],
             in_use: Vec::new(),
         }));
         assert_eq!(nodes(&lab.cycle()), if is_hard { vec!["n0"] } else { vec![] });

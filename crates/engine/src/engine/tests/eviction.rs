@@ -38,7 +38,7 @@ impl Lab {
 
     fn running(&mut self, name: &str, index: u32, cpu_milli: i64, node: &str) {
         self.pod(PodFacts {
-            node: Some(node.to_owned()),
+            node: Some(node.into()),
             phase: PodPhase::Running,
             started: Some(TimeMs(900_000)),
             ..pod(name, index, cpu_milli)
@@ -150,12 +150,7 @@ fn room_that_is_being_freed_anyway_costs_nobody() {
     let mut lab = Lab::preempting(&[2_000]);
     lab.group_of("low", "low", 0);
     lab.running("low", 0, 1_000, "n0");
-    lab.pod(PodFacts {
-        terminating: true,
-        node: Some("n0".to_owned()),
-        phase: PodPhase::Running,
-        ..pod("low", 1, 1_000)
-    });
+    lab.pod(PodFacts { terminating: true, node: Some("n0".into()), phase: PodPhase::Running, ..pod("low", 1, 1_000) });
     lab.group_of("high", "high", 1);
     lab.pod(pod("high", 0, 1_000));
     let plan = lab.cycle();
@@ -169,7 +164,7 @@ fn pods_that_do_not_run_yet_leave_first() {
     let mut lab = Lab::preempting(&[2_000]);
     lab.group_of("low", "low", 0);
     // The later pod of the group would leave first, but it runs.
-    lab.pod(PodFacts { node: Some("n0".to_owned()), ..pod("low", 0, 1_000) });
+    lab.pod(PodFacts { node: Some("n0".into()), ..pod("low", 0, 1_000) });
     lab.running("low", 1, 1_000, "n0");
     lab.group_of("high", "high", 1);
     lab.pod(pod("high", 0, 1_000));
@@ -186,7 +181,7 @@ fn nobody_leaves_in_vain() {
     lab.group_of("low", "low", 0);
     let mut holder = pod("low", 0, 1_000);
     holder.template.host_ports.push(port.clone());
-    lab.pod(PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Running, ..holder });
+    lab.pod(PodFacts { node: Some("n0".into()), phase: PodPhase::Running, ..holder });
     lab.running("low", 1, 1_000, "n0");
     lab.group_of("high", "high", 1);
     let mut wants = pod("high", 0, 1_000);
@@ -200,7 +195,7 @@ fn nobody_leaves_in_vain() {
     let mut holder = pod("low", 0, 1_000);
     holder.template.host_ports.push(HostPort { ip: String::new(), protocol: "TCP".to_owned(), port: 80 });
     let wants = PodFacts { template: holder.template.clone(), ..pod("high", 0, 1_000) };
-    lab.pod(PodFacts { node: Some("n0".to_owned()), preemptable: Some(false), phase: PodPhase::Running, ..holder });
+    lab.pod(PodFacts { node: Some("n0".into()), preemptable: Some(false), phase: PodPhase::Running, ..holder });
     lab.running("low", 1, 1_000, "n0");
     lab.group_of("high", "high", 1);
     lab.pod(wants);
@@ -261,7 +256,7 @@ fn what_is_not_ours_or_needed_by_the_cluster_stays() {
     for (what, change) in changes {
         let mut lab = Lab::preempting(&[1_000]);
         lab.group_of("low", "low", 0);
-        let mut facts = PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Running, ..pod("low", 0, 1_000) };
+        let mut facts = PodFacts { node: Some("n0".into()), phase: PodPhase::Running, ..pod("low", 0, 1_000) };
         change(&mut facts);
         lab.pod(facts);
         lab.group_of("high", "high", 1);
@@ -285,7 +280,7 @@ fn the_cheapest_victims_where_topology_awareness_asks_for_them() {
         let mut facts = pod("low", index, if node == "n0" { 4_000 } else { 2_000 });
         facts.template.priority = priority;
         lab.pod(PodFacts {
-            node: Some(node.to_owned()),
+            node: Some(node.into()),
             phase: PodPhase::Running,
             started: Some(TimeMs(started)),
             ..facts
@@ -343,7 +338,7 @@ fn half_a_gang_is_taken_back_when_its_window_is_over() {
         lab.world.bind_result(&"uid-gang-0".into(), Ok(()), lab.now);
         lab.world.bind_result(&"uid-gang-1".into(), Err("no"), lab.now);
         // Its node is gone, so that it can't be finished.
-        lab.apply(Delta::NodeRemove("n1".to_owned()));
+        lab.apply(Delta::NodeRemove("n1".into()));
         lab.now = lab.now.plus_ms(1_000);
         let plan = lab.cycle();
         assert_eq!(plan.evictions, []);
@@ -361,7 +356,7 @@ fn a_gang_of_which_any_pod_runs_is_not_taken_back() {
     let mut lab = Lab::with(config(), &[1_000]);
     lab.group_of("gang", "", 2);
     lab.running("gang", 0, 500, "n0");
-    lab.pod(PodFacts { node: Some("n0".to_owned()), ..pod("gang", 1, 500) });
+    lab.pod(PodFacts { node: Some("n0".into()), ..pod("gang", 1, 500) });
     lab.apply(Delta::TaskRemove("uid-gang-0".into()));
     lab.running("gang", 2, 500, "n0");
     lab.apply(Delta::GroupUpsert(Box::new(group("gang", 3))));
@@ -395,8 +390,7 @@ fn a_pod_that_the_kubelet_refused_has_never_been() {
     let mut lab = Lab::with(config(), &[1_000]);
     lab.gang("g", 1, 1, 1_000);
     assert_eq!(lab.binds(), ["g-0"]);
-    let refused =
-        PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Failed, refused: true, ..pod("g", 0, 1_000) };
+    let refused = PodFacts { node: Some("n0".into()), phase: PodPhase::Failed, refused: true, ..pod("g", 0, 1_000) };
     lab.pod(refused);
     lab.pod(pod("g", 1, 1_000));
     assert_eq!(lab.binds(), ["g-1"]);
@@ -470,7 +464,7 @@ fn a_queue_that_holds_much_idle_cpu_gets_its_gpus_back() {
             PodFacts { template: PodTemplate { requests, ..PodTemplate::default() }.into(), ..pod(name, index, 0) }
         };
         for index in 0..8 {
-            let node = Some("n0".to_owned());
+            let node = Some("n0".into());
             lab.pod(PodFacts { node, phase: PodPhase::Running, ..with_gpus("holds", index, 1) });
         }
         lab.pod(with_gpus("wants", 0, 4));

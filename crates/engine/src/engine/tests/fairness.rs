@@ -117,7 +117,7 @@ fn shares_over_time(config: Config, cores: u32, weights: &[(&'static str, i64)],
             lab.world.bind_result(&bind.uid, Ok(()), lab.now);
             let facts =
                 PodFacts { namespace: weights[of].0.to_owned(), ..pod(bind.name.trim_end_matches("-0"), 0, 1_000) };
-            lab.pod(PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Running, ..facts });
+            lab.pod(PodFacts { node: Some("n0".into()), phase: PodPhase::Running, ..facts });
             waiting[of] -= 1;
             ends.push((tick + lengths.of(number), bind.uid, of));
         }
@@ -204,7 +204,7 @@ fn the_first_group_of_a_namespace_is_admitted() {
         })));
     };
     lab.gang("running", 1, 0, 0);
-    lab.pod(PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Running, ..pod("running", 0, 3_000) });
+    lab.pod(PodFacts { node: Some("n0".into()), phase: PodPhase::Running, ..pod("running", 0, 3_000) });
     submit(&mut lab, "a", 0, 3_000);
     assert_eq!(lab.cycle().admitted, ["a/a0"]);
     lab.pod(PodFacts { namespace: "a".to_owned(), ..pod("a0", 0, 3_000) });

@@ -103,13 +103,12 @@ impl Farm {
 
     /// An administrator keeps nodes from so many seconds from now on until so many.
     pub(super) fn window(&mut self, name: &str, nodes: &[&str], from: i64, to: Option<i64>, queues: &[&str]) {
-        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         self.lab.apply(Delta::WindowUpsert(WindowFacts {
             name: name.to_owned(),
-            nodes: owned(nodes),
+            nodes: nodes.iter().map(|name| (*name).into()).collect(),
             from: self.lab.now.plus_ms(from * SECOND),
             to: to.map(|to| self.lab.now.plus_ms(to * SECOND)),
-            queues: owned(queues),
+            queues: queues.iter().map(|name| (*name).to_owned()).collect(),
             ..WindowFacts::default()
         }));
     }
@@ -122,11 +121,11 @@ impl Farm {
 
     /// A node is gone, and what ran there with it.
     pub(super) fn lose_node(&mut self, index: usize) {
-        let name = format!("n{index}");
-        let there = |facts: &PodFacts| facts.node.as_deref() == Some(&name);
+        let name = NodeName::from(format!("n{index}"));
+        let there = |facts: &PodFacts| facts.node.as_ref() == Some(&name);
         let lost: Vec<(i64, PodUid)> =
             self.ends.iter().filter(|(_, facts)| there(facts)).map(|(key, _)| key.clone()).collect();
-        self.lab.apply(Delta::NodeRemove(name.clone()));
+        self.lab.apply(Delta::NodeRemove(name));
         for key in lost {
             let facts = self.ends.remove(&key).unwrap();
             self.lab.apply(Delta::TaskRemove(key.1));

@@ -24,7 +24,7 @@ fn time() -> impl Strategy<Value = TimeMs> {
 
 fn some_delta() -> impl Strategy<Value = Delta> {
     let node = (0..3_u32, named(), named()).prop_map(|(name, allocatable, capacity)| {
-        Delta::NodeUpsert(NodeFacts { name: format!("n{name}"), allocatable, capacity, ..NodeFacts::default() })
+        Delta::NodeUpsert(NodeFacts { name: format!("n{name}").into(), allocatable, capacity, ..NodeFacts::default() })
     });
     let queue = (0..2_u32, named(), named(), named(), any::<(i32, i32)>(), time()).prop_map(|queue| {
         let (name, capability, deserved, guarantee, (weight, priority), created) = queue;
@@ -56,7 +56,7 @@ fn some_delta() -> impl Strategy<Value = Delta> {
     let times = (time(), proptest::option::of(time()), proptest::option::of(amount()));
     let pod = (0..3_u32, 0..4_u32, named(), any::<i32>(), proptest::option::of(0..3_u32), times).prop_map(|some| {
         let (group, index, requests, priority, node, (created, started, grace_ms)) = some;
-        let node = node.map(|node| format!("n{node}"));
+        let node = node.map(|node| format!("n{node}").into());
         let phase = if node.is_some() { PodPhase::Running } else { PodPhase::Pending };
         let template = PodTemplate { requests, priority, ..PodTemplate::default() }.into();
         let role = "r".to_owned();

@@ -69,7 +69,7 @@ fn some_pod() -> impl Strategy<Value = Delta> {
         facts.role = format!("r{role}");
         facts.mine = mine || group > 0;
         facts.group = (group < 2).then(|| format!("g{group}"));
-        facts.node = on.map(|node| format!("n{node}"));
+        facts.node = on.map(|node| format!("n{node}").into());
         facts.terminating = terminating && on.is_some();
         facts.preemptable = (!leaves).then_some(false);
         facts.template.time_limit_ms = limit.map(|limit| limit * 1_000);
@@ -168,7 +168,7 @@ fn some_window() -> impl Strategy<Value = Delta> {
             let from = TimeMs(1_000_000 + from * 1_000);
             Delta::WindowUpsert(WindowFacts {
                 name,
-                nodes: nodes.iter().map(|node| format!("n{node}")).collect(),
+                nodes: nodes.iter().map(|node| format!("n{node}").into()).collect(),
                 selector: if labelled { vec![ssd] } else { Vec::new() },
                 from,
                 to: long.map(|long| from.plus_ms(long * 1_000)),
@@ -181,7 +181,7 @@ fn some_window() -> impl Strategy<Value = Delta> {
 
 fn some_delta() -> impl Strategy<Value = Delta> {
     let gone = (0..3_u32, 0..4_u32, 0..5_u32).prop_map(|(group, index, kind)| match kind {
-        0 => Delta::NodeRemove(format!("n{index}")),
+        0 => Delta::NodeRemove(format!("n{index}").into()),
         1 => Delta::GroupRemove { namespace: "ns".to_owned(), name: format!("g{group}"), uid: "".into() },
         2 if index == 0 => Delta::QueueRemove("q".to_owned()),
         3 => Delta::ShapeRemove { owner_uid: format!("job{group}") },
@@ -221,7 +221,7 @@ pub(super) fn play(events: &[Event]) -> Lab {
         let (priority_class, queue) = (class.to_owned(), queue.to_owned());
         lab.apply(Delta::GroupUpsert(Box::new(GroupFacts { priority_class, queue, ..group(name, 1) })));
         for index in 0..4 {
-            let node = (name == "g0").then(|| format!("n{}", index % 3));
+            let node = (name == "g0").then(|| format!("n{}", index % 3).into());
             let phase = if node.is_some() { PodPhase::Running } else { PodPhase::Pending };
             lab.pod(PodFacts { node, phase, ..pod(name, index, 1_000) });
         }

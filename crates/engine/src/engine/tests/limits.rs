@@ -82,7 +82,7 @@ fn a_queue_runs_so_many_jobs_at_a_time_and_the_next_waits_for_one_to_end() {
     assert_eq!(says(&lab, "j2"), "queue q runs as many jobs as it may at a time: 2 of 2 (maxRunningJobs)");
     assert_eq!(says(&lab, "j5"), "queue top runs as many jobs as it may at a time: 3 of 3 (maxRunningJobs)");
     // One ends by its pods, one is deleted, of one the queue changes.
-    lab.pod(PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Succeeded, ..pod("j0", 0, 1_000) });
+    lab.pod(PodFacts { node: Some("n0".into()), phase: PodPhase::Succeeded, ..pod("j0", 0, 1_000) });
     lab.cycle();
     assert_eq!(lab.phase("j0"), GroupPhase::Completed);
     assert_eq!(lab.cycle().admitted, ["ns/j5"], "whose queue holds less");
@@ -148,7 +148,7 @@ fn a_closing_queue_places_what_it_has_admitted_and_a_closed_one_nothing() {
             lab.apply(Delta::GroupUpsert(Box::new(facts)));
         }
         for name in ["other", "own"] {
-            lab.pod(PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Running, ..pod(name, 0, 1_000) });
+            lab.pod(PodFacts { node: Some("n0".into()), phase: PodPhase::Running, ..pod(name, 0, 1_000) });
         }
         lab.pod(pod("waits", 0, 1_000));
         let victims = lab.cycle().evictions;
@@ -187,7 +187,7 @@ fn what_could_start_now_is_admitted_past_promises() {
 fn pods_of_others_and_terminating_pods_count() {
     let mut lab = Lab::new(&[4_000]);
     let elsewhere =
-        |index| PodFacts { mine: false, group: None, node: Some("n0".to_owned()), ..pod("other", index, 1_000) };
+        |index| PodFacts { mine: false, group: None, node: Some("n0".into()), ..pod("other", index, 1_000) };
     lab.pod(elsewhere(0));
     lab.pod(PodFacts { phase: PodPhase::Running, terminating: true, ..elsewhere(1) });
     lab.pod(PodFacts { phase: PodPhase::Succeeded, ..elsewhere(2) });
@@ -257,7 +257,7 @@ fn a_node_that_goes_takes_no_pods() {
     let mut lab = Lab::new(&[1_000, 1_000]);
     lab.gang("j", 1, 3, 1_000);
     assert_eq!(lab.binds().len(), 2);
-    lab.apply(Delta::NodeRemove("n1".to_owned()));
+    lab.apply(Delta::NodeRemove("n1".into()));
     lab.apply(Delta::TaskRemove("uid-j-0".into()));
     lab.apply(Delta::TaskRemove("uid-j-1".into()));
     assert_eq!(lab.cycle().binds[0].node, "n0");
@@ -268,7 +268,7 @@ fn amounts_that_no_machine_has_break_nothing() {
     let mut lab = Lab::new(&[i64::MAX, 1_000]);
     lab.queue("q", &[("cpu", i64::MIN), ("memory", i64::MAX), ("pods", i64::MIN)]);
     for index in 0..3 {
-        let huge = |index| PodFacts { node: Some("n1".to_owned()), ..pod("huge", index, i64::MAX) };
+        let huge = |index| PodFacts { node: Some("n1".into()), ..pod("huge", index, i64::MAX) };
         lab.pod(PodFacts { phase: PodPhase::Running, ..huge(index) });
         lab.apply(in_queue("q", &format!("j{index}"), 0, GroupPhase::Pending));
         lab.pod(pod(&format!("j{index}"), 0, i64::MAX - i64::from(index)));

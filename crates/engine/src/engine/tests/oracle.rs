@@ -139,7 +139,7 @@ impl Trial {
             None if pod.ended => PodPhase::Succeeded,
             None => PodPhase::Pending,
         };
-        PodFacts { node: pod.node.map(|node| format!("n{node}")), phase, ..facts }
+        PodFacts { node: pod.node.map(|node| format!("n{node}").into()), phase, ..facts }
     }
 
     fn tell(&mut self, uid: &str) {

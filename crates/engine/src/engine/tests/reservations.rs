@@ -223,7 +223,7 @@ fn a_queue_and_a_node_say_how_they_stand() {
     ├─ ns/gang: room for 1 of 2 pods; 0/2 nodes fit the next one: 2 insufficient cpu (short by 2)
     └─ ns/long: 0/2 nodes fit 1 pod: 2 insufficient cpu (short by 3)
     ");
-    insta::assert_snapshot!(world.node_why("n0").unwrap(), @r"
+    insta::assert_snapshot!(world.node_why(&"n0".into()).unwrap(), @r"
     node n0 runs 1 pod
     ├─ cpu: 1 of 4 free
     ├─ memory: 64Gi of 64Gi free
@@ -233,7 +233,7 @@ fn a_queue_and_a_node_say_how_they_stand() {
     ├─ reserved for ns/gang, expected to start in 1m 37s
     └─ ns/first-0 is expected to end in 1m 37s
     ");
-    insta::assert_snapshot!(world.node_why("n1").unwrap(), @r"
+    insta::assert_snapshot!(world.node_why(&"n1".into()).unwrap(), @r"
     node n1 runs 1 pod
     ├─ cpu: 3 of 4 free, 3 of it kept
     ├─ memory: 64Gi of 64Gi free
@@ -243,5 +243,5 @@ fn a_queue_and_a_node_say_how_they_stand() {
     ├─ reserved for ns/gang, expected to start in 1m 37s
     └─ of 1 pod nothing tells the end
     ");
-    assert!(world.queue_why("none").is_none() && world.node_why("none").is_none());
+    assert!(world.queue_why("none").is_none() && world.node_why(&"none".into()).is_none());
 }

@@ -55,7 +55,7 @@ fn a_group_below_its_minimum_in_a_closed_queue_comes_to_rest() {
     let status = GroupStatus { phase: GroupPhase::Running, ..GroupStatus::default() };
     let facts = GroupFacts { queue: "q".to_owned(), status, ..group("j", 3) };
     lab.apply(Delta::GroupUpsert(Box::new(facts.clone())));
-    lab.pod(PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Running, ..pod("j", 0, 1_000) });
+    lab.pod(PodFacts { node: Some("n0".into()), phase: PodPhase::Running, ..pod("j", 0, 1_000) });
     let writes = writes_of(&mut lab, &facts, 30);
     assert!(writes <= 3, "{writes} writes of a group that nothing happens to");
 }
@@ -65,7 +65,7 @@ fn a_replaced_pod_makes_a_running_group_run_on() {
     let mut lab = Lab::new(&[4_000]);
     let status = GroupStatus { phase: GroupPhase::Running, ..GroupStatus::default() };
     lab.apply(Delta::GroupUpsert(Box::new(GroupFacts { status, ..group("j", 2) })));
-    lab.pod(PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Running, ..pod("j", 0, 1_000) });
+    lab.pod(PodFacts { node: Some("n0".into()), phase: PodPhase::Running, ..pod("j", 0, 1_000) });
     lab.pod(pod("j", 1, 1_000));
     let plan = lab.cycle();
     assert_eq!(plan.binds.len(), 1);
@@ -87,7 +87,7 @@ fn a_gang_half_bound_before_a_restart_is_finished_first() {
     }
     lab.apply(Delta::GroupUpsert(Box::new(GroupFacts { created: TimeMs(9), ..group("half", 3) })));
     for index in 0..2 {
-        lab.pod(PodFacts { node: Some("n0".to_owned()), ..pod("half", index, 1_000) });
+        lab.pod(PodFacts { node: Some("n0".into()), ..pod("half", index, 1_000) });
     }
     lab.pod(pod("half", 2, 1_000));
     assert_eq!(lab.binds(), ["half-2"]);
@@ -132,7 +132,7 @@ fn wherever_a_crash_cuts_a_plan_the_next_scheduler_finishes_its_gangs() {
 fn what_a_finished_half_gang_has_beyond_its_minimum_waits_for_the_minima_of_others() {
     let mut lab = Lab::new(&[3_000]);
     lab.gang("half", 2, 3, 1_000);
-    lab.pod(PodFacts { node: Some("n0".to_owned()), ..pod("half", 0, 1_000) });
+    lab.pod(PodFacts { node: Some("n0".into()), ..pod("half", 0, 1_000) });
     lab.gang("other", 1, 1, 1_000);
     assert_eq!(lab.binds(), ["half-1", "other-0"]);
 }
@@ -181,7 +181,7 @@ fn news_without_news_want_no_cycle() {
     let cordoned = NodeFacts { unschedulable: true, ..node("n0", 1_000) };
     assert!(lab.world.apply(&Delta::NodeUpsert(cordoned)));
     assert!(lab.world.apply(&Delta::NodeUpsert(node("n0", 2_000))));
-    let bound = PodFacts { node: Some("n0".to_owned()), ..pod("j", 0, 1_000) };
+    let bound = PodFacts { node: Some("n0".into()), ..pod("j", 0, 1_000) };
     assert!(lab.world.apply(&Delta::TaskUpsert(Box::new(bound.clone()))));
     let running = PodFacts { phase: PodPhase::Running, ..bound };
     assert!(lab.world.apply(&Delta::TaskUpsert(Box::new(running.clone()))));

@@ -43,7 +43,7 @@ impl Lab {
     }
 
     fn becomes(&mut self, name: &str, index: u32, phase: PodPhase) {
-        self.pod(PodFacts { node: Some("n0".to_owned()), phase, ..self.of_app(name, index) });
+        self.pod(PodFacts { node: Some("n0".into()), phase, ..self.of_app(name, index) });
     }
 
     /// Cycles until nothing more starts; gives what runs since.
@@ -158,7 +158,7 @@ fn a_promise_lasts_as_long_as_a_pod_waits_for_it() {
     for (config, mut lab) in labs() {
         lab.app("s1", 3_000);
         lab.run();
-        let node = Some("n0".to_owned());
+        let node = Some("n0".into());
         lab.pod(PodFacts { mine: false, node, phase: PodPhase::Running, ..pod("other", 0, 2_000) });
         lab.new_pod("s1", 1);
         lab.now = lab.now.plus_ms(3_600_000);
@@ -324,7 +324,7 @@ impl Lab {
     /// What holds so much for 100 seconds from now on.
     fn occupied(&mut self, queue: &str, cpu_milli: i64) {
         let facts = first_limited("before", cpu_milli, Some(100));
-        let node = Some("n0".to_owned());
+        let node = Some("n0".into());
         let started = Some(self.now);
         self.apply(Delta::GroupUpsert(Box::new(GroupFacts {
             queue: queue.to_owned(),
@@ -335,7 +335,7 @@ impl Lab {
     }
 
     fn ended(&mut self, facts: PodFacts) {
-        self.pod(PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Succeeded, ..facts });
+        self.pod(PodFacts { node: Some("n0".into()), phase: PodPhase::Succeeded, ..facts });
     }
 }
 
@@ -541,7 +541,7 @@ impl Play<'_> {
     }
 
     fn ends(&mut self, name: &str, index: u32) {
-        let node = Some("n0".to_owned());
+        let node = Some("n0".into());
         let facts = PodFacts { node, phase: PodPhase::Succeeded, ..self.one_core(name, index) };
         self.lab.pod(facts);
         self.running.insert(format!("{name}-{index}"), None);

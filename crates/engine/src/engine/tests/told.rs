@@ -93,7 +93,7 @@ fn reasons_follow_the_facts_of_many_nodes() {
         .collect();
     assert_eq!(said(&mut lab), expected);
     taint(&mut lab, 0..NODES, |_| None);
-    lab.apply(Delta::NodeRemove("n0".to_owned()));
+    lab.apply(Delta::NodeRemove("n0".into()));
     assert_eq!(said(&mut lab), [("cpu".to_owned(), 299)]);
 }
 
@@ -184,7 +184,7 @@ fn phases_follow_the_pods() {
     lab.cycle();
     let phase = |lab: &Lab| lab.world.groups().find(|group| group.name == "j").map(|group| group.phase);
     let seen = |lab: &mut Lab, index, phase| {
-        lab.pod(PodFacts { node: Some("n0".to_owned()), phase, ..pod("j", index, 1_000) });
+        lab.pod(PodFacts { node: Some("n0".into()), phase, ..pod("j", index, 1_000) });
         lab.cycle()
     };
     assert_eq!(phase(&lab), Some(GroupPhase::Inqueue));
@@ -218,7 +218,7 @@ fn a_group_has_not_ended_while_a_pod_of_it_waits() {
     let phase = |lab: &Lab| lab.world.groups().find(|group| group.name == "j").map(|group| group.phase);
     lab.gang("j", 1, 1, 2_000);
     assert_eq!(lab.binds(), ["j-0"]);
-    let at = |phase| PodFacts { node: Some("n0".to_owned()), phase, ..pod("j", 0, 2_000) };
+    let at = |phase| PodFacts { node: Some("n0".into()), phase, ..pod("j", 0, 2_000) };
     lab.pod(at(PodPhase::Running));
     lab.cycle();
     lab.pod(at(PodPhase::Succeeded));
@@ -398,7 +398,7 @@ fn numbers_that_change_are_not_written() {
         lab.now = lab.now.plus_ms(20_000);
         let mut facts = pod(&format!("r{}", round % 3), round, i64::from(round) * 100);
         (facts.mine, facts.group) = (false, None);
-        (facts.node, facts.phase) = (Some(format!("n{}", round % 3)), PodPhase::Running);
+        (facts.node, facts.phase) = (Some(format!("n{}", round % 3).into()), PodPhase::Running);
         lab.pod(facts);
         let plan = lab.cycle();
         assert_eq!((plan.groups.len(), plan.pods.len()), (0, 0), "round {round}: {:?} {:?}", plan.groups, plan.pods);

@@ -15,7 +15,7 @@ fn running(lab: &mut Lab, name: &str, class: &str, nodes: &[usize], cpu: i64) {
     let (minimum, priority_class) = (nodes.len() as u32, class.to_owned());
     lab.apply(Delta::GroupUpsert(Box::new(GroupFacts { priority_class, ..group(name, minimum) })));
     for (index, node) in nodes.iter().enumerate() {
-        let node = Some(format!("n{node}"));
+        let node = Some(format!("n{node}").into());
         lab.pod(PodFacts { node, phase: PodPhase::Running, ..pod(name, index as u32, cpu) });
     }
 }
@@ -77,7 +77,7 @@ fn all_that_a_gang_frees_is_used_before_others_leave() {
 fn a_gang_with_a_pod_that_may_not_leave_stays() {
     let mut lab = lab(whole(), &[1_000, 1_000]);
     running(&mut lab, "g", "low", &[0], 1_000);
-    let node = Some("n1".to_owned());
+    let node = Some("n1".into());
     lab.pod(PodFacts { node, phase: PodPhase::Running, preemptable: Some(false), ..pod("g", 1, 1_000) });
     waiting(&mut lab, "w", "high", 1, 1_000);
     assert_eq!(victims(&lab.cycle()), Vec::<&str>::new());

@@ -121,7 +121,7 @@ impl Scene {
         let taints = TAINTS.iter().zip(plan.taints).filter(|(_, there)| *there);
         let taint = |key: &str| Taint { key: key.to_owned(), value: String::new(), effect: TaintEffect::NoSchedule };
         NodeFacts {
-            name: format!("n{index}"),
+            name: format!("n{index}").into(),
             allocatable,
             unschedulable: plan.cordoned,
             taints: taints.map(|(key, _)| taint(key)).collect(),
@@ -176,7 +176,7 @@ impl Scene {
                 if takes_port {
                     facts.template.host_ports.push(port());
                 }
-                (facts.node, facts.phase) = (Some(format!("n{index}")), PodPhase::Running);
+                (facts.node, facts.phase) = (Some(format!("n{index}").into()), PodPhase::Running);
                 lab.pod(facts);
                 placed.push(Placed { node: index, amounts: of_pod, port: takes_port, group: None });
             }
@@ -517,7 +517,7 @@ fn a_limit_that_would_let_it_pass_was_tried() {
     let mut lab = Lab::new(&[4_000, 8_000]);
     let mut runs = pod("runs", 0, 4_000);
     (runs.mine, runs.group) = (false, None);
-    (runs.node, runs.phase, runs.started) = (Some("n0".to_owned()), PodPhase::Running, Some(lab.now));
+    (runs.node, runs.phase, runs.started) = (Some("n0".into()), PodPhase::Running, Some(lab.now));
     runs.template.time_limit_ms = Some(600_000);
     lab.pod(runs);
     lab.gang("big", 3, 3, 4_000);
@@ -563,7 +563,7 @@ fn who_had_to_leave_and_for_whom_is_told_to_both() {
     let mut victim = with_priority(&mut lab, "low", "low");
     assert_eq!(lab.binds(), ["low-0"]);
     lab.world.bind_result(&victim.uid, Ok(()), lab.now);
-    (victim.node, victim.phase, victim.started) = (Some("n0".to_owned()), PodPhase::Running, Some(lab.now));
+    (victim.node, victim.phase, victim.started) = (Some("n0".into()), PodPhase::Running, Some(lab.now));
     lab.pod(victim.clone());
     with_priority(&mut lab, "high", "high");
     assert_eq!(lab.cycle().evictions.len(), 1);
@@ -613,7 +613,7 @@ fn queues_and_nodes_tell_who_holds_them() {
     ├─ the most room for one pod is on n0: 3 cpu, 54Gi memory
     └─ ns/three: queue default is at its cpu limit: 11 of 12 in use, 2 asked for (short by 1)
     ");
-    insta::assert_snapshot!(lab.world.node_why("n0").unwrap().to_string(), @r"
+    insta::assert_snapshot!(lab.world.node_why(&"n0".into()).unwrap().to_string(), @r"
     node n0 runs 1 pod
     ├─ cpu: 3 of 8 free
     ├─ memory: 54Gi of 64Gi free
@@ -633,7 +633,7 @@ fn pods_that_may_not_be_evicted_are_named_to_who_would_take_their_place() {
         let mut facts = pod(name, index, 1_000);
         facts.template.priority = priority;
         facts.preemptable = Some(!stays);
-        lab.pod(PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Running, ..facts });
+        lab.pod(PodFacts { node: Some("n0".into()), phase: PodPhase::Running, ..facts });
     };
     (0..2).for_each(|index| on_node("low", index, true, 0));
     on_node("equal", 0, true, 10);

@@ -32,7 +32,7 @@ fn only_what_is_sure_to_have_ended_starts_before_a_window() {
         assert_eq!(why.could, [Could::Limit { limit_ms: 97 * SECOND }], "{name}");
         assert!(why.to_string().contains("1 closed by reservation upgrade"), "{why}");
     }
-    let why = farm.lab.world.node_why("n0").unwrap().to_string();
+    let why = farm.lab.world.node_why(&"n0".into()).unwrap().to_string();
     assert!(why.contains("reservation upgrade, in 1m 37s, for 1m 40s"), "{why}");
     farm.submit(&job("short", 97).limited());
     farm.settle();
@@ -65,7 +65,7 @@ fn what_is_still_there_leaves_with_a_receipt() {
     farm.submit(&pinned(job("service", 1_000)));
     farm.settle();
     for (uid, daemon) in [("daemon", true), ("foreign", false)] {
-        let node = Some("n0".to_owned());
+        let node = Some("n0".into());
         let group = daemon.then(|| "daemons".to_owned());
         let template = pod("", 0, 100).template;
         let facts = PodFacts {

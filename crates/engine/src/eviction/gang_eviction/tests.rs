@@ -29,7 +29,7 @@ fn runs(lab: &mut Lab, name: &str, queue: &str, min: u32, nodes: &[&str]) {
     lab.apply(Delta::GroupUpsert(Box::new(facts)));
     for (index, node) in nodes.iter().enumerate() {
         let facts = pod(name, u32::try_from(index).unwrap(), 1_000);
-        lab.pod(PodFacts { node: Some((*node).to_owned()), phase: PodPhase::Running, ..facts });
+        lab.pod(PodFacts { node: Some((*node).into()), phase: PodPhase::Running, ..facts });
     }
 }
 
@@ -122,13 +122,13 @@ fn a_gang_that_must_lie_together_frees_one_rack_and_starts_there() {
     let one_rack = |rack: &[&str]| nodes.iter().all(|node| rack.contains(node));
     assert!(!nodes.is_empty() && (one_rack(&["n0", "n1"]) || one_rack(&["n2", "n3"])), "{nodes:?}");
     assert!(plan.evictions.iter().all(|eviction| eviction.beneficiary.as_deref() == Some("ns/gang")));
-    let promised: Vec<String> = plan.pipelined.iter().map(|pod| pod.node.clone()).collect();
+    let promised: Vec<NodeName> = plan.pipelined.iter().map(|pod| pod.node.clone()).collect();
     lab.apply(Delta::NodeUpsert(node("free", 8_000)));
     assert_eq!(lab.cycle().binds, vec![], "a node outside of the rack is of no use");
     for eviction in &plan.evictions {
         lab.apply(Delta::TaskRemove(eviction.uid.clone()));
     }
-    let mut bound: Vec<String> = lab.cycle().binds.into_iter().map(|bind| bind.node).collect();
+    let mut bound: Vec<NodeName> = lab.cycle().binds.into_iter().map(|bind| bind.node).collect();
     bound.sort();
     let mut promised = promised;
     promised.sort();

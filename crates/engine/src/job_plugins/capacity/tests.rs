@@ -53,7 +53,7 @@ fn sure(guarantee: i64) -> Spec {
 fn jobs(lab: &mut Lab, queue: &str, pods: u32, running: u32) {
     lab.apply(Delta::GroupUpsert(Box::new(GroupFacts { queue: queue.to_owned(), ..group(queue, 1) })));
     for index in 0..pods {
-        let on = (index < running).then(|| "n0".to_owned());
+        let on = (index < running).then(|| "n0".into());
         let phase = if on.is_some() { PodPhase::Running } else { PodPhase::Pending };
         lab.pod(PodFacts { node: on, phase, ..pod(queue, index, 1_000) });
     }
@@ -120,7 +120,7 @@ fn the_limits_of_all_above_count_those_that_leave() {
     jobs(&mut lab, "old", 2, 2);
     jobs(&mut lab, "new", 1, 0);
     let leaves =
-        PodFacts { terminating: true, node: Some("n0".to_owned()), phase: PodPhase::Running, ..pod("old", 0, 1_000) };
+        PodFacts { terminating: true, node: Some("n0".into()), phase: PodPhase::Running, ..pod("old", 0, 1_000) };
     lab.pod(leaves);
     assert_eq!(lab.binds(), [""; 0]);
     lab.apply(Delta::TaskRemove("uid-old-0".into()));

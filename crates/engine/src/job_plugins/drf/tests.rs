@@ -9,7 +9,7 @@ fn lab() -> Lab {
     for (name, running) in [("rich", 4), ("poor", 1), ("new", 0)] {
         lab.gang(name, 1, 0, 0);
         for index in 0..5 {
-            let on = (index < running).then(|| "n0".to_owned());
+            let on = (index < running).then(|| "n0".into());
             let phase = if on.is_some() { PodPhase::Running } else { PodPhase::Pending };
             lab.pod(PodFacts { node: on, phase, ..pod(name, index, 1_000) });
         }
@@ -95,7 +95,7 @@ fn the_hierarchy_decides_who_gives() {
         lab.apply(Delta::QueueUpsert(QueueFacts { uid: name.clone(), name, annotations, ..QueueFacts::default() }));
         lab.apply(Delta::GroupUpsert(Box::new(GroupFacts { queue: queue.to_owned(), ..group(queue, 1) })));
         for index in 0..10 {
-            let on = (index < running).then(|| "n0".to_owned());
+            let on = (index < running).then(|| "n0".into());
             let phase = if on.is_some() { PodPhase::Running } else { PodPhase::Pending };
             lab.pod(PodFacts { node: on, phase, ..pod(queue, index, 1_000) });
         }

@@ -43,7 +43,7 @@ fn factors_below_one_are_not_taken() {
 fn promises_stay_below_a_multiple_of_the_cluster() {
     let mut lab = Lab::of(CONFIG, &[10_000]);
     lab.gang("running", 1, 0, 0);
-    lab.pod(PodFacts { node: Some("n0".to_owned()), phase: PodPhase::Running, ..pod("running", 0, 4_000) });
+    lab.pod(PodFacts { node: Some("n0".into()), phase: PodPhase::Running, ..pod("running", 0, 4_000) });
     // 12 may be promised, 4 of it are in use.
     for (name, cpu) in [("a", 5_000), ("b", 2_000), ("c", 2_000), ("d", 1_000)] {
         pending(&mut lab, name, cpu, cpu);

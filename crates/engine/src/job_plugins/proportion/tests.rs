@@ -17,7 +17,7 @@ fn queue(lab: &mut Lab, name: &str, change: impl Fn(&mut QueueFacts)) {
 fn jobs(lab: &mut Lab, queue: &str, pods: u32, running: u32, cpu: i64) {
     lab.apply(Delta::GroupUpsert(Box::new(GroupFacts { queue: queue.to_owned(), ..group(queue, 1) })));
     for index in 0..pods {
-        let on = (index < running).then(|| "n0".to_owned());
+        let on = (index < running).then(|| "n0".into());
         let phase = if on.is_some() { PodPhase::Running } else { PodPhase::Pending };
         lab.pod(PodFacts { node: on, phase, ..pod(queue, index, cpu) });
     }

@@ -21,8 +21,7 @@ fn lab(running: u32, tier: Option<u32>, cpu_milli: i64) -> Lab {
     lab.apply(hyper_node("rack-a", 1, false, ["n0", "n1"]));
     lab.apply(hyper_node("rack-b", 1, false, ["n2", "n3"]));
     lab.apply(hyper_node("row", 2, true, ["rack-a", "rack-b"]));
-    let runs =
-        |facts: PodFacts, node: &str| PodFacts { node: Some(node.to_owned()), phase: PodPhase::Running, ..facts };
+    let runs = |facts: PodFacts, node: &str| PodFacts { node: Some(node.into()), phase: PodPhase::Running, ..facts };
     lab.pod(runs(pod("other", 0, 1_000), "n2"));
     let topology = tier.map(|tier| TopologySpec { hard: true, highest_tier: Some(tier), highest_tier_name: None });
     lab.apply(Delta::GroupUpsert(Box::new(GroupFacts { topology, ..group("job", 3) })));

@@ -1,7 +1,7 @@
 //! Which queue's pods may run in which group of nodes, and how much of it they may hold.
 
 use super::*;
-use crate::facts::{PodFacts, QueueFacts};
+use crate::facts::{NodeName, PodFacts, QueueFacts};
 use crate::plugin::tests::small_cluster::{Scene, binds, texts};
 
 fn rules(required: &[&str], preferred: &[&str], anti_required: &[&str], anti_preferred: &[&str]) -> NodeGroupAffinity {
@@ -71,7 +71,7 @@ fn pods_go_where_their_queue_may() {
             .queue("above", |queue| queue.affinity = Some(rules(&["a"], &[], &[], &[])))
             .queue("q", adapt)
             .pod("p", &[("cpu", 1_000)], of_queue("q"));
-        assert_eq!(scene.binds("nodegroup", arguments).get("p").map(String::as_str), node, "{name}");
+        assert_eq!(scene.binds("nodegroup", arguments).get("p").map(NodeName::as_str), node, "{name}");
     }
 }
 

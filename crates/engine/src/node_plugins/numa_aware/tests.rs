@@ -9,7 +9,7 @@ use crate::plugin::tests::small_cluster::{Scene, amounts, binds, texts};
 fn facts(name: &str, policy: &str, free: &[u32]) -> NumaFacts {
     let place = |cpu: u32| (cpu, CpuPlace { numa: cpu / 4, socket: cpu / 4, core: cpu / 2 });
     NumaFacts {
-        name: name.to_owned(),
+        name: name.into(),
         cpu_manager: "static".to_owned(),
         topology_manager: policy.to_owned(),
         free_cpus: free.to_vec(),
@@ -155,6 +155,6 @@ fn cpus_are_promised_once_until_the_topology_shows_the_pod() {
     assert_eq!(world.cycle(TimeMs(3_000_000)).binds.len(), 0);
     world.apply(&Delta::TaskRemove(plan.binds[1].uid.clone()));
     assert_eq!(world.cycle(TimeMs(4_000_000)).binds.len(), 1);
-    world.apply(&Delta::NumaRemove("n1".to_owned()));
+    world.apply(&Delta::NumaRemove("n1".into()));
     assert!(world.cycle(TimeMs(5_000_000)).binds.is_empty());
 }

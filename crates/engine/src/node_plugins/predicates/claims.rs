@@ -5,6 +5,7 @@ use rustc_hash::FxHashSet;
 use super::volumes::{Failed, Switches, Volumes};
 use crate::cluster::devices::Unmet;
 use crate::cluster::table::key_of;
+use crate::facts::NodeName;
 use crate::ids::{NodeId, TaskId};
 use crate::plan::Prebind;
 use crate::reasons::Check;
@@ -56,7 +57,7 @@ impl<'a> Claims<'a> {
 pub(super) fn prebind(tables: &Tables, task: TaskId, node: NodeId, binding: bool) -> Vec<Prebind> {
     let row = tables.task(task);
     let Some(claims) = row.claims.as_deref() else { return Vec::new() };
-    let (namespace, node) = (row.namespace.to_string(), tables.node_name(node).to_string());
+    let (namespace, node) = (row.namespace.to_string(), NodeName::from(tables.node_name(node)));
     let mut writes = Vec::new();
     if binding {
         for name in &claims.volumes {

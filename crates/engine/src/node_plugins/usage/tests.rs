@@ -104,13 +104,13 @@ fn a_measurement_that_is_too_old_says_nothing() {
 fn a_measurement_stays_when_the_node_is_told_of_anew() {
     let mut tables = scene(None).tables();
     let used = |tables: &Tables| tables.nodes.row(node_of(tables, "n1")).usage;
-    let usage = |name: &str, cpu| Delta::NodeUsage { name: name.to_owned(), usage: measured(cpu, 0, 7).unwrap() };
+    let usage = |name: &str, cpu| Delta::NodeUsage { name: name.into(), usage: measured(cpu, 0, 7).unwrap() };
     assert!(!tables.apply(&usage("nobody", 1)), "of no node");
     assert!(tables.apply(&usage("n1", 5)) && !tables.apply(&usage("n1", 5)), "new only once");
-    let node = NodeFacts { name: "n1".to_owned(), unschedulable: true, ..NodeFacts::default() };
+    let node = NodeFacts { name: "n1".into(), unschedulable: true, ..NodeFacts::default() };
     assert!(tables.apply(&Delta::NodeUpsert(node)));
     assert_eq!(used(&tables), measured(5, 0, 7));
-    tables.apply(&Delta::NodeRemove("n1".to_owned()));
+    tables.apply(&Delta::NodeRemove("n1".into()));
     assert!(tables.nodes.table.find("n1").is_none_or(|node| tables.nodes.row(node).usage.is_none()));
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::cluster::classes::ClassRow;
 use crate::config::{Config, PluginConfig, Switches};
 use crate::engine::World;
-use crate::facts::{Delta, NodeFacts, PodFacts, PodPhase, QueueFacts};
+use crate::facts::{Delta, NodeFacts, NodeName, PodFacts, PodPhase, QueueFacts};
 use crate::ids::{NodeId, TaskId, TimeMs};
 use crate::plan::Plan;
 use crate::world::tables::Tables;
@@ -41,7 +41,7 @@ impl Scene {
     pub(crate) fn node(mut self, name: &str, offers: &[(&str, i64)], adapt: impl FnOnce(&mut NodeFacts)) -> Self {
         let mut allocatable = amounts(offers);
         allocatable.entry("pods".to_owned()).or_insert(100);
-        let mut facts = NodeFacts { name: name.to_owned(), allocatable, ..NodeFacts::default() };
+        let mut facts = NodeFacts { name: name.into(), allocatable, ..NodeFacts::default() };
         adapt(&mut facts);
         self.0.push(Delta::NodeUpsert(facts));
         self
@@ -71,7 +71,7 @@ impl Scene {
         adapt: impl FnOnce(&mut PodFacts),
     ) -> Self {
         self.pod(name, asks, |facts| {
-            facts.node = Some(node.to_owned());
+            facts.node = Some(node.into());
             facts.phase = PodPhase::Running;
             adapt(facts);
         })
@@ -106,12 +106,12 @@ impl Scene {
     }
 
     /// Who was bound where by such a cycle.
-    pub(crate) fn binds(&self, plugin: &str, arguments: &str) -> BTreeMap<String, String> {
+    pub(crate) fn binds(&self, plugin: &str, arguments: &str) -> BTreeMap<String, NodeName> {
         binds(&self.cycle(plugin, arguments).1)
     }
 }
 
-pub(crate) fn binds(plan: &Plan) -> BTreeMap<String, String> {
+pub(crate) fn binds(plan: &Plan) -> BTreeMap<String, NodeName> {
     plan.binds.iter().map(|bind| (bind.name.clone(), bind.node.clone())).collect()
 }
 

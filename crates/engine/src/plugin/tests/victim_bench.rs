@@ -26,7 +26,7 @@ impl Bench {
     pub(crate) fn node(&mut self, name: &str, change: impl Fn(&mut NodeFacts)) {
         let allocatable = [("cpu", 10_000), ("memory", 64 << 30), ("pods", 110)];
         let mut facts = NodeFacts {
-            name: name.to_owned(),
+            name: name.into(),
             allocatable: allocatable.map(|(name, amount)| (name.to_owned(), amount)).into(),
             ..NodeFacts::default()
         };
@@ -54,7 +54,7 @@ impl Bench {
     /// A pod that runs on `n0`.
     pub(crate) fn running(&mut self, group: &str, index: u32, change: impl Fn(&mut PodFacts)) -> TaskId {
         self.pod(group, index, |pod| {
-            pod.node = Some("n0".to_owned());
+            pod.node = Some("n0".into());
             pod.phase = PodPhase::Running;
             change(pod);
         })

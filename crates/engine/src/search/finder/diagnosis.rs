@@ -193,7 +193,7 @@ impl Findings {
         let short = self.short.iter().map(|(dim, short)| Shortage {
             resource: tables.dims.name(*dim).to_string(),
             requested: short.requested,
-            best_node: tables.node_name(short.best).to_string(),
+            best_node: tables.node_name(short.best).into(),
             short_on_best: short.short_on_best,
             short_total: (short.requested.saturating_mul(left) - free(dim)).max(0),
         });

@@ -106,7 +106,7 @@ mod tests {
             lab.apply(Delta::GroupUpsert(Box::new(facts)));
             let facts = pod(name, 0, 1_000);
             let phase = if node { PodPhase::Running } else { PodPhase::Pending };
-            lab.pod(PodFacts { node: node.then(|| "n0".to_owned()), phase, ..facts });
+            lab.pod(PodFacts { node: node.then(|| "n0".into()), phase, ..facts });
         }
         lab
     }

@@ -76,20 +76,20 @@ impl Scribe {
             uid: format!("pod-{name}").into(),
             namespace: "ns".to_owned(),
             name: name.to_owned(),
-            node: node.to_owned(),
+            node: node.into(),
             group: format!("ns/{name}"),
             annotations: BTreeMap::new(),
             prebind: Vec::new(),
         };
         self.0.cycle(at(seconds), &Plan { binds: vec![bind], ..Plan::default() });
         self.pod(name, |facts| {
-            (facts.node, facts.phase, facts.started) = (Some(node.to_owned()), PodPhase::Running, Some(at(seconds)));
+            (facts.node, facts.phase, facts.started) = (Some(node.into()), PodPhase::Running, Some(at(seconds)));
         });
     }
 
     fn ended(&mut self, name: &str, from: i64, to: i64) {
         self.pod(name, |facts| {
-            (facts.node, facts.phase) = (Some("n0".to_owned()), PodPhase::Succeeded);
+            (facts.node, facts.phase) = (Some("n0".into()), PodPhase::Succeeded);
             (facts.started, facts.ended) = (Some(at(from)), Some(at(to)));
         });
         self.0.cycle(at(to), &Plan::default());
@@ -105,14 +105,14 @@ fn scribe(folder: &Path, writes: impl FnOnce(&mut Scribe)) -> Recorded {
     let queue = QueueFacts { name: "research".to_owned(), weight: 2, ..QueueFacts::default() };
     let node = |name: &str| {
         let allocatable = [("cpu".to_owned(), 4_000), ("pods".to_owned(), 110)].into();
-        Delta::NodeUpsert(NodeFacts { name: name.to_owned(), allocatable, ..NodeFacts::default() })
+        Delta::NodeUpsert(NodeFacts { name: name.into(), allocatable, ..NodeFacts::default() })
     };
     scribe.0.deltas(vec![
         Delta::QueueUpsert(queue),
         node("n0"),
         node("n1"),
         node("n2"),
-        Delta::NodeRemove("n2".to_owned()),
+        Delta::NodeRemove("n2".into()),
     ]);
     writes(&mut scribe);
     drop(scribe);
@@ -164,7 +164,7 @@ fn what_never_ran_takes_as_long_as_its_like_and_what_was_evicted_ran_in_vain() {
             uid: "pod-victim".into(),
             namespace: "ns".to_owned(),
             name: "victim".to_owned(),
-            node: "n1".to_owned(),
+            node: "n1".into(),
             group: "ns/victim".to_owned(),
             action: "preempt".to_owned(),
             beneficiary: None,
@@ -194,7 +194,7 @@ fn a_pod_on_a_node_that_nobody_told_of_counts_all_the_same() {
         scribe.group("lost", 0, 1, 1_000);
         scribe.bound("lost", "n9", 1);
         scribe.pod("lost", |facts| {
-            (facts.node, facts.phase) = (Some("n9".to_owned()), PodPhase::Succeeded);
+            (facts.node, facts.phase) = (Some("n9".into()), PodPhase::Succeeded);
             (facts.started, facts.ended) = (Some(at(1)), Some(at(61)));
         });
         scribe.0.cycle(at(61), &Plan::default());
@@ -274,7 +274,11 @@ fn a_saved_world_tells_of_its_nodes() {
     let mut world = World::new(Config::default());
     for node in 0..4 {
         let allocatable = [("cpu".to_owned(), 4_000)].into();
-        world.apply(&Delta::NodeUpsert(NodeFacts { name: format!("n{node}"), allocatable, ..NodeFacts::default() }));
+        world.apply(&Delta::NodeUpsert(NodeFacts {
+            name: format!("n{node}").into(),
+            allocatable,
+            ..NodeFacts::default()
+        }));
     }
     let beginning = Beginning { version: "1".to_owned(), ..Beginning::default() };
     let header = Header { number: 2, continues: true, ..Header::default() };

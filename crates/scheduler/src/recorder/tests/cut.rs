@@ -58,7 +58,7 @@ fn named(folder: &Path) {
             ];
             let images = [(text("lacerta.example/mensa:1.2"), 1 << 30)];
             let facts =
-                NodeFacts { name: text(name), labels: labels.into(), images: images.into(), ..NodeFacts::default() };
+                NodeFacts { name: name.into(), labels: labels.into(), images: images.into(), ..NodeFacts::default() };
             Delta::NodeUpsert(NodeFacts { allocatable: amounts(4_000), ..facts })
         }));
         studio.apply(deltas);
@@ -204,7 +204,7 @@ fn a_recording_that_comes_out_otherwise_is_not_cut() {
     let folder = tempfile::tempdir().unwrap();
     record(folder.path(), RecordOptions::BYTES, |studio| {
         studio.work(2);
-        let facts = NodeFacts { name: "zz".to_owned(), allocatable: amounts(64_000), ..NodeFacts::default() };
+        let facts = NodeFacts { name: "zz".into(), allocatable: amounts(64_000), ..NodeFacts::default() };
         studio.world.apply(&Delta::NodeUpsert(facts));
         studio.work(2);
     });

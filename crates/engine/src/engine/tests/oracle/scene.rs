@@ -146,7 +146,7 @@ impl Scene {
             for (serial, plan) in (0..).zip(&group.pods) {
                 let mut facts = plan.facts(index, group.namespace, serial);
                 // Whether it fits there does not matter here.
-                facts.node = plan.runs.filter(|node| *node < self.nodes.len()).map(|node| format!("n{node}"));
+                facts.node = plan.runs.filter(|node| *node < self.nodes.len()).map(|node| format!("n{node}").into());
                 facts.phase = if facts.node.is_some() { PodPhase::Running } else { PodPhase::Pending };
                 rest.push(Delta::TaskUpsert(Box::new(facts)));
             }
@@ -234,7 +234,7 @@ impl NodePlan {
         allocatable.insert("pods".to_owned(), self.pods);
         let taint = Taint { key: "own".to_owned(), value: String::new(), effect: TaintEffect::NoSchedule };
         NodeFacts {
-            name: format!("n{index}"),
+            name: format!("n{index}").into(),
             allocatable,
             taints: if self.tainted { vec![taint] } else { Vec::new() },
             labels: if self.ssd { [("disk".to_owned(), "ssd".to_owned())].into() } else { BTreeMap::new() },

@@ -123,7 +123,7 @@ fn what_pods_leave_or_take_along_to_another_queue_counts_there_no_more() {
     gang(&mut lab, "third", "to", GroupPhase::Inqueue, &["c"]);
     lab.apply(Delta::GroupUpsert(Box::new(GroupFacts { queue: "to".to_owned(), ..group("first", 1) })));
     assert_eq!(lab.binds(), ["second-0"]);
-    let done = PodFacts { phase: PodPhase::Succeeded, node: Some("n0".to_owned()), ..claiming("first", 0, "a") };
+    let done = PodFacts { phase: PodPhase::Succeeded, node: Some("n0".into()), ..claiming("first", 0, "a") };
     lab.pod(done);
     assert_eq!(lab.binds(), ["third-0"]);
 }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use crate::facts::{Delta, NodeFacts, PodFacts, PodPhase, QueueFacts, Taint, TaintEffect};
+use crate::facts::{Delta, NodeFacts, NodeName, PodFacts, PodPhase, QueueFacts, Taint, TaintEffect};
 use crate::ids::{ClassId, NodeId, TaskId};
 use crate::plugin::Registry;
 use crate::policy::Policy;
@@ -102,9 +102,9 @@ fn lab(scores: &str, nodes: &[NodeFacts], pods: &[PodFacts], running: &[(Index, 
     let policy = Policy::new(&config, &Registry::default());
     tables.apply(&Delta::QueueUpsert(QueueFacts { name: "default".into(), weight: 1, ..QueueFacts::default() }));
     for (index, facts) in nodes.iter().enumerate() {
-        tables.apply(&Delta::NodeUpsert(NodeFacts { name: format!("n{index}"), ..facts.clone() }));
+        tables.apply(&Delta::NodeUpsert(NodeFacts { name: format!("n{index}").into(), ..facts.clone() }));
     }
-    let mut add = |uid: String, facts: &PodFacts, node: Option<String>| {
+    let mut add = |uid: String, facts: &PodFacts, node: Option<NodeName>| {
         let phase = if node.is_some() { PodPhase::Running } else { PodPhase::Pending };
         let (name, namespace) = (uid.clone(), "ns".to_owned());
         tables.apply(&Delta::TaskUpsert(Box::new(PodFacts {
@@ -121,7 +121,7 @@ fn lab(scores: &str, nodes: &[NodeFacts], pods: &[PodFacts], running: &[(Index, 
         add(format!("p{index}"), facts, None);
     }
     for (index, (pod, on)) in running.iter().enumerate() {
-        add(format!("r{index}"), pod.get(pods), Some(format!("n{}", on.index(nodes.len()))));
+        add(format!("r{index}"), pod.get(pods), Some(format!("n{}", on.index(nodes.len())).into()));
     }
     Lab { tables, policy, finder: Finder::default() }
 }
@@ -174,12 +174,12 @@ fn step(tables: &mut Tables, step: &Step, best: impl FnOnce(&Tables, TaskId) -> 
             }
         }
         Step::Node(which, facts) => {
-            let name = format!("n{}", which.index(nodes.len() + 2));
+            let name = format!("n{}", which.index(nodes.len() + 2)).into();
             tables.apply(&Delta::NodeUpsert(NodeFacts { name, ..facts.clone() }));
         }
         Step::RemoveNode(which) => {
             if !nodes.is_empty() {
-                let name = tables.node_name(nodes[which.index(nodes.len())]).to_string();
+                let name = tables.node_name(nodes[which.index(nodes.len())]).into();
                 tables.apply(&Delta::NodeRemove(name));
             }
         }
@@ -254,6 +254,6 @@ fn an_answer_is_good_until_a_node_changes() {
     assert_eq!(known(&mut finder, &tables), None, "its use has changed");
     finder.best(&tables, &policy, Search::of_class(class));
     assert!(known(&mut finder, &tables).is_some());
-    tables.apply(&Delta::NodeUpsert(NodeFacts { name: "n0".to_owned(), unschedulable: true, ..nodes[0].clone() }));
+    tables.apply(&Delta::NodeUpsert(NodeFacts { name: "n0".into(), unschedulable: true, ..nodes[0].clone() }));
     assert_eq!(known(&mut finder, &tables), None, "its facts have changed");
 }
