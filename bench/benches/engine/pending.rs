@@ -193,7 +193,7 @@ fn ends(figures: &mut Figures, standing: &mut Standing) {
         let (plan, cost) = standing.cycle();
         admitting.push(cost.cpu * 1e3);
         for key in &plan.admitted {
-            let (namespace, group) = key.split_once('/').expect("a group is named by its namespace and name");
+            let (namespace, group) = key.parts().expect("a group is named by its namespace and name");
             let number: usize = group[6..13].parse().expect("the Job's number");
             standing.apply(Delta::TaskUpsert(Box::new(PodFacts {
                 uid: format!("pod-of-{group}").into(),

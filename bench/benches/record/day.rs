@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use pumice_engine::{
-    Config, Delta, GroupFacts, GroupPhase, GroupStatus, NodeFacts, OwnerFacts, Plan, PodFacts, PodPhase, PodTemplate,
-    QueueFacts, Resources, ShapeTask, Shared, TimeMs, World,
+    Config, Delta, GroupFacts, GroupPhase, GroupStatus, NodeFacts, ObjectName, OwnerFacts, Plan, PodFacts, PodPhase,
+    PodTemplate, QueueFacts, Resources, ShapeTask, Shared, TimeMs, World,
 };
 use pumice_recording::{Beginning, Feedback, Flags};
 use pumice_scheduler::plugins;
@@ -64,7 +64,7 @@ struct Cluster {
     sequence: u64,
     jobs: Vec<Option<Job>>,
     /// Jobs by their group, `namespace/name`.
-    by_group: HashMap<String, usize>,
+    by_group: HashMap<ObjectName, usize>,
     /// When the engine wants a cycle next.
     wake: Option<i64>,
     deltas: Vec<Delta>,
@@ -203,7 +203,7 @@ pub fn run(pods: usize, nodes: usize, days: usize, record: RecordSender) -> Day 
         cluster.at(index as i64 * HEARTBEAT_MS / nodes as i64, Event::Heartbeat(index));
     }
     for (index, (at, job)) in jobs.into_iter().enumerate() {
-        cluster.by_group.insert(format!("{}/{}", job.facts.namespace, job.facts.name), index);
+        cluster.by_group.insert(ObjectName::new(&job.facts.namespace, &job.facts.name), index);
         cluster.jobs.push(Some(job));
         cluster.at(at, Event::Arrive(index));
     }
@@ -330,7 +330,7 @@ impl Cluster {
         }
         for update in plan.groups {
             let (namespace, name) = (update.namespace, update.name);
-            let Some(index) = self.by_group.get(&format!("{namespace}/{name}")).copied() else { continue };
+            let Some(index) = self.by_group.get(&ObjectName::new(&namespace, &name)).copied() else { continue };
             self.feedback.push(Feedback::Status { namespace, name, written: true });
             let Some(job) = &mut self.jobs[index] else { continue };
             let admitted = job.facts.status.phase == GroupPhase::Pending && update.status.phase != GroupPhase::Pending;

@@ -26,7 +26,7 @@ pub use devices::{
 };
 pub use group::{GroupCondition, GroupFacts, GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
 pub use inter_pod::{InterPodConstraints, LabelSelector, PodSelector, PodTerm, PreferredPodTerm, SpreadConstraint};
-pub use names::{GroupUid, NodeName, PodUid};
+pub use names::{GroupUid, NodeName, ObjectName, PodUid};
 pub use node::{NodeFacts, NodeUsage, Taint, TaintEffect};
 pub use numa::{CpuPlace, NumaFacts};
 pub use pod::{DependsOn, PodFacts, PodPhase, ShapeTask};

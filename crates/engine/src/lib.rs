@@ -74,10 +74,11 @@ pub use facts::{
     Attribute, BudgetFacts, ContainerFacts, CpuPlace, CsiNodeFacts, Delta, DependsOn, DeviceClaimFacts,
     DeviceClassFacts, DeviceFacts, DeviceName, DeviceRequest, DeviceSliceFacts, GroupCondition, GroupFacts, GroupPhase,
     GroupStatus, GroupUid, HostPort, HyperNodeFacts, HyperNodeMember, InterPodConstraints, LabelSelector, MemberKind,
-    NodeFacts, NodeGroupAffinity, NodeName, NodeTerm, NodeUsage, NumaFacts, Operator, OwnerFacts, PodClaims, PodFacts,
-    PodPhase, PodSelector, PodTemplate, PodTerm, PodUid, PreferredPodTerm, PreferredTerm, QueueFacts, QueueState,
-    QuotaFacts, Requirement, ShapeTask, ShardFacts, Shared, SpreadConstraint, StorageClassFacts, SubGroupPolicy, Taint,
-    TaintEffect, Toleration, TopologySpec, VolumeClaimFacts, VolumeFacts, WindowFacts,
+    NodeFacts, NodeGroupAffinity, NodeName, NodeTerm, NodeUsage, NumaFacts, ObjectName, Operator, OwnerFacts,
+    PodClaims, PodFacts, PodPhase, PodSelector, PodTemplate, PodTerm, PodUid, PreferredPodTerm, PreferredTerm,
+    QueueFacts, QueueState, QuotaFacts, Requirement, ShapeTask, ShardFacts, Shared, SpreadConstraint,
+    StorageClassFacts, SubGroupPolicy, Taint, TaintEffect, Toleration, TopologySpec, VolumeClaimFacts, VolumeFacts,
+    WindowFacts,
 };
 /// The old name of [`InterPodConstraints`], for a release.
 #[deprecated(note = "it is called InterPodConstraints")]

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{DeviceName, GroupStatus, GroupUid, NodeName, PodUid};
+use crate::facts::{DeviceName, GroupStatus, GroupUid, NodeName, ObjectName, PodUid};
 use crate::ids::TimeMs;
 use crate::reasons::{plural, time_text};
 use crate::resource_dims::Resources;
@@ -23,7 +23,7 @@ pub struct Plan {
     /// Pods that their queue takes: a gate is to be removed. Failures want a `World::ungate_failed`.
     pub ungates: Vec<Ungate>,
     /// Groups that were admitted (Pending to Inqueue), as `namespace/name`.
-    pub admitted: Vec<String>,
+    pub admitted: Vec<ObjectName>,
     /// PodGroup statuses to write. Each wants a `World::status_result`.
     pub groups: Vec<GroupUpdate>,
     /// Pods whose PodScheduled condition is to be written.
@@ -49,7 +49,7 @@ pub struct Bind {
     pub name: String,
     pub node: NodeName,
     /// Its group, `namespace/name`.
-    pub group: String,
+    pub group: ObjectName,
     /// Annotations that the pod gets with the bind, such as the devices it may use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
@@ -99,7 +99,7 @@ pub struct Ungate {
     /// The scheduling gate's name.
     pub gate: String,
     /// Its group, `namespace/name`.
-    pub group: String,
+    pub group: ObjectName,
 }
 
 /// One pod to evict: by whom, why, and what is lost.
@@ -112,11 +112,11 @@ pub struct Eviction {
     pub name: String,
     pub node: NodeName,
     /// Its group, `namespace/name`.
-    pub group: String,
+    pub group: ObjectName,
     /// `preempt`, `reclaim`, `gangpreempt`, `gangreclaim`, `shuffle`, `gangtakeback`, `reservation` or `overrun`.
     pub action: String,
     /// The group that gets the room, `namespace/name`.
-    pub beneficiary: Option<String>,
+    pub beneficiary: Option<ObjectName>,
     /// It runs; otherwise it has a node and does not run yet.
     pub running: bool,
     /// Milli-cores asked for times milliseconds run, in core-milliseconds.
@@ -134,7 +134,7 @@ pub struct Pipelined {
     pub name: String,
     pub node: NodeName,
     /// Its group, `namespace/name`.
-    pub group: String,
+    pub group: ObjectName,
     /// The room is kept past this cycle: `status.nominatedNodeName` is to say so.
     pub fenced: bool,
 }
@@ -186,7 +186,7 @@ pub struct Late {
 #[serde(rename_all = "camelCase")]
 pub struct FreedRoom {
     /// The group, `namespace/name`.
-    pub beneficiary: String,
+    pub beneficiary: ObjectName,
     pub uid: GroupUid,
     /// The action that chose the victims.
     pub action: String,

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::NodeName;
+use crate::facts::{NodeName, ObjectName};
 use crate::ids::TimeMs;
 
 mod class;
@@ -100,8 +100,7 @@ pub struct RoleMinimum {
 pub enum Reason {
     /// Pods name a PodGroup that does not exist.
     GroupNotFound {
-        /// `namespace/name`.
-        group: String,
+        group: ObjectName,
         /// It is one that controllers make for the pods' owner.
         made: bool,
     },
@@ -259,7 +258,7 @@ pub enum Reason {
     StrictOrder {
         queue: String,
         /// The group that is next, `namespace/name`.
-        next: String,
+        next: ObjectName,
     },
     /// It is next in its queue, and room is reserved for it.
     Reserved {
@@ -277,7 +276,7 @@ pub enum Reason {
     /// Nodes have room for it, which is kept for others that are next.
     KeptForOthers {
         /// For whom, `namespace/name`; at most five.
-        groups: Vec<String>,
+        groups: Vec<ObjectName>,
         nodes: u32,
         /// In how many milliseconds the first of them is expected to start: what has ended by then may have the room.
         in_ms: i64,
@@ -302,7 +301,7 @@ pub enum Reason {
     /// Groups of the same queue that were admitted earlier and still wait for room.
     WaitsBehind {
         /// Their `namespace/name`, at most five.
-        groups: Vec<String>,
+        groups: Vec<ObjectName>,
         /// How many in all.
         count: u32,
     },

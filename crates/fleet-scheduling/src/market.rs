@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use pumice_engine::{Delta, GroupFacts, PodFacts, PodTemplate, PodUid, QueueFacts, Resources};
+use pumice_engine::{Delta, GroupFacts, ObjectName, PodFacts, PodTemplate, PodUid, QueueFacts, Resources};
 use pumice_ledger::{JobId, PriceBand, PriorityClasses};
 use rustc_hash::FxHashMap;
 
@@ -282,9 +282,9 @@ impl Market {
     }
 
     /// Why a run has to make room, and for whom.
-    pub(crate) fn reason(&self, uid: &PodUid, beneficiary: Option<&str>, job: Option<JobId>) -> Option<String> {
+    pub(crate) fn reason(&self, uid: &PodUid, beneficiary: Option<&ObjectName>, job: Option<JobId>) -> Option<String> {
         let own = self.rows.get(&self.tasks.get(uid)?.class)?;
-        let (namespace, name) = beneficiary?.split_once('/')?;
+        let (namespace, name) = beneficiary?.parts()?;
         let (other, job) = (self.of_group(namespace, name)?, job?);
         let why = if other.value > own.value { "is of a higher class" } else { "bids more" };
         let (own, other, pool) = (own.price, other.price, &self.pool);

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use pumice_engine::plugin::Registry;
 use pumice_engine::{
-    Argument, Config, Delta, Eviction, NodeFacts, Plan, PluginConfig, PodUid, QueueFacts, Resources, Switches, TimeMs,
-    World, amount_text,
+    Argument, Config, Delta, Eviction, NodeFacts, ObjectName, Plan, PluginConfig, PodUid, QueueFacts, Resources,
+    Switches, TimeMs, World, amount_text,
 };
 use pumice_ledger::{Away, JobId, NodeRef, PRIORITY_FACTOR_MIN, Preemption, PriorityClasses, Proposal, Queue, RunId};
 
@@ -234,7 +234,7 @@ impl Pool {
     fn proposals(&mut self, plan: &Plan, now: TimeMs) -> Vec<Proposal> {
         let mut proposals = self.leases(plan, now);
         let slow = self.too_fast(plan, now);
-        proposals.extend(plan.evictions.iter().filter(|eviction| !slow.contains(&*eviction.group)).filter_map(
+        proposals.extend(plan.evictions.iter().filter(|eviction| !slow.contains(&eviction.group)).filter_map(
             |eviction| {
                 let run = names::run_of(&eviction.uid)?;
                 let known = self.proposed.entry(run).or_default();
@@ -245,8 +245,8 @@ impl Pool {
                 }
                 let beneficiary = eviction.beneficiary.as_deref().and_then(names::job_of);
                 let market = self.market.as_ref();
-                let bids = market
-                    .and_then(|market| market.reason(&eviction.uid, eviction.beneficiary.as_deref(), beneficiary));
+                let bids =
+                    market.and_then(|market| market.reason(&eviction.uid, eviction.beneficiary.as_ref(), beneficiary));
                 let reason = bids.unwrap_or_else(|| reason(eviction, beneficiary));
                 let preemption = Preemption { reason, beneficiary, requestor: String::new() };
                 Some(Proposal::Preempt { run, preemption })
@@ -256,9 +256,9 @@ impl Pool {
     }
 
     /// Groups that would leave for somebody's share and stay, since too many have left lately. A gang leaves where one run may.
-    fn too_fast<'p>(&mut self, plan: &'p Plan, now: TimeMs) -> BTreeSet<&'p str> {
+    fn too_fast<'p>(&mut self, plan: &'p Plan, now: TimeMs) -> BTreeSet<&'p ObjectName> {
         let Some(leaving) = &mut self.leaving else { return BTreeSet::new() };
-        let mut groups: BTreeMap<&str, Vec<&PodUid>> = BTreeMap::new();
+        let mut groups: BTreeMap<&ObjectName, Vec<&PodUid>> = BTreeMap::new();
         for eviction in plan.evictions.iter().filter(|eviction| eviction.action == RECLAIM) {
             groups.entry(&eviction.group).or_default().push(&eviction.uid);
         }
@@ -364,7 +364,7 @@ impl Pool {
 
     /// The binds of a plan, by gang.
     fn leases(&mut self, plan: &Plan, now: TimeMs) -> Vec<Proposal> {
-        let mut groups: BTreeMap<&str, (Placed, Option<Away>)> = BTreeMap::new();
+        let mut groups: BTreeMap<&ObjectName, (Placed, Option<Away>)> = BTreeMap::new();
         let mut wholes = volcano_jobs::Bound::default();
         for bind in &plan.binds {
             let (Some(run), Some(at)) = (names::run_of(&bind.uid), node_ref(&bind.node)) else { continue };
@@ -390,7 +390,7 @@ impl Pool {
 
 /// Why a run has to leave, in words that name for whom.
 fn reason(eviction: &Eviction, beneficiary: Option<JobId>) -> String {
-    let queue = eviction.beneficiary.as_deref().and_then(|group| group.split_once('/')).map(|(queue, _)| queue);
+    let queue = eviction.beneficiary.as_ref().and_then(ObjectName::parts).map(|(queue, _)| queue);
     match (eviction.action.as_str(), beneficiary, queue) {
         ("preempt", Some(job), Some(queue)) => format!("job {job} of queue {queue} goes before it"),
         (RECLAIM, Some(job), Some(queue)) => {

@@ -1,6 +1,6 @@
 //! What stands in a recording: the beginning of a World, what it was told, when it decided and what.
 
-use pumice_engine::{Delta, NodeName, Plan, PodUid, TimeMs, World};
+use pumice_engine::{Delta, NodeName, ObjectName, Plan, PodUid, TimeMs, World};
 use serde::{Deserialize, Serialize};
 
 use crate::digest::digest;
@@ -119,8 +119,7 @@ pub struct Cycle {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Bound {
     pub uid: PodUid,
-    /// `namespace/name`.
-    pub pod: String,
+    pub pod: ObjectName,
     pub node: NodeName,
 }
 
@@ -128,28 +127,26 @@ pub struct Bound {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Evicted {
     pub uid: PodUid,
-    /// `namespace/name`.
-    pub pod: String,
+    pub pod: ObjectName,
     pub node: NodeName,
     /// The action that wanted it.
     pub action: String,
     /// The group that gets its room.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beneficiary: Option<String>,
+    pub beneficiary: Option<ObjectName>,
 }
 
 impl Cycle {
     /// Of a plan. O(its length).
     pub fn of(at: TimeMs, plan: &Plan) -> Self {
-        let pod = |namespace: &str, name: &str| format!("{namespace}/{name}");
         let bound = plan.binds.iter().map(|bind| Bound {
             uid: bind.uid.clone(),
-            pod: pod(&bind.namespace, &bind.name),
+            pod: ObjectName::new(&bind.namespace, &bind.name),
             node: bind.node.clone(),
         });
         let evicted = plan.evictions.iter().map(|eviction| Evicted {
             uid: eviction.uid.clone(),
-            pod: pod(&eviction.namespace, &eviction.name),
+            pod: ObjectName::new(&eviction.namespace, &eviction.name),
             node: eviction.node.clone(),
             action: eviction.action.clone(),
             beneficiary: eviction.beneficiary.clone(),

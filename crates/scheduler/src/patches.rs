@@ -237,7 +237,7 @@ mod tests {
             node: "n".into(),
             group: "ns/g".into(),
             action: "reclaim".into(),
-            beneficiary: beneficiary.map(str::to_owned),
+            beneficiary: beneficiary.map(Into::into),
             running: true,
             lost_core_ms,
             message: message.into(),

@@ -151,7 +151,7 @@ mod tests {
             namespace: "ns".to_owned(),
             name: "p".to_owned(),
             node: "n".into(),
-            group: String::new(),
+            group: "".into(),
             annotations: Default::default(),
             prebind: Vec::new(),
         };

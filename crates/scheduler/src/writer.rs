@@ -399,7 +399,7 @@ impl Writer {
     /// Tells a group what became of the room that others had to leave for it.
     fn freed(&mut self, room: &FreedRoom) {
         self.metrics.settled(&room.action, room.room.word(), room.evictions);
-        let Some((namespace, name)) = room.beneficiary.split_once('/') else { return };
+        let Some((namespace, name)) = room.beneficiary.parts() else { return };
         let severity = if room.room == Ending::Used { Severity::Normal } else { Severity::Warning };
         self.events.insist(About::group(namespace, name, &room.uid), severity, "RoomFreed", room.to_string());
     }
@@ -448,7 +448,7 @@ impl Writer {
         let text = patches::eviction_text(&eviction);
         let about = About::pod(&eviction.namespace, &eviction.name, &eviction.uid);
         self.events.insist(about, Severity::Warning, "Evict", text.clone());
-        if let Some((namespace, name)) = eviction.group.split_once('/')
+        if let Some((namespace, name)) = eviction.group.parts()
             && let Some(uid) = watched.group_uid(namespace, name)
         {
             let about = About::group(namespace, name, &uid);

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use pumice_engine::{
-    CsiNodeFacts, NodeTerm, Operator, PodClaims, Requirement, StorageClassFacts, VolumeClaimFacts, VolumeFacts,
+    CsiNodeFacts, NodeTerm, ObjectName, Operator, PodClaims, Requirement, StorageClassFacts, VolumeClaimFacts,
+    VolumeFacts,
 };
 
 use super::inter_pod::selector;
@@ -71,8 +72,9 @@ pub fn volume_facts(volume: &core::PersistentVolume) -> VolumeFacts {
     let metadata = &volume.metadata;
     let spec = volume.spec.clone().unwrap_or_default();
     let required = spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
-    let claim =
-        |claim: &core::ObjectReference| format!("{}/{}", text(claim.namespace.as_ref()), text(claim.name.as_ref()));
+    let claim = |claim: &core::ObjectReference| {
+        ObjectName::new(claim.namespace.as_deref().unwrap_or_default(), claim.name.as_deref().unwrap_or_default())
+    };
     let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
     VolumeFacts {
         name: text(metadata.name.as_ref()),

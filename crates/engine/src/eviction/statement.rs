@@ -4,7 +4,7 @@
 use super::candidates::Room;
 use crate::actions::allocate::counting;
 use crate::actions::nominated_capacity;
-use crate::facts::NodeName;
+use crate::facts::{NodeName, ObjectName};
 use crate::ids::{GroupId, NodeId, TaskId};
 use crate::plan::{Eviction, Pipelined};
 use crate::resource_dims::CPU;
@@ -166,7 +166,7 @@ pub(crate) fn evict(
     action: &'static str,
     victim: TaskId,
     was: TaskState,
-    beneficiary: Option<&str>,
+    beneficiary: Option<&ObjectName>,
 ) {
     let message = match beneficiary {
         Some(_) if action.ends_with("reclaim") => "its queue holds more than its share",
@@ -181,14 +181,15 @@ pub(crate) fn evict_saying(
     session: &mut Session<'_>,
     action: &'static str,
     Victim { task: victim, was }: Victim,
-    beneficiary: Option<&str>,
+    beneficiary: Option<&ObjectName>,
     message: String,
 ) {
     if let Some(beneficiary) = beneficiary {
         session.tables.note_eviction(action, victim, beneficiary, session.now);
     }
     let row = session.tables.tasks.row_mut(victim.index());
-    row.evicting = Some(Box::new(Evicting { was, beneficiary: beneficiary.map(Into::into), confirmed: false }));
+    row.evicting =
+        Some(Box::new(Evicting { was, beneficiary: beneficiary.map(|group| group.as_str().into()), confirmed: false }));
     session.tables.evicting.insert(victim);
     let row = session.tables.task(victim);
     let running = was == TaskState::Running;
@@ -203,9 +204,9 @@ pub(crate) fn evict_saying(
         namespace: row.namespace.to_string(),
         name: row.name.to_string(),
         node: row.node.map_or_else(NodeName::default, |node| session.tables.node_name(node).into()),
-        group: row.group.map_or_else(String::new, |group| session.tables.groups.row(group).key()),
+        group: row.group.map_or_else(ObjectName::default, |group| session.tables.groups.row(group).key()),
         action: action.to_owned(),
-        beneficiary: beneficiary.map(str::to_owned),
+        beneficiary: beneficiary.cloned(),
         running,
         lost_core_ms: i64::try_from(lost).unwrap_or(i64::MAX),
         message,

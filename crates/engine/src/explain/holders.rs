@@ -8,6 +8,7 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
+use crate::facts::ObjectName;
 use crate::ids::{ClassId, DimId, GroupId, NodeId, QueueId, TimeMs};
 use crate::policy::Policy;
 use crate::reasons::{plural, time_text};
@@ -126,7 +127,7 @@ fn holder(tables: &Tables, group: Option<GroupId>, sum: &Sum, now: TimeMs) -> Ho
     let row = group.map(|group| tables.groups.row(group));
     let queue = row.map_or_else(String::new, |row| tables.queues.row(row.queue).name.to_string());
     Holder {
-        job: group.map_or_else(|| "pods of other schedulers".to_owned(), |group| job_of(tables, group)),
+        job: group.map_or_else(|| "pods of other schedulers".to_owned(), |group| job_of(tables, group).into()),
         queue,
         amount: sum.amount,
         pods: sum.pods,
@@ -135,10 +136,10 @@ fn holder(tables: &Tables, group: Option<GroupId>, sum: &Sum, now: TimeMs) -> Ho
 }
 
 /// The name that people know a group by: its Job's, else its own.
-pub(super) fn job_of(tables: &Tables, group: GroupId) -> String {
+pub(super) fn job_of(tables: &Tables, group: GroupId) -> ObjectName {
     let row = tables.groups.row(group);
     match row.owner.as_ref().filter(|owner| owner.kind == "Job") {
-        Some(owner) => format!("{}/{}", row.namespace, owner.name),
+        Some(owner) => ObjectName::new(&row.namespace, &owner.name),
         None => row.key(),
     }
 }

@@ -10,7 +10,7 @@ use std::fmt::{self, Display, Formatter};
 use serde::{Deserialize, Serialize};
 
 use super::holders::job_of;
-use crate::facts::NodeName;
+use crate::facts::{NodeName, ObjectName};
 use crate::ids::{DimId, GroupId, NodeId};
 use crate::node_plugins::predicates;
 use crate::policy::Policy;
@@ -45,20 +45,20 @@ pub struct NodeWhy {
     pub reserved: Resources,
     /// For whom, `namespace/name`, and in how many milliseconds they are expected to start.
     #[serde(rename = "keptFor", skip_serializing_if = "Vec::is_empty")]
-    pub reserved_for: Vec<(String, i64)>,
+    pub reserved_for: Vec<(ObjectName, i64)>,
     /// The most that one more pod can have now: what is free and not kept.
     pub hole: Resources,
     /// Who holds the most of it, the largest first; three at most, and what each holds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub by: Vec<(String, Resources)>,
+    pub by: Vec<(ObjectName, Resources)>,
     /// Waiting jobs of which a pod would fit here now; three at most.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub fits: Vec<String>,
+    pub fits: Vec<ObjectName>,
     pub pods: u32,
     /// Of these, those of which nothing tells when they end.
     pub endless: u32,
     /// The next ends, five at most: pod, and in how many milliseconds.
-    pub ends: Vec<(String, i64)>,
+    pub ends: Vec<(ObjectName, i64)>,
 }
 
 impl NodeWhy {
@@ -81,17 +81,17 @@ impl NodeWhy {
             amounts.filter(|(_, amount)| *amount != 0).collect::<Resources>()
         };
         let placed = || row.tasks.iter().filter(|task| tables.task(**task).state.holds_node());
-        let mut ends: Vec<(i64, String)> = Vec::new();
+        let mut ends: Vec<(i64, ObjectName)> = Vec::new();
         for task in placed() {
             if let Some(end) = tables.end_of(*task, Confidence::Expected, now) {
                 let pod = tables.task(*task);
-                ends.push((end.0.saturating_sub(now.0), format!("{}/{}", pod.namespace, pod.name)));
+                ends.push((end.0.saturating_sub(now.0), ObjectName::new(&pod.namespace, &pod.name)));
             }
         }
         let (pods, known) = (placed().count(), ends.len());
         ends.sort();
         ends.truncate(ENDS_MAX);
-        let mut reserved_for: BTreeMap<String, i64> = BTreeMap::new();
+        let mut reserved_for: BTreeMap<ObjectName, i64> = BTreeMap::new();
         for reservation in &tables.reservations.all {
             if let Some(forecast) = &reservation.forecast
                 && forecast.places.iter().any(|place| place.node == node)
@@ -119,7 +119,7 @@ impl NodeWhy {
 }
 
 /// Those whose pods take the largest part of the node.
-fn holders(tables: &Tables, node: NodeId) -> Vec<(String, Resources)> {
+fn holders(tables: &Tables, node: NodeId) -> Vec<(ObjectName, Resources)> {
     let row = tables.nodes.row(node);
     let mut held: BTreeMap<GroupId, Vec<i64>> = BTreeMap::new();
     for task in row.tasks.iter().map(|task| tables.task(*task)).filter(|task| task.state.holds_node()) {
@@ -135,7 +135,7 @@ fn holders(tables: &Tables, node: NodeId) -> Vec<(String, Resources)> {
 }
 
 /// Waiting groups, of those that are looked at, of which the first pod could go there by what its class tells.
-fn fitting(tables: &Tables, policy: &Policy, node: NodeId) -> Vec<String> {
+fn fitting(tables: &Tables, policy: &Policy, node: NodeId) -> Vec<ObjectName> {
     let fits = |group: &&GroupId| {
         let tasks = tables.groups.row(**group).tasks.iter().map(|task| tables.task(*task));
         let first = tasks.into_iter().find(|task| task.state == TaskState::Pending && !task.gated);

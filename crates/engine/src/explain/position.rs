@@ -8,6 +8,7 @@ use std::fmt::{self, Display, Formatter};
 use serde::{Deserialize, Serialize};
 
 use super::holders::job_of;
+use crate::facts::ObjectName;
 use crate::ids::GroupId;
 use crate::search::View;
 
@@ -30,7 +31,7 @@ pub struct Line {
     pub about: bool,
     /// The first of those before it, `namespace/name`; three at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub behind: Vec<String>,
+    pub behind: Vec<ObjectName>,
 }
 
 /// Nothing for a group that does not wait in a line. O(groups that wait), O(minutes) where they are many.

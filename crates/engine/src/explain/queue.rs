@@ -12,7 +12,7 @@ use super::holders::{Of, ResourceHolders, holders_of};
 use super::node::text_of;
 use crate::cycle_end;
 use crate::explain::queue_view::QueueView;
-use crate::facts::NodeName;
+use crate::facts::{NodeName, ObjectName};
 use crate::ids::{GroupId, NodeId, QueueId};
 use crate::reasons::{plural, time_text, tree};
 use crate::resource_dims::{Resources, amount_text};
@@ -51,12 +51,12 @@ pub struct QueueWhy {
     pub hole: Option<(NodeName, Resources)>,
     /// For whom room is reserved, `namespace/name`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reserved_for: Option<String>,
+    pub reserved_for: Option<ObjectName>,
     /// In how many milliseconds that one is expected to start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub starts_in_ms: Option<i64>,
     /// The first in its order, ten at most, and what each waits for.
-    pub first: Vec<(String, String)>,
+    pub first: Vec<(ObjectName, String)>,
 }
 
 impl QueueWhy {

@@ -7,6 +7,7 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
+use crate::facts::ObjectName;
 use crate::ids::{GroupId, TaskId};
 use crate::policy::Policy;
 use crate::reasons::plural;
@@ -23,7 +24,7 @@ const NAMED_MAX: usize = 5;
 #[serde(rename_all = "camelCase")]
 pub struct Spared {
     /// Their names, `namespace/name`; five at most.
-    pub pods: Vec<String>,
+    pub pods: Vec<ObjectName>,
     /// How many in all.
     pub count: u32,
 }
@@ -36,7 +37,7 @@ pub(super) fn spared(tables: &Tables, policy: &Policy, group: GroupId) -> Option
     let class = tables.classes.row(first.class);
     let nodes = tables.nodes.ids().filter(|node| policy.check_facts(tables, class, *node).is_none());
     let on_nodes = nodes.flat_map(|node| &tables.nodes.row(node).tasks);
-    let mut pods: Vec<String> = Vec::new();
+    let mut pods: Vec<ObjectName> = Vec::new();
     for (looked_at, task) in on_nodes.enumerate() {
         if looked_at >= PODS_LOOKED_AT_MAX {
             return None;
@@ -44,7 +45,7 @@ pub(super) fn spared(tables: &Tables, policy: &Policy, group: GroupId) -> Option
         let task = tables.task(*task);
         let same_queue = task.group.is_some_and(|of| of != group && tables.groups.row(of).queue == row.queue);
         if same_queue && !task.preemptable && task.priority < first.priority && task.state.is_allocated() {
-            pods.push(format!("{}/{}", task.namespace, task.name));
+            pods.push(ObjectName::new(&task.namespace, &task.name));
         }
     }
     pods.sort();

@@ -101,9 +101,23 @@ names! {
     GroupUid,
     /// The name of a node, the same for as long as the cluster has it.
     NodeName,
+    /// An object of a namespace, as `namespace/name`; empty where there is none.
+    ObjectName,
 }
 
 crate::save::saved_inside!(NodeName);
+
+impl ObjectName {
+    /// The object of that name in a namespace.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self([namespace, "/", name].concat())
+    }
+
+    /// Namespace and name, the first of which has no slash; none where it is empty.
+    pub fn parts(&self) -> Option<(&str, &str)> {
+        self.0.split_once('/')
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -120,5 +134,12 @@ mod tests {
         assert_eq!(HashMap::from([(uid.clone(), 1)]).get("a-1"), Some(&1));
         assert_eq!(BTreeMap::from([(uid.clone(), 1)]).get("a-1"), Some(&1));
         assert_eq!(String::from(uid), "a-1");
+    }
+
+    #[test]
+    fn an_object_is_named_by_namespace_and_name() {
+        let object = ObjectName::new("ns", "a");
+        assert_eq!((object.as_str(), object.parts()), ("ns/a", Some(("ns", "a"))));
+        assert_eq!(ObjectName::default().parts(), None);
     }
 }

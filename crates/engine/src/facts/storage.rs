@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LabelSelector, NodeName, NodeTerm};
+use super::{LabelSelector, NodeName, NodeTerm, ObjectName};
 
 /// A PersistentVolumeClaim: which volume it has, or which it would take.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -72,7 +72,7 @@ pub struct VolumeFacts {
     pub node_terms: Option<Vec<NodeTerm>>,
     /// The claim that it belongs to, as `namespace/name`.
     #[serde(skip_serializing_if = "super::is_default")]
-    pub claim: Option<String>,
+    pub claim: Option<ObjectName>,
     /// Its phase is Available (or not told yet).
     #[serde(skip_serializing_if = "super::is_default")]
     pub available: bool,

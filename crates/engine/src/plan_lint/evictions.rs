@@ -120,7 +120,7 @@ pub(super) fn nominated(tables: &Tables, plan: &Plan, found: &mut Vec<String>) {
         if row.state != TaskState::Pipelined || !tables.nominated.contains(&task) {
             found.push(format!("{}: it counts as {:?}", name(), row.state));
         }
-        if row.group.is_none_or(|group| tables.groups.row(group).key() != promise.group) {
+        if row.group.is_none_or(|group| *tables.groups.row(group).key != *promise.group) {
             found.push(format!("{}: it is not of {}", name(), promise.group));
         }
         for (dim, _) in tables.classes.row(row.class).demand.iter() {

@@ -441,7 +441,7 @@ mod tests {
             limit(false, true),
             Reason::QueueClosed { queue: "q".to_owned(), state: "Closed".to_owned() },
             Reason::NotEnoughTasks { min: 4, valid: 2 },
-            Reason::StrictOrder { queue: "q".to_owned(), next: "ns/first".to_owned() },
+            Reason::StrictOrder { queue: "q".to_owned(), next: "ns/first".into() },
         ];
         let texts: Vec<String> = all.into_iter().map(|reason| of(reason).summary()).collect();
         insta::assert_snapshot!(texts.join("\n"), @r"

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{NodeName, PodFacts, PodUid};
+use crate::facts::{NodeName, ObjectName, PodFacts, PodUid};
 use crate::ids::{TaskId, TimeMs};
 use crate::plan::{Ending, FreedRoom};
 use crate::reasons::time_text;
@@ -62,9 +62,9 @@ pub struct EvictionRecord {
     pub pod: String,
     pub node: NodeName,
     /// Its group, `namespace/name`.
-    pub victim: String,
+    pub victim: ObjectName,
     /// The group that gets the room, `namespace/name`.
-    pub beneficiary: String,
+    pub beneficiary: ObjectName,
     /// The action that chose it.
     pub action: String,
     /// By which rule.
@@ -81,7 +81,7 @@ pub struct EvictionRecord {
 
 impl Tables {
     /// Puts down an eviction for a group.
-    pub(crate) fn note_eviction(&mut self, action: &str, task: TaskId, beneficiary: &str, now: TimeMs) {
+    pub(crate) fn note_eviction(&mut self, action: &str, task: TaskId, beneficiary: &ObjectName, now: TimeMs) {
         let Some(group) = self.groups.table.find(beneficiary) else { return };
         let (victim, other) = (self.task(task), self.groups.row(group));
         let Some(own) = victim.group.map(|group| self.groups.row(group)) else { return };
@@ -89,9 +89,9 @@ impl Tables {
             uid: victim.uid.clone(),
             pod: victim.name.clone(),
             node: victim.node.map_or_else(|| "".into(), |node| self.node_name(node).clone()),
-            victim: own.key().into(),
+            victim: own.key.clone(),
             queue: self.queues.row(own.queue).name.clone(),
-            beneficiary: beneficiary.into(),
+            beneficiary: beneficiary.as_str().into(),
             beneficiary_uid: other.uid.clone(),
             ready_before: other.counts.ready(),
             action: action.into(),
@@ -145,7 +145,7 @@ impl Tables {
             match known {
                 Some(one) => one.evictions += 1,
                 None => settled.push(FreedRoom {
-                    beneficiary: stored.beneficiary.to_string(),
+                    beneficiary: (&stored.beneficiary).into(),
                     uid: (&*stored.beneficiary_uid).into(),
                     action: stored.action.to_string(),
                     room: stored.ending,
@@ -157,19 +157,19 @@ impl Tables {
     }
 
     /// The last records of a group, as the one that had to leave or as the one that others left for; the newest first.
-    pub(crate) fn eviction_records_of(&self, group: &str, now: TimeMs) -> Vec<EvictionRecord> {
+    pub(crate) fn eviction_records_of(&self, group: &ObjectName, now: TimeMs) -> Vec<EvictionRecord> {
         let of_it = self
             .eviction_records
             .all
             .iter()
             .rev()
-            .filter(|stored| *stored.victim == *group || *stored.beneficiary == *group);
+            .filter(|stored| *group == *stored.victim || *group == *stored.beneficiary);
         of_it.take(TOLD_MAX).map(|stored| stored.for_group(group, now)).collect()
     }
 }
 
 impl StoredEviction {
-    fn for_group(&self, asked: &str, now: TimeMs) -> EvictionRecord {
+    fn for_group(&self, asked: &ObjectName, now: TimeMs) -> EvictionRecord {
         let (own, other) = self.priorities;
         let rule = if self.action.ends_with("reclaim") {
             format!("queue {} holds more than its share", self.queue)
@@ -183,14 +183,14 @@ impl StoredEviction {
         EvictionRecord {
             pod: self.pod.to_string(),
             node: (&self.node).into(),
-            victim: self.victim.to_string(),
-            beneficiary: self.beneficiary.to_string(),
+            victim: (&self.victim).into(),
+            beneficiary: (&self.beneficiary).into(),
             action: self.action.to_string(),
             rule,
             at: self.at,
             ago_ms: now.0.saturating_sub(self.at.0).max(0),
             room: self.ending,
-            for_it: *self.beneficiary == *asked,
+            for_it: *asked == *self.beneficiary,
         }
     }
 }

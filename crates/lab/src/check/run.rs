@@ -81,7 +81,7 @@ fn answer(case: &Case, world: &World, plan: &Plan) -> Answer {
         answer.evicted.insert(format!("{}/{}", eviction.namespace, eviction.name));
     }
     for waits in &plan.pipelined {
-        let pods = answer.pipelined.entry(waits.group.clone()).or_default();
+        let pods = answer.pipelined.entry(waits.group.to_string()).or_default();
         pods.insert(format!("{}/{}", waits.namespace, waits.name), waits.node.to_string());
     }
     for group in world.groups() {

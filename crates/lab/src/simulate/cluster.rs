@@ -9,8 +9,8 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 use pumice_engine::plugin::Registry;
 use pumice_engine::{
-    Action, Bind, Config, Delta, Eviction, GroupFacts, NodeFacts, OwnerFacts, Plan, PodFacts, PodPhase, PodTemplate,
-    PodUid, QueueFacts, Resources, ShapeTask, Shared, TimeMs, World,
+    Action, Bind, Config, Delta, Eviction, GroupFacts, NodeFacts, ObjectName, OwnerFacts, Plan, PodFacts, PodPhase,
+    PodTemplate, PodUid, QueueFacts, Resources, ShapeTask, Shared, TimeMs, World,
 };
 
 use super::history::{Answer, Guessed, History, Hold, Question};
@@ -100,7 +100,7 @@ impl Pod {
 
 /// A job that is there.
 struct Live {
-    key: String,
+    key: ObjectName,
     ask: Ask,
     /// The pod that is told of; its fields are set for each in turn.
     delta: Delta,
@@ -126,7 +126,7 @@ struct Cluster<'t> {
     /// Groups are admitted before they get pods.
     admits: bool,
     live: Vec<Option<Box<Live>>>,
-    by_key: HashMap<String, u32>,
+    by_key: HashMap<ObjectName, u32>,
     events: BinaryHeap<Reverse<(i64, Event)>>,
     submitted: usize,
     now_ms: i64,
@@ -270,7 +270,7 @@ impl<'t> Cluster<'t> {
             ..GroupFacts::default()
         })));
         self.dirty = true;
-        let key = format!("{}/{}", job.user, job.name);
+        let key = ObjectName::new(&job.user, &job.name);
         self.by_key.insert(key.clone(), number);
         let pod = PodFacts {
             namespace: job.user.to_string(),

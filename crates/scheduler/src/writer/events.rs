@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_cluster::EventRecorder;
 use pumice_cluster::events::{Occurrence, Severity};
-use pumice_engine::{Bind, GroupUid, PodUid};
+use pumice_engine::{Bind, GroupUid, ObjectName, PodUid};
 use tokio::time::Instant;
 
 use pumice_clock as clock;
@@ -65,7 +65,7 @@ pub(super) struct GroupEvents {
     tokens: u32,
     filled: Instant,
     /// Pods bound but not told of one by one, by group.
-    bound: BTreeMap<String, u32>,
+    bound: BTreeMap<ObjectName, u32>,
     /// When these are told.
     gathered: Option<Instant>,
 }
@@ -122,7 +122,7 @@ impl GroupEvents {
         }
         self.gathered = None;
         for (group, count) in std::mem::take(&mut self.bound) {
-            let Some((namespace, name)) = group.split_once('/') else { continue };
+            let Some((namespace, name)) = group.parts() else { continue };
             let Some(uid) = uid(namespace, name) else { continue };
             let message = format!("Successfully assigned {count} pods of {group}");
             self.say(About::group(namespace, name, &uid), Severity::Normal, "Scheduled", message);

@@ -21,7 +21,7 @@ struct Circle {
     pods: BTreeMap<String, Made>,
     serial: u32,
     /// Victim's group and index, and who got its room.
-    seen: BTreeSet<(String, String)>,
+    seen: BTreeSet<(ObjectName, ObjectName)>,
 }
 
 fn with(dividing: &str, actions: Vec<Action>) -> Config {

@@ -401,7 +401,7 @@ fn a_pod_that_the_kubelet_refused_has_never_been() {
 /// Otherwise it would never have pods to preempt for.
 #[test]
 fn a_group_that_outranks_what_runs_is_admitted_to_a_full_queue() {
-    for (priority, admitted) in [("high", vec!["ns/asks".to_owned()]), ("", Vec::new())] {
+    for (priority, admitted) in [("high", vec!["ns/asks"]), ("", Vec::new())] {
         let mut lab = Lab::with(Config::default(), &[4_000]);
         lab.apply(Delta::PriorityClassUpsert { name: "high".to_owned(), value: 10, global_default: false });
         lab.gang("runs", 4, 4, 1_000);

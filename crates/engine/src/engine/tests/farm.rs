@@ -168,7 +168,7 @@ impl Farm {
             self.lab.world.status_result(&update.namespace, &update.name, true);
         }
         for key in &plan.admitted {
-            let work = self.works[key.split_once('/').unwrap().1].clone();
+            let work = self.works[key.parts().unwrap().1].clone();
             for index in 0..work.pods {
                 let facts = PodFacts {
                     namespace: work.namespace.to_owned(),

@@ -208,7 +208,7 @@ fn phases_follow_the_pods() {
     // One more pod was admitted with the others.
     lab.pod(pod("j", 2, 1_000));
     let plan = lab.cycle();
-    assert_eq!((phase(&lab), plan.admitted), (Some(GroupPhase::Inqueue), Vec::<String>::new()));
+    assert_eq!((phase(&lab), plan.admitted), (Some(GroupPhase::Inqueue), Vec::<ObjectName>::new()));
 }
 
 /// As a Job makes them that runs one pod after the other.

@@ -373,7 +373,7 @@ proptest! {
                 let (mut lab, placed) = scene.play(config);
                 with(&scene, &mut lab, group, could);
                 let before = placed.iter().filter(|placed| placed.group == Some(group)).count();
-                let bound = lab.cycle().binds.iter().filter(|bind| bind.group == format!("ns/{name}")).count();
+                let bound = lab.cycle().binds.iter().filter(|bind| *bind.group == format!("ns/{name}")).count();
                 let min = if let Could::Fewer { min_available, .. } = could { *min_available } else { scene.groups[group].min };
                 prop_assert!(bound > 0 && (before + bound) as u32 >= min, "{name} {could}\n{why}\n{}", lab.why(&name));
             }

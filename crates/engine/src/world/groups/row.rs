@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Members;
 use crate::cluster::table::Keyed;
-use crate::facts::{DependsOn, GroupPhase, GroupStatus, OwnerFacts, SubGroupPolicy, TopologySpec};
+use crate::facts::{DependsOn, GroupPhase, GroupStatus, ObjectName, OwnerFacts, SubGroupPolicy, TopologySpec};
 use crate::ids::{ClassId, NamespaceId, QueueId, TimeMs};
 use crate::reasons::Failure;
 use crate::resource_dims::Demand;
@@ -188,8 +188,8 @@ impl Keyed for GroupRow {
 
 impl GroupRow {
     /// `namespace/name`.
-    pub(crate) fn key(&self) -> String {
-        self.key.to_string()
+    pub(crate) fn key(&self) -> ObjectName {
+        (&self.key).into()
     }
 
     pub(crate) fn pending(&self) -> u32 {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pumice_engine::{Bind, Config, Eviction, OwnerFacts, Plan, PodTemplate, QueueFacts};
+use pumice_engine::{Bind, Config, Eviction, ObjectName, OwnerFacts, Plan, PodTemplate, QueueFacts};
 use pumice_recording::segment::{self, Header, SegmentWriter};
 use pumice_recording::{Flags, config_of};
 use pumice_scheduler::plugins;
@@ -77,7 +77,7 @@ impl Scribe {
             namespace: "ns".to_owned(),
             name: name.to_owned(),
             node: node.into(),
-            group: format!("ns/{name}"),
+            group: ObjectName::new("ns", name),
             annotations: BTreeMap::new(),
             prebind: Vec::new(),
         };
@@ -165,7 +165,7 @@ fn what_never_ran_takes_as_long_as_its_like_and_what_was_evicted_ran_in_vain() {
             namespace: "ns".to_owned(),
             name: "victim".to_owned(),
             node: "n1".into(),
-            group: "ns/victim".to_owned(),
+            group: "ns/victim".into(),
             action: "preempt".to_owned(),
             beneficiary: None,
             running: true,
