@@ -80,7 +80,7 @@ pub fn a_driver_gets_the_room_of_its_executors(clients: &Clients) {
         create(clients, &pod(&format!("{app}-driver"), app, 1, ""));
     }
     wait_for(clients, GROUPS, "spark-one", "Running");
-    assert_eq!(phase_of(clients, GROUPS, "spark-two"), "Pending");
+    wait_for(clients, GROUPS, "spark-two", "Pending");
     create(clients, &pod("spark-one-exec", "spark-one", 2, ""));
     wait_for(clients, "pod", "spark-one-exec", "Running");
     // Room may be reserved for the next one from now on, as the first has had all that it declares.
