@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use syn::visit::Visit;
 
 use super::Violation;
-use super::source::Source;
+use super::source::{self, Source};
 
 /// A comment of one line with no more words than this says no more than the name does.
 const WORDS_MIN: usize = 4;
@@ -228,22 +228,18 @@ fn says_nothing(text: &str) -> bool {
     let mut words = text.split_whitespace();
     let has_fact = text.contains(['`', '[']) || text.contains(|c: char| c.is_ascii_digit());
     let is_telling = |word: &str| TELLING.contains(&word.trim_matches(['.', ',', ':']).to_lowercase().as_str());
-    !has_fact && !words.clone().any(is_telling) && words.by_ref().take(WORDS_MIN).count() < WORDS_MIN
+    !has_fact && words.clone().count() < WORDS_MIN && !words.any(is_telling)
 }
 
 /// Whether a type's comments are shown to people who don't read the code.
 fn is_shown(attributes: &[syn::Attribute]) -> bool {
-    let lists = attributes.iter().filter_map(|attribute| match &attribute.meta {
-        syn::Meta::List(list) if list.path.is_ident("derive") => Some(list.tokens.to_string()),
-        _ => None,
-    });
-    lists.into_iter().any(|list| list.split(|c: char| !c.is_alphanumeric()).any(|derive| SHOWN.contains(&derive)))
+    source::derives(attributes).iter().any(|derive| SHOWN.contains(&derive.as_str()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::{File, source};
+    use crate::tidy::File;
 
     fn found(text: &str) -> usize {
         let file = File { path: "crates/x/src/a.rs".into(), text: text.into() };

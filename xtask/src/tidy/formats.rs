@@ -152,20 +152,16 @@ impl Derives {
 
 fn derives(attributes: &[syn::Attribute]) -> Derives {
     let mut derives = Derives::default();
-    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("derive")) {
-        // What can't be read here is left to the compiler.
-        let _ = attribute.parse_nested_meta(|meta| {
-            match meta.path.segments.last().map(|last| last.ident.to_string()).as_deref() {
-                Some("Serialize") => derives.writes = true,
-                Some("Deserialize") => derives.reads = true,
-                Some("Debug") => derives.debug = true,
-                Some("Args" | "Parser") => derives.arguments = true,
-                Some("Subcommand") => derives.commands = true,
-                Some("ValueEnum") => derives.values = true,
-                _ => {}
-            }
-            Ok(())
-        });
+    for name in super::source::derives(attributes) {
+        match name.as_str() {
+            "Serialize" => derives.writes = true,
+            "Deserialize" => derives.reads = true,
+            "Debug" => derives.debug = true,
+            "Args" | "Parser" => derives.arguments = true,
+            "Subcommand" => derives.commands = true,
+            "ValueEnum" => derives.values = true,
+            _ => {}
+        }
     }
     derives
 }

@@ -1,6 +1,6 @@
 //! Rust sources as syntax trees, each with the crate and the module path it stands at. Unit tests are left out.
 //!
-//! Called by the checks of modules and of words.
+//! Called by the checks of modules, words, comments and formats.
 
 use super::File;
 
@@ -42,6 +42,19 @@ fn is_test(attribute: &syn::Attribute) -> bool {
     let condition = list.tokens.to_string();
     list.path.is_ident("cfg")
         && (condition == "test" || condition.starts_with("any (test") || condition.starts_with("all (test"))
+}
+
+/// The traits that a type derives, by the last part of their paths.
+pub fn derives(attributes: &[syn::Attribute]) -> Vec<String> {
+    let mut names = Vec::new();
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("derive")) {
+        // What can't be read here is left to the compiler.
+        let _ = attribute.parse_nested_meta(|meta| {
+            names.extend(meta.path.segments.last().map(|last| last.ident.to_string()));
+            Ok(())
+        });
+    }
+    names
 }
 
 fn attributes(item: &syn::Item) -> &[syn::Attribute] {
