@@ -13,6 +13,7 @@ use http::header::{ACCEPT_ENCODING, HeaderValue};
 use kube::Client;
 use kube::api::{ListParams, WatchParams};
 use kube::core::{Request, Status};
+use pumice_units::Backoff;
 use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::Value;
@@ -97,7 +98,7 @@ pub(crate) enum Step {
 pub(crate) struct Follower {
     collection: Collection,
     stage: Stage,
-    backoff: Backoff,
+    pauses: Pauses,
     /// To wait before the next request.
     pause: Option<Duration>,
 }
@@ -140,7 +141,7 @@ impl Follower {
             Some(version) => Stage::Watch { version },
             None => Stage::List,
         };
-        Self { collection, stage, backoff: Backoff::default(), pause: None }
+        Self { collection, stage, pauses: Pauses::default(), pause: None }
     }
 
     /// The next thing that happens. Failures are logged and tried again, ever slower.
@@ -179,7 +180,7 @@ impl Follower {
             }
             Ok(_) => {
                 tracing::warn!(kind = self.collection.kind, "a list has no version, will be tried again");
-                self.pause = Some(self.backoff.next(Instant::now()));
+                self.pause = Some(self.pauses.next(Instant::now()));
                 (None, Stage::List)
             }
             // A token that is too old, too, means another list.
@@ -211,7 +212,7 @@ impl Follower {
             // The server ends each watch after some minutes; one that ends each at once is not to be overrun.
             Ok(Ok(None)) | Err(_) => {
                 if watch.since.elapsed() < WATCH_SHORT && !watch.got_on {
-                    self.pause = Some(self.backoff.next(Instant::now()));
+                    self.pause = Some(self.pauses.next(Instant::now()));
                 }
                 return (None, Stage::Watch { version: watch.version });
             }
@@ -256,9 +257,9 @@ impl Follower {
             }
             _ => tracing::warn!(kind, %error, "watch failed, will be tried again"),
         }
-        let pause = self.backoff.next(Instant::now());
+        let pause = self.pauses.next(Instant::now());
         // What was missed may soon be gone. Who is told so again and again pauses.
-        let is_at_once = self.backoff.failures == 1 && matches!(error, kube::Error::Api(status) if status.code == GONE);
+        let is_at_once = self.pauses.failures == 1 && matches!(error, kube::Error::Api(status) if status.code == GONE);
         self.pause = if is_at_once { None } else { Some(pause) };
     }
 }
@@ -377,20 +378,20 @@ fn version_of(object: &str) -> serde_json::Result<String> {
     serde_json::from_str(object).map(|bookmark: Bookmark| bookmark.metadata.resource_version)
 }
 
-/// Pauses that grow with each failure.
-struct Backoff {
-    first: Duration,
+/// Pauses that grow with each failure, and start over once failures are long ago.
+struct Pauses {
+    backoff: Backoff,
     failures: u32,
     last: Option<Instant>,
 }
 
-impl Default for Backoff {
+impl Default for Pauses {
     fn default() -> Self {
-        Self { first: PAUSE_FIRST, failures: 0, last: None }
+        Self { backoff: Backoff { first: PAUSE_FIRST, longest: PAUSE_MAX }, failures: 0, last: None }
     }
 }
 
-impl Backoff {
+impl Pauses {
     /// The pause after a failure at `now`: at most twice as long by chance, so that many who failed together don't come
     /// back together.
     fn next(&mut self, now: Instant) -> Duration {
@@ -398,7 +399,7 @@ impl Backoff {
             self.failures = 0;
         }
         self.last = Some(now);
-        let pause = pumice_units::Backoff { first: self.first, longest: PAUSE_MAX }.pause(self.failures);
+        let pause = self.backoff.pause(self.failures);
         self.failures += 1;
         let chance = (RandomState::new().hash_one(self.failures) % 1024) as u32;
         pause + pause * chance / 1024

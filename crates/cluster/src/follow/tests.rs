@@ -37,7 +37,7 @@ impl Server {
             kind: "test",
         };
         let mut follower = Follower::new(collection, version.map(str::to_owned));
-        follower.backoff.first = Duration::from_millis(1);
+        follower.pauses.backoff.first = Duration::from_millis(1);
         (server, follower)
     }
 
@@ -139,7 +139,7 @@ async fn a_version_that_is_gone_means_another_list() {
     for gone in [(410, status(410).to_string()), (200, error)] {
         let (server, mut follower) = Server::follower(&[gone, page(&[1], "20", "")], Some("5"));
         // What is listed late misses what goes meanwhile: the first time there is no pause.
-        follower.backoff.first = PAUSE_MAX;
+        follower.pauses.backoff.first = PAUSE_MAX;
         let expected = [Step::ListBegins, Step::Listed, Step::ListEnds { version: "20".into() }];
         assert_eq!(told(&server, &mut follower, &mut Texts::default()).await, expected);
     }
@@ -176,7 +176,7 @@ async fn who_falls_behind_goes_on_at_once_and_who_is_told_nothing_new_pauses() {
     ] {
         let (server, mut follower) = Server::follower(&watches, Some("9"));
         told(&server, &mut follower, &mut Texts::default()).await;
-        assert_eq!(follower.backoff.failures, pauses, "{watches:?}");
+        assert_eq!(follower.pauses.failures, pauses, "{watches:?}");
     }
 }
 
@@ -190,12 +190,12 @@ async fn an_object_that_can_not_be_read_is_left_out() {
 
 #[test]
 fn pauses_double_up_to_a_limit_and_are_forgotten() {
-    let mut backoff = Backoff::default();
+    let mut pauses = Pauses::default();
     let start = Instant::now();
     for least in [800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000, 30_000] {
-        let pause = backoff.next(start).as_millis();
+        let pause = pauses.next(start).as_millis();
         assert!((least..=2 * least).contains(&pause), "{pause} ms where {least} ms are the least");
     }
     let later = start + PAUSE_FORGOTTEN + Duration::from_millis(1);
-    assert!(backoff.next(later) <= 2 * PAUSE_FIRST);
+    assert!(pauses.next(later) <= 2 * PAUSE_FIRST);
 }
