@@ -43,7 +43,7 @@ fn is_whole(job: u128) -> bool {
 }
 
 /// A job of a story, of one pod or whole.
-fn told(job: u8) -> Event {
+fn submission(job: u8) -> Event {
     let job = u128::from(job);
     match submitted(job, if job.is_multiple_of(2) { "urgent" } else { "spare" }) {
         Event::Submitted(new) if is_whole(job) => Event::Submitted(Submitted { shape: volcano_job::DIGEST, ..new }),
@@ -51,7 +51,7 @@ fn told(job: u8) -> Event {
     }
 }
 
-fn told_shapes() -> BTreeMap<Digest, Shape> {
+fn known_shapes() -> BTreeMap<Digest, Shape> {
     let single = ["urgent", "spare"].map(|class| (digest(class), shape(class)));
     single.into_iter().chain([(volcano_job::DIGEST, volcano_job::whole_shape())]).collect()
 }
@@ -63,10 +63,10 @@ fn scope(place: u8) -> Scope {
     Scope { cluster, priority_classes, phases, ..Scope::default() }
 }
 
-fn asked(kind: u8, job: u8) -> Event {
+fn requested(kind: u8, job: u8) -> Event {
     let jobs = vec![JobId(u128::from(job))];
     match kind {
-        0..=2 => told(job),
+        0..=2 => submission(job),
         3 => Event::CancelAsked { jobs, filter: Filter::Active, reason: String::new() },
         4 => Event::PreemptAsked { jobs, reason: String::new() },
         5 => Event::ScopeCancelAsked { scope: scope(job), reason: String::new() },
@@ -168,7 +168,7 @@ impl Tables {
             queues: self.queues.clone(),
             executors: self.executors.clone(),
             policies: BTreeMap::new(),
-            shapes: told_shapes(),
+            shapes: known_shapes(),
             jobs: self.jobs.values().cloned().collect(),
             runs: self.runs.values().cloned().collect(),
             bulk_operations: self.bulk_operations.clone(),
@@ -237,7 +237,7 @@ proptest! {
         let (mut follower, mut followed) = (Ledger::new(classes()).in_parts_of(JOBS_PER_DECISION), 0);
         for (now, step) in (5..).map(TimeMs).zip(&steps) {
             if let Step::Request(kind, job) | Step::Failover(kind, job) = step {
-                let entry = Entry { at: now, shapes: told_shapes(), ..request("s", vec![asked(*kind, *job)]) };
+                let entry = Entry { at: now, shapes: known_shapes(), ..request("s", vec![requested(*kind, *job)]) };
                 // The id of a job that has ended is never given again.
                 let again = *kind <= 2 && !ever.insert(*job);
                 if !again {

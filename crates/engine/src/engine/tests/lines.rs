@@ -138,7 +138,7 @@ fn something() -> impl Strategy<Value = Happens> {
     ]
 }
 
-fn asked(Asks { cpu, gpu }: Asks) -> Resources {
+fn requests(Asks { cpu, gpu }: Asks) -> Resources {
     let mut asked = resources(cpu * 1_000);
     if gpu > 0 {
         asked.insert("nvidia.com/gpu".to_owned(), gpu);
@@ -147,7 +147,7 @@ fn asked(Asks { cpu, gpu }: Asks) -> Resources {
 }
 
 fn template(asks: Asks) -> PodTemplate {
-    PodTemplate { requests: asked(asks), ..PodTemplate::default() }
+    PodTemplate { requests: requests(asks), ..PodTemplate::default() }
 }
 
 /// What is written: to whom, and of what kind.
@@ -223,7 +223,7 @@ impl Pair {
                 let mut capability = resources(cpu.unwrap_or(0) * 1_000);
                 capability.extend(gpu.map(|gpu| ("nvidia.com/gpu".to_owned(), gpu)));
                 let state = if *open { QueueState::Open } else { QueueState::Closed };
-                let deserved = asked(Asks { cpu: *deserved, gpu: *deserved / 2 });
+                let deserved = requests(Asks { cpu: *deserved, gpu: *deserved / 2 });
                 let uid = name.clone();
                 let facts = QueueFacts { name, uid, capability, deserved, weight, state, ..QueueFacts::default() };
                 self.apply(&Delta::QueueUpsert(facts));
@@ -264,7 +264,7 @@ impl Pair {
             _ => Vec::new(),
         };
         self.apply(&Delta::ShapeUpsert { owner_uid: uid.clone(), tasks, ended: false });
-        let sum = asked(job.asks.times(job.min));
+        let sum = requests(job.asks.times(job.min));
         let waits = job.waits.map(|waits| ("volcano.sh/sla-waiting-time".to_owned(), format!("{waits}s")));
         self.apply(&Delta::GroupUpsert(Box::new(GroupFacts {
             namespace: format!("ns{}", job.namespace),
