@@ -214,7 +214,12 @@ fn mount_root(kind: RootKind, container: &ContainerSpec, layers: &Layers, root: 
     mounted("the overlay", root, overlay(&volatile).or_else(|_| overlay(&options)))?;
     // The upper directory's mode is the root directory's.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(root, mode).map_err(|source| RootError::Create { path: root.into(), source })
+    fs::set_permissions(root, mode).map_err(|source| RootError::Create { path: root.into(), source: of_room(source) })
+}
+
+/// Where there is no room for its work folder, the kernel mounts an overlay that takes no writes, and says so in its own log only.
+fn of_room(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::ReadOnlyFilesystem { io::Error::from(nix::Error::ENOSPC) } else { error }
 }
 
 /// A view of `layer` that the kernel takes for a file system of its own: it refuses a lower layer that lies within
@@ -462,6 +467,36 @@ mod tests {
             }
         }
         (sources, places)
+    }
+
+    // INV-55
+    #[test]
+    fn an_overlay_without_room_for_its_work_folder_is_tried_again() {
+        if !nix::unistd::Uid::effective().is_root() {
+            eprintln!("not run: needs root for mounts");
+            assert!(std::env::var_os("CI").is_none(), "run the tests as root");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        // Its own folder and the three of the layers; the kernel wants one more.
+        for (inodes, has_room) in [(4, false), (64, true)] {
+            // Mounts are this thread's own, and gone with it.
+            let mounted = std::thread::scope(|scope| scope.spawn(|| root_in_tmpfs(dir.path(), inodes)).join().unwrap());
+            assert_eq!(
+                mounted.as_ref().map_err(RootError::is_for_want_of_room),
+                if has_room { Ok(&()) } else { Err(true) }
+            );
+        }
+    }
+
+    fn root_in_tmpfs(dir: &Path, inodes: u32) -> Result<(), RootError> {
+        unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_FS).unwrap();
+        mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE).unwrap();
+        let options = format!("nr_inodes={inodes}");
+        mount(Some("tmpfs"), dir, Some("tmpfs"), MsFlags::empty(), Some(options.as_str())).unwrap();
+        let layers =
+            Layers { dir: dir.to_owned(), shared_memory: dir.join("shared"), termination: dir.join("termination") };
+        mount_root(RootKind::Overlay, &ContainerSpec::default(), &layers, &dir.join("root"))
     }
 
     #[test]
