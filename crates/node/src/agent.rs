@@ -35,9 +35,11 @@ pub use leftovers::set_aside::{SetAside, SetAsideError, remove_set_aside, set_as
 pub use options::{Options, POD_PIDS_MAX};
 pub use teardown::{TornDown, Unended, tear_down};
 
+use crate::confinement::seccomp::filter_file::FilterFolder;
 use crate::files::private_dir;
 use crate::kubelet_api::NodeService;
 use crate::launcher::Launcher;
+use crate::layout::{seccomp_filters_dir, seccomp_profiles_dir};
 use crate::lease;
 use crate::logs::retained::RetainedLogs;
 use crate::networks::bridge::NodeNetwork;
@@ -192,6 +194,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     let context = Arc::new(NodeContext {
         client: options.client,
         node_name: options.node_name,
+        filters: FilterFolder::new(seccomp_profiles_dir(&paths.data_dir), seccomp_filters_dir(&paths.node_dir)),
         data_dir: paths.data_dir,
         pods_dir: paths.pods_dir,
         events: recorder,

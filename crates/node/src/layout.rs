@@ -10,6 +10,16 @@ pub(crate) fn volumes_dir(pod_dir: &Path) -> PathBuf {
     pod_dir.join("volumes")
 }
 
+/// Where profiles of system calls lie that pods name (`Localhost`).
+pub(crate) fn seccomp_profiles_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("seccomp")
+}
+
+/// Where the filters are that were made of profiles.
+pub(crate) fn seccomp_filters_dir(node_dir: &Path) -> PathBuf {
+    node_dir.join("seccomp")
+}
+
 /// Where the folders of claims are.
 pub(crate) fn claims_dir(data_dir: &Path) -> PathBuf {
     data_dir.join("volumes")

@@ -16,6 +16,7 @@
 
 mod agent;
 mod cgroup;
+mod confinement;
 mod container_exec;
 mod cpu_turns;
 mod detached_mount;

@@ -25,6 +25,7 @@ pub(crate) mod signals;
 pub mod spec;
 pub mod status;
 pub(crate) mod supervisor;
+pub(crate) mod syscall_filter;
 
 use std::ffi::{CString, OsString};
 use std::fs;

@@ -17,9 +17,6 @@ const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContain
 /// Before the name of a container: the profile that it asks for, as it was asked for before there was a field.
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-const SECCOMP: &str = "seccompProfile RuntimeDefault has no effect here: system calls are not filtered";
-const SECCOMP_LOCAL: &str =
-    "seccompProfile Localhost: nodes of this platform load no profiles, and don't start the pod";
 const CONFINED: &str = "appArmorProfile RuntimeDefault has no effect here: nothing is confined";
 const CONFINED_LOCAL: &str =
     "appArmorProfile Localhost: nodes of this platform load no profiles, and don't start the pod";
@@ -82,13 +79,10 @@ fn look(pod: &Value, tell: &mut impl FnMut(&'static str, String)) {
 }
 
 fn profiles(context: &Value, place: &dyn Fn() -> String, tell: &mut impl FnMut(&'static str, String)) {
-    let fields = [("seccompProfile", SECCOMP, SECCOMP_LOCAL), ("appArmorProfile", CONFINED, CONFINED_LOCAL)];
-    for (field, default, local) in fields {
-        match context[field]["type"].as_str() {
-            Some("RuntimeDefault") => tell(default, place()),
-            Some("Localhost") => tell(local, place()),
-            _ => {}
-        }
+    match context["appArmorProfile"]["type"].as_str() {
+        Some("RuntimeDefault") => tell(CONFINED, place()),
+        Some("Localhost") => tell(CONFINED_LOCAL, place()),
+        _ => {}
     }
 }
 
@@ -109,11 +103,9 @@ mod tests {
         let context = |context: Value| json!({"spec": {"containers": [{"name": "c", "securityContext": context}]}});
         let of_pod = |spec: Value| json!({ "spec": spec });
         for (pod, text, place) in [
-            (of_pod(json!({"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}})), SECCOMP, "pod"),
             (of_pod(json!({"securityContext": {"appArmorProfile": {"type": "Localhost"}}})), CONFINED_LOCAL, "pod"),
             (of_pod(json!({"securityContext": {"sysctls": [{"name": "a", "value": "1"}]}})), SYSCTLS, "pod"),
             (of_pod(json!({"hostUsers": false})), USERS, "pod"),
-            (context(json!({"seccompProfile": {"type": "Localhost"}})), SECCOMP_LOCAL, "container \"c\""),
             (context(json!({"appArmorProfile": {"type": "RuntimeDefault"}})), CONFINED, "container \"c\""),
             (context(json!({"procMount": "Unmasked"})), PROC, "container \"c\""),
             (
@@ -136,6 +128,7 @@ mod tests {
         for pod in [
             json!({}),
             json!({"spec": {"hostUsers": true, "securityContext": {"seccompProfile": {"type": "Unconfined"}, "sysctls": []}}}),
+            json!({"spec": {"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}}}),
             json!({"spec": {"containers": [{"name": "c", "securityContext": {"procMount": "Default"}}, 7]}}),
             json!({"metadata": {"annotations": {format!("{APP_ARMOR}c"): "unconfined", "x": 3}}}),
         ] {

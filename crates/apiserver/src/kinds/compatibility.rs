@@ -88,9 +88,10 @@ const NOTES: &[(&str, &str)] = &[
         "a `priorityClassName` that does not exist gives priority 0 and a warning (upstream: 403); an eviction is a \
          delete that its disruption budget allows; exec and port-forward over WebSocket and SPDY; no attach, ephemeralcontainers, \
          resize; the account must exist, and its token is mounted as upstream, but pods of the account `default` get \
-         it only where the pod or the account says `automountServiceAccountToken: true`; nodes have no user namespaces and no profiles: \
-         `seccompProfile` and `appArmorProfile` of type `RuntimeDefault` have no effect, which a warning says, and pods with \
-         profiles of type `Localhost`, `hostUsers: false`, `procMount: Unmasked` or `sysctls` are not started",
+         it only where the pod or the account says `automountServiceAccountToken: true`; system calls \
+         are filtered as `seccompProfile` says, and where it says nothing by `RuntimeDefault`, with profiles of type `Localhost` from \
+         `DATA_DIR/seccomp`; nodes have no user namespaces and no AppArmor: an `appArmorProfile` of type `RuntimeDefault` has no \
+         effect, which a warning says, and pods with one of type `Localhost`, `hostUsers: false`, `procMount: Unmasked` or `sysctls` are not started",
     ),
     ("priorityclasses", "`system-cluster-critical` and `system-node-critical` exist from the start"),
     (

@@ -15,11 +15,11 @@ async fn a_pod_that_is_not_protected_is_made_with_a_warning() {
     let server = server().await;
     assert_eq!(server.post(PODS, &pod("plain")).await.is(201).warnings, [""; 0]);
     let mut asking = pod("asking");
-    asking["spec"]["securityContext"] = json!({ "seccompProfile": { "type": "RuntimeDefault" } });
+    asking["spec"]["securityContext"] = json!({ "appArmorProfile": { "type": "RuntimeDefault" } });
     asking["spec"]["hostUsers"] = json!(false);
     let made = server.post(PODS, &asking).await.is(201);
     let told = texts(&made.warnings);
-    assert!(told.contains("299 - \"seccompProfile RuntimeDefault has no effect here"), "{told}");
+    assert!(told.contains("299 - \"appArmorProfile RuntimeDefault has no effect here"), "{told}");
     assert!(told.contains("hostUsers false") && told.contains("(pod)"), "{told}");
     // Said once, not with every label.
     let labelled = json!({ "metadata": { "labels": { "a": "b" } } });
@@ -43,11 +43,11 @@ async fn templates_are_looked_at_when_they_change() {
     let path = format!("{DEPLOYMENTS}/d");
     let labelled = json!({ "metadata": { "labels": { "x": "y" } } });
     assert_eq!(server.merge(&path, &labelled).await.is(200).warnings, [""; 0]);
-    let seccomp = json!({ "spec": { "template": { "spec": {
-        "securityContext": { "seccompProfile": { "type": "Localhost", "localhostProfile": "p" } },
+    let confined = json!({ "spec": { "template": { "spec": {
+        "securityContext": { "appArmorProfile": { "type": "Localhost", "localhostProfile": "p" } },
     } } } });
-    let told = texts(&server.merge(&path, &seccomp).await.is(200).warnings);
-    assert!(told.contains("seccompProfile Localhost"), "{told}");
+    let told = texts(&server.merge(&path, &confined).await.is(200).warnings);
+    assert!(told.contains("appArmorProfile Localhost"), "{told}");
 }
 
 #[tokio::test]

@@ -27,6 +27,8 @@ pub struct Capabilities {
     pub network: bool,
     /// Where memory and cpu are limited.
     pub cgroup: Option<Hierarchy>,
+    /// Filters of system calls.
+    pub seccomp: bool,
     /// A sentence for each thing that can't be had.
     pub notes: Vec<String>,
 }
@@ -41,7 +43,12 @@ struct Probes {
     cgroup: Result<Hierarchy, String>,
     /// A view of the shim's program that pods can't change.
     program_view: io::Result<()>,
+    /// What the kernel says of the filters that it takes.
+    seccomp: io::Result<String>,
 }
+
+/// Where the kernel lists what a filter of system calls may do.
+const FILTER_ACTIONS: &str = "/proc/sys/kernel/seccomp/actions_avail";
 
 impl Capabilities {
     /// Tries everything. `network` is what came of making the bridge.
@@ -68,7 +75,17 @@ impl Capabilities {
         let _ = files::remove(&probe);
         let cgroup = try_cgroup(cgroup_node);
         let program_view = shim.has_view();
-        Capabilities::decide(Probes { namespaces, overlay, overlay_in_memory, rootless, network, cgroup, program_view })
+        let seccomp = fs::read_to_string(FILTER_ACTIONS);
+        Capabilities::decide(Probes {
+            namespaces,
+            overlay,
+            overlay_in_memory,
+            rootless,
+            network,
+            cgroup,
+            program_view,
+            seccomp,
+        })
     }
 
     fn decide(probes: Probes) -> Capabilities {
@@ -114,7 +131,11 @@ impl Capabilities {
         if let Err(error) = probes.program_view {
             notes.push(format!("no read-only view of this program ({error}): pods can reach its file"));
         }
+        if let Err(error) = &probes.seccomp {
+            notes.push(format!("no filters of system calls ({error}): pods may make all of them"));
+        }
         Capabilities {
+            seccomp: probes.seccomp.is_ok(),
             isolation: Isolation { namespaces: namespaces.is_ok(), user, root },
             network: network.is_ok(),
             cgroup: cgroup.ok(),
@@ -230,6 +251,7 @@ mod tests {
             network: Ok(()),
             cgroup: Ok(v2()),
             program_view: Ok(()),
+            seccomp: Ok("kill_process".into()),
         };
         let cases = [
             (full(), "namespaces=yes root=overlay network=yes cgroup=v2", 0),

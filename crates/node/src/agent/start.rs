@@ -17,6 +17,9 @@ use pumice_units::with_causes;
 use crate::agent::capabilities::Capabilities;
 use crate::agent::leftovers::remover::Remover;
 use crate::cgroup::CgroupSpec;
+use crate::confinement::capability_set;
+use crate::confinement::seccomp::ProfileChoice;
+use crate::confinement::seccomp::filter_file::{FilterError, FilterFolder};
 use crate::downward_api::Placement;
 use crate::files::{self, Durability, private_dir, write_atomic};
 use crate::grace;
@@ -41,6 +44,7 @@ pub(crate) struct NodeContext {
     pub node_name: String,
     pub data_dir: PathBuf,
     pub pods_dir: PathBuf,
+    pub filters: FilterFolder,
     pub events: EventRecorder,
     pub shim: Launcher,
     pub remover: Arc<Remover>,
@@ -80,6 +84,12 @@ pub(crate) enum StartError {
     ImageMap(#[from] ImageMapError),
     #[error(transparent)]
     Resolve(#[from] ResolveError),
+    #[error("container {container:?} can't have its seccomp profile")]
+    Filter {
+        container: String,
+        #[source]
+        source: FilterError,
+    },
     #[error("MountVolume.SetUp failed for volume {volume:?}")]
     Mount {
         volume: String,
@@ -103,7 +113,9 @@ impl StartError {
             StartError::Resolve(error) => error.reason(),
             StartError::ImageMap(_) => "CreateContainerConfigError",
             StartError::Fetch(_) => "ContainerCreating",
-            StartError::Mount { .. } | StartError::Prepare { .. } | StartError::Shim(_) => "CreateContainerError",
+            StartError::Filter { .. } | StartError::Mount { .. } | StartError::Prepare { .. } | StartError::Shim(_) => {
+                "CreateContainerError"
+            }
         }
     }
 
@@ -155,7 +167,8 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources) -> Result<
     let (pod_volumes, claims) = (volumes_dir(&dir), claims_dir(&context.data_dir));
     let roots = VolumeRoots { pod: &pod_volumes, claims: &claims };
     let placement = placement(context, order);
-    let resolved = resolve::resolve(pod, sources, &placement, &node, &roots)?;
+    let mut resolved = resolve::resolve(pod, sources, &placement, &node, &roots)?;
+    filter_calls(context, pod, &mut resolved)?;
     // The shim mounts its shared memory there: a disk without room is met where the start is tried again.
     private_dir(&dir.join(SHARED_MEMORY)).map_err(step("make the pod's directory"))?;
     for (name, volume) in &resolved.volumes {
@@ -166,6 +179,28 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources) -> Result<
     write_names(&dir, order, &spec).map_err(step("write the pod's hosts and resolver files"))?;
     let bytes = serde_json::to_vec(&spec).map_err(|error| step("write the pod's spec")(error.into()))?;
     write_atomic(&dir.join(SPEC_FILE), &bytes, Durability::Power).map_err(step("write the pod's spec"))
+}
+
+/// Gives each container the filter of its profile.
+fn filter_calls(context: &NodeContext, pod: &Pod, resolved: &mut Resolved) -> Result<(), StartError> {
+    let Some(spec) = &pod.spec else { return Ok(()) };
+    let of_pod = spec.security_context.clone().unwrap_or_default();
+    let given = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let specs = resolved.init_containers.iter_mut().chain(&mut resolved.containers);
+    for (given, spec) in given.zip(specs) {
+        let own = given.security_context.clone().unwrap_or_default();
+        let failed = |source| StartError::Filter { container: given.name.clone(), source };
+        if !context.capabilities.seccomp {
+            if ProfileChoice::is_asked_for(&of_pod, &own) {
+                return Err(failed(FilterError::NoFilters));
+            }
+            continue;
+        }
+        let rights = capability_set::retained(&spec.capabilities_add, &spec.capabilities_drop);
+        let file = context.filters.file(&ProfileChoice::of(&of_pod, &own), &rights);
+        spec.seccomp = file.map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// Without root there is one identity: this process's, which a user namespace calls root.

@@ -201,6 +201,8 @@ fn one(
         capabilities_add: capabilities.add.unwrap_or_default(),
         capabilities_drop: capabilities.drop.unwrap_or_default(),
         no_new_privileges: context.allow_privilege_escalation == Some(false),
+        // A file that is made when the pod is.
+        seccomp: None,
         limits: limits(container),
         sidecar,
         start_gate: sidecar && care.is_awaited(),

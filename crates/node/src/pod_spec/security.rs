@@ -1,8 +1,8 @@
 //! What of a pod's security this node can't keep, and must not pass over.
 //!
-//! A pod that asks for a user namespace, for a profile of its own, for an unmasked `/proc` or for parameters of the kernel
-//! relies on getting them, so it is not started. `RuntimeDefault` asks for what the runtime has, and here that is nothing; the
-//! API server warns of it. Invariant: pure. Called when a pod is resolved.
+//! A pod that asks for a user namespace, for a profile of AppArmor, for an unmasked `/proc` or for parameters of the kernel
+//! relies on getting them, so it is not started. AppArmor's `RuntimeDefault` asks for what the runtime has, and here that is
+//! nothing; the API server warns of it. Invariant: pure. Called when a pod is resolved.
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
 
@@ -40,11 +40,6 @@ fn of_container(container: &Container, of_pod: &PodSecurityContext) -> Option<St
     let own = container.security_context.as_ref().unwrap_or(&none);
     let name = &container.name;
     // What a container says goes before what its pod says.
-    let seccomp = own.seccomp_profile.as_ref().or(of_pod.seccomp_profile.as_ref());
-    if let Some(profile) = seccomp.filter(|profile| profile.type_ == LOCALHOST) {
-        let file = profile.localhost_profile.as_deref().unwrap_or_default();
-        return Some(format!("the seccomp profile {file:?} of container {name:?}"));
-    }
     let confined = own.app_armor_profile.as_ref().or(of_pod.app_armor_profile.as_ref());
     if let Some(profile) = confined.filter(|profile| profile.type_ == LOCALHOST) {
         let file = profile.localhost_profile.as_deref().unwrap_or_default();
@@ -73,11 +68,6 @@ mod tests {
         for (pod, wanted) in [
             (pod(json!({"hostUsers": false})), "a user namespace (hostUsers: false)"),
             (pod(json!({"securityContext": {"sysctls": [{"name": "a.b", "value": "1"}]}})), "the sysctl \"a.b\""),
-            (
-                pod(json!({"securityContext": {"seccompProfile": local}})),
-                "the seccomp profile \"p\" of container \"c\"",
-            ),
-            (context(json!({"seccompProfile": local})), "the seccomp profile \"p\" of container \"c\""),
             (
                 pod(json!({"securityContext": {"appArmorProfile": local}})),
                 "the AppArmor profile \"p\" of container \"c\"",

@@ -22,6 +22,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, pipe2};
 use pumice_clock as clock;
 use pumice_units::with_causes;
+use seccompiler::BpfProgram;
 use serde::{Deserialize, Serialize};
 
 use super::control::ShimProcess;
@@ -29,6 +30,7 @@ use super::init::{self, Report};
 use super::program::{Handles, become_program, close_on_exec_all, give_away, hide_process, leave_streams, null};
 use super::spec::{ContainerSpec, Network, ShimSpec};
 use super::status::{ContainerState, ShimStatus};
+use super::syscall_filter;
 use crate::cgroup::ContainerCgroup;
 use crate::{pidfd, procfs};
 
@@ -85,12 +87,14 @@ fn run(dir: &Path, request: Request, socket: &File) -> Result<Report, String> {
         None => Ok(Vec::new()),
     };
     let cgroup = cgroup.map_err(|error| format!("can't open the container's control group: {error}"))?;
+    let filters = syscall_filter::of(&container)
+        .map_err(|error| format!("can't read the container's filter of system calls: {error}"))?;
     process.enter(&spec).map_err(|errno| format!("can't enter the container: {errno}"))?;
     // From here on programs of the container may see what we fork, and look into it.
     hide_process(spec.isolation.user).map_err(|errno| format!("can't hide this process: {errno}"))?;
     leave_streams().map_err(|error| format!("can't open the container's null device: {error}"))?;
-    let (ends, handles) =
-        streams(&request, &container, cgroup).map_err(|error| format!("can't make the program's streams: {error}"))?;
+    let (ends, handles) = streams(&request, &container, cgroup, filters)
+        .map_err(|error| format!("can't make the program's streams: {error}"))?;
     let program = match init::fork().map_err(|errno| format!("can't make a process: {errno}"))? {
         ForkResult::Parent { child } => child,
         ForkResult::Child => {
@@ -177,7 +181,12 @@ impl Process1 {
 }
 
 /// The agent's ends of the streams that it wants, in the order of their numbers, and the program's.
-fn streams(request: &Request, container: &ContainerSpec, cgroup: Vec<File>) -> io::Result<(Vec<File>, Handles)> {
+fn streams(
+    request: &Request,
+    container: &ContainerSpec,
+    cgroup: Vec<File>,
+    filters: Vec<BpfProgram>,
+) -> io::Result<(Vec<File>, Handles)> {
     let ours = |file: File| {
         give_away(&file, container.uid, container.gid);
         file
@@ -186,7 +195,8 @@ fn streams(request: &Request, container: &ContainerSpec, cgroup: Vec<File>) -> i
         let (keyboard, terminal) = open_terminal()?;
         let terminal = ours(terminal);
         let (stdin, stdout) = (terminal.try_clone()?, terminal.try_clone()?);
-        return Ok((vec![keyboard], Handles { stdin: Some(stdin), stdout, stderr: terminal, terminal: true, cgroup }));
+        let handles = Handles { stdin: Some(stdin), stdout, stderr: terminal, terminal: true, cgroup, filters };
+        return Ok((vec![keyboard], handles));
     }
     let mut ends = Vec::new();
     let mut stream = |wanted: bool, typed: bool| -> io::Result<File> {
@@ -200,7 +210,7 @@ fn streams(request: &Request, container: &ContainerSpec, cgroup: Vec<File>) -> i
     };
     let (stdin, stdout, stderr) =
         (stream(request.stdin, true)?, stream(request.stdout, false)?, stream(request.stderr, false)?);
-    Ok((ends, Handles { stdin: Some(stdin), stdout, stderr, terminal: false, cgroup }))
+    Ok((ends, Handles { stdin: Some(stdin), stdout, stderr, terminal: false, cgroup, filters }))
 }
 
 /// A terminal of the container's own: the end that is typed on, and the one that programs see.

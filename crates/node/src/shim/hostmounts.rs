@@ -70,7 +70,7 @@ pub(crate) fn accelerators() -> Vec<PathBuf> {
     let named = entries.flatten().filter(|entry| {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        name.starts_with("nvidia") || ["dri", "infiniband", "kfd", "fuse"].contains(&&*name)
+        name.starts_with("nvidia") || ["dri", "infiniband", "kfd"].contains(&&*name)
     });
     named.map(|entry| entry.path()).collect()
 }

@@ -26,6 +26,7 @@ use super::remove;
 use super::rootfs::Layers;
 use super::spec::{ContainerSpec, ShimSpec};
 use super::status::{Exit, START_ERROR};
+use super::syscall_filter;
 use crate::cgroup::ContainerCgroup;
 use crate::files;
 use crate::procfs;
@@ -90,7 +91,8 @@ impl Process {
         let (stdout, stdout_end) = pipe()?;
         let (stderr, stderr_end) = pipe()?;
         let cgroup = group.as_ref().map(ContainerCgroup::processes_files).transpose()?.unwrap_or_default();
-        let handles = Handles { stdin: None, stdout: stdout_end, stderr: stderr_end, terminal: false, cgroup };
+        let filters = syscall_filter::of(container)?;
+        let handles = Handles { stdin: None, stdout: stdout_end, stderr: stderr_end, terminal: false, cgroup, filters };
         let namespaces = if spec.isolation.namespaces {
             CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS
         } else {

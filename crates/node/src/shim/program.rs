@@ -10,12 +10,15 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use caps::{CapSet, Capability};
 use nix::sys::prctl;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction, sigprocmask};
 use nix::unistd::{Gid, Uid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, execve, setgid, setgroups, setsid, setuid};
+use seccompiler::BpfProgram;
 
 use super::capabilities;
 use super::spec::ContainerSpec;
+use super::syscall_filter;
 use crate::{cgroup, oom};
 
 /// Why a program could not be started.
@@ -50,6 +53,8 @@ pub(crate) struct Handles {
     pub terminal: bool,
     /// Files that move it into its control group.
     pub cgroup: Vec<File>,
+    /// Filters of its system calls.
+    pub filters: Vec<BpfProgram>,
 }
 
 /// Becomes the program; returns only when that failed.
@@ -83,8 +88,23 @@ fn prepare(container: &ContainerSpec, handles: &Handles, isolated: bool) -> Resu
     if isolated || !container.cwd.is_empty() {
         chdir(Path::new(&container.cwd)).map_err(step("enter the working directory"))?;
     }
-    take_identity(container)?;
-    default_signals().map_err(step("reset signals"))
+    // Nor the keys of whoever started the platform.
+    let _ = join_own_keyring();
+    let is_filtered = !handles.filters.is_empty();
+    take_identity(container, is_filtered)?;
+    default_signals().map_err(step("reset signals"))?;
+    // Last of all: the rules are for the program, not for what comes before it.
+    handles.filters.iter().try_for_each(syscall_filter::install).map_err(step("filter system calls"))
+}
+
+/// A keyring of this session's own, with nothing in it. A kernel may have none.
+#[allow(unsafe_code)]
+fn join_own_keyring() -> nix::Result<()> {
+    const JOIN_SESSION_KEYRING: libc::c_long = 1;
+    let unnamed = std::ptr::null::<libc::c_char>();
+    // SAFETY: takes numbers and no name; it changes the credentials of this process, which has one thread.
+    let result = unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, unnamed) };
+    nix::errno::Errno::result(result).map(drop)
 }
 
 /// Makes a terminal the one of this session, so that keys reach its programs as signals.
@@ -95,15 +115,21 @@ fn take_terminal(terminal: &File) -> nix::Result<()> {
     nix::errno::Errno::result(result).map(drop)
 }
 
-fn take_identity(container: &ContainerSpec) -> Result<(), ProgramError> {
+fn take_identity(container: &ContainerSpec, is_filtered: bool) -> Result<(), ProgramError> {
     let step = |step| move |source: nix::Error| ProgramError::Prepare { step, source: source.into() };
     if !Uid::effective().is_root() {
-        // Without root there is one identity only: our own.
-        return Ok(());
+        // Without root there is one identity only, our own; and the kernel filters for those alone who can't become another.
+        let refused = if is_filtered { prctl::set_no_new_privs() } else { Ok(()) };
+        return refused.map_err(step("refuse new privileges"));
     }
     if !container.privileged {
         capabilities::limit(&container.capabilities_add, &container.capabilities_drop)
             .map_err(step("drop capabilities"))?;
+    }
+    // Until the program starts, an ordinary user keeps the right to be filtered.
+    let keeps_rights = is_filtered && container.uid != 0 && !container.no_new_privileges;
+    if keeps_rights {
+        prctl::set_keepcaps(true).map_err(step("keep the right to filter"))?;
     }
     let groups: Vec<Gid> = container.groups.iter().copied().map(Gid::from_raw).collect();
     // In a user namespace of an ordinary user there are none to set.
@@ -112,6 +138,13 @@ fn take_identity(container: &ContainerSpec) -> Result<(), ProgramError> {
     }
     setgid(Gid::from_raw(container.gid)).map_err(step("set the group id"))?;
     setuid(Uid::from_raw(container.uid)).map_err(step("set the user id"))?;
+    if keeps_rights {
+        let raised = caps::raise(None, CapSet::Effective, Capability::CAP_SYS_ADMIN);
+        raised.map_err(|error| ProgramError::Prepare {
+            step: "keep the right to filter",
+            source: io::Error::other(error),
+        })?;
+    }
     if container.no_new_privileges {
         prctl::set_no_new_privs().map_err(step("refuse new privileges"))?;
     }

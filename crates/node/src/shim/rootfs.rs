@@ -115,7 +115,7 @@ pub(crate) fn enter(spec: &ShimSpec, container: &ContainerSpec, layers: &Layers)
     }
     mount_dev(&root, container, layers)?;
     mount_proc(&root, container.privileged, spec.isolation.user)?;
-    mount_sys(&root);
+    mount_sys(&root, container.privileged)?;
     let mut mounts: Vec<&MountSpec> = container.mounts.iter().collect();
     mounts.sort_by_key(|mount| mount.target.components().count());
     for volume in mounts {
@@ -247,13 +247,15 @@ fn hide(hidden: &[PathBuf], root: &Root) -> Result<(), RootError> {
             opened => opened.map_err(|source| RootError::Create { path: path.clone(), source })?,
         };
         if is_folder(&target).unwrap_or(false) && !is_same(target.as_fd(), root.directory.as_fd()) {
-            let attributes = Attributes::READ_ONLY.and(Attributes::NO_SET_UID).and(Attributes::NO_DEVICES);
-            let nothing = new_tmpfs(c"0000", c"4k", attributes);
+            let nothing = new_tmpfs(c"0000", c"4k", NOTHING);
             mounted("nothing", path, nothing.and_then(|nothing| nothing.attach(target.as_fd())))?;
         }
     }
     Ok(())
 }
+
+/// For an empty folder that shows nothing and takes nothing.
+const NOTHING: Attributes = Attributes::READ_ONLY.and(Attributes::NO_SET_UID).and(Attributes::NO_DEVICES);
 
 fn is_same(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
     let identity = |file| fstat(file).ok().map(|found| (found.st_dev, found.st_ino));
@@ -267,6 +269,22 @@ fn new_tmpfs(mode: &CStr, size: &CStr, attributes: Attributes) -> nix::Result<De
 /// What `/proc` and `/sys` are for: no program, device or right comes from there.
 const KERNELS_OWN: Attributes = Attributes::NO_SET_UID.and(Attributes::NO_DEVICES).and(Attributes::NO_PROGRAMS);
 
+/// Parts of `/proc` and `/sys` that tell of the whole machine or change it, as container engines take them.
+const READ_ONLY: [&str; 5] = ["bus", "fs", "irq", "sys", "sysrq-trigger"];
+const MASKED: [&str; 10] = [
+    "acpi",
+    "asound",
+    "interrupts",
+    "kcore",
+    "keys",
+    "latency_stats",
+    "sched_debug",
+    "scsi",
+    "timer_list",
+    "timer_stats",
+];
+const MASKED_OF_SYS: [&str; 2] = ["firmware", "devices/virtual/powercap"];
+
 fn mount_proc(root: &Root, privileged: bool, user: bool) -> Result<(), RootError> {
     let target = root.system_folder("proc")?;
     let own = DetachedMount::new(c"proc", &[], KERNELS_OWN);
@@ -277,36 +295,47 @@ fn mount_proc(root: &Root, privileged: bool, user: bool) -> Result<(), RootError
     }
     let proc = own.and_then(|own| own.attach(target.as_fd()).map(|()| own));
     let proc = proc.map_err(|source| RootError::Mount { what: "proc".into(), target: "/proc".into(), source })?;
-    if privileged || user {
+    if privileged {
         return Ok(());
     }
-    let entry = |name: &str| open_in_root(proc.as_fd(), Path::new(name), Missing::Refuse);
-    for name in ["sys", "sysrq-trigger", "irq", "bus"] {
+    for name in READ_ONLY {
         // A kernel may do without.
-        let Ok(entry) = entry(name) else { continue };
+        let Ok(entry) = open_in_root(proc.as_fd(), Path::new(name), Missing::Refuse) else { continue };
         if let Ok(view) = DetachedMount::of_descriptor(entry.as_fd()) {
             mounted("read-only", Path::new(name), view.attach_read_only(entry.as_fd()))?;
         }
     }
-    for name in ["kcore", "keys", "timer_list"] {
-        let (Ok(entry), Ok(null)) = (entry(name), root.mount_point(Path::new("/dev/null"), Missing::Refuse)) else {
-            continue;
-        };
-        let _ = DetachedMount::of_descriptor(null.as_fd()).and_then(|null| null.attach_read_only(entry.as_fd()));
+    mask(root, &proc, &MASKED)
+}
+
+/// Shows nothing where these are: an empty folder for a folder, the null device for a file.
+fn mask(root: &Root, tree: &DetachedMount, names: &[&str]) -> Result<(), RootError> {
+    let masked = |name: &str, result| mounted("nothing", Path::new(name), result);
+    let null = root.mount_point(Path::new("/dev/null"), Missing::Refuse)?;
+    for name in names {
+        // A kernel may do without.
+        let Ok(entry) = open_in_root(tree.as_fd(), Path::new(name), Missing::Refuse) else { continue };
+        if is_folder(&entry).unwrap_or(false) {
+            masked(name, new_tmpfs(c"0555", c"4k", NOTHING).and_then(|nothing| nothing.attach(entry.as_fd())))?;
+        } else {
+            let null = DetachedMount::of_descriptor(null.as_fd());
+            masked(name, null.and_then(|null| null.attach_read_only(entry.as_fd())))?;
+        }
     }
     Ok(())
 }
 
 /// Programs run without `/sys` too, so a host that does not let us show it is no reason to stop.
-fn mount_sys(root: &Root) {
-    let Ok(target) = root.system_folder("sys") else { return };
+fn mount_sys(root: &Root, privileged: bool) -> Result<(), RootError> {
+    let Ok(target) = root.system_folder("sys") else { return Ok(()) };
     let attributes = KERNELS_OWN.and(Attributes::READ_ONLY);
     let own = DetachedMount::new(c"sysfs", &[], attributes);
     let shown = own.or_else(|_| {
         let hosts = DetachedMount::of_path(Path::new("/sys"))?;
         hosts.restrict(attributes).map(|()| hosts)
     });
-    let _ = shown.and_then(|shown| shown.attach(target.as_fd()));
+    let Ok(shown) = shown.and_then(|shown| shown.attach(target.as_fd()).map(|()| shown)) else { return Ok(()) };
+    if privileged { Ok(()) } else { mask(root, &shown, &MASKED_OF_SYS) }
 }
 
 const DEVICES: [(&str, u64, u64); 6] =

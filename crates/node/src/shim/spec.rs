@@ -192,6 +192,9 @@ pub struct ContainerSpec {
     pub capabilities_drop: Vec<String>,
     /// Whether a set-uid program may gain rights.
     pub no_new_privileges: bool,
+    /// The file with the filters of its system calls; none where all are allowed.
+    #[serde(default)]
+    pub seccomp: Option<PathBuf>,
     /// Limits of its cgroup.
     pub limits: Limits,
     /// An init container that goes on beside the containers (`restartPolicy: Always`).

@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use kube::api::DeleteParams;
+use pumice_node::shim::spec::MountSpec;
 use pumice_node::{CgroupSpec, Hierarchy};
 use serde_json::json;
 
@@ -59,7 +60,13 @@ fn devices_of_the_host_are_used_but_not_changed() {
         return;
     }
     let before = state(fuse);
-    let pod = TestPod::sh("chmod 0600 /dev/fuse 2>&1; exec 3<>/dev/fuse && echo opened");
+    let script = "chmod 0600 /dev/fuse 2>&1; test -c /dev/fuse && exec 3<>/dev/fuse && echo opened";
+    let without = TestPod::sh(script);
+    without.start().done();
+    assert!(!without.log().contains("opened"), "nobody has asked for it: {}", without.log());
+    let mut pod = TestPod::sh(script);
+    let source = PathBuf::from("/dev/fuse");
+    pod.spec.containers[0].mounts = vec![MountSpec { target: source.clone(), source, sub_path: None, read_only: true }];
     pod.start().done();
     assert!(pod.log().contains("Read-only file system") && pod.log().contains("opened"), "{}", pod.log());
     assert_eq!(state(fuse), before);

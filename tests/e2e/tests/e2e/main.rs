@@ -10,6 +10,7 @@ mod audit;
 mod autostart;
 mod backup;
 mod bad_input;
+mod confinement;
 mod crash;
 mod disk;
 mod documented;

@@ -120,7 +120,7 @@ fn of_start(error: &StartError, failures: u32) -> Option<Trouble> {
         StartError::Fetch(_) => None,
         error if error.is_unbound() && failures < UNBOUND_BEFORE_TROUBLE => None,
         error if error.is_mount() => Some(Trouble::of_pod("FailedMount", error.message())),
-        StartError::Prepare { .. } | StartError::Shim(_) => Some(Trouble::of_pod(
+        StartError::Filter { .. } | StartError::Prepare { .. } | StartError::Shim(_) => Some(Trouble::of_pod(
             "FailedCreatePodSandBox",
             format!("Failed to create pod sandbox: {}", error.message()),
         )),

@@ -1,0 +1,106 @@
+//! What a pod's programs may ask of the kernel, and what they see of the machine.
+
+use pumice_testkit::{Platform, eventually};
+use serde_json::{Value, json};
+
+/// Runs a shell script in a pod with this security context, and gives what it wrote when it has ended.
+fn output(platform: &Platform, name: &str, context: Value, script: &str) -> String {
+    let container = json!({"name": "main", "image": "pumice.sh/host", "command": ["/bin/sh", "-c", script], "securityContext": context});
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    });
+    platform.kubectl_with_input(["create", "-f", "-"], &pod.to_string()).ok();
+    eventually(&format!("pod {name} has ended"), || {
+        let pod = platform.get("pod", name).unwrap_or_default();
+        match pod["status"]["phase"].as_str() {
+            Some("Succeeded" | "Failed") => Ok(()),
+            _ => Err(pod["status"].to_string()),
+        }
+    });
+    platform.kubectl(["logs", name]).ok()
+}
+
+/// Whether this process is filtered, and whether it may call `unshare`.
+const FILTERED: &str = "grep -E '^(Seccomp|NoNewPrivs):' /proc/self/status; unshare -m true 2>&1; echo $?; id -u";
+
+#[test]
+fn calls_are_filtered_as_the_profile_says() {
+    let platform = Platform::new();
+    let folder = platform.data_dir().join("seccomp");
+    std::fs::create_dir(&folder).unwrap();
+    let no_mkdir = json!({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [
+        {"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 38},
+    ]});
+    std::fs::write(folder.join("no-mkdir.json"), no_mkdir.to_string()).unwrap();
+    let profile = |kind: &str| json!({"seccompProfile": {"type": kind}});
+    let admin = json!({"capabilities": {"add": ["SYS_ADMIN"]}});
+    for (name, context, status, unshared) in [
+        ("plain", json!({}), "2", false),
+        ("default", profile("RuntimeDefault"), "2", false),
+        ("user", json!({"runAsUser": 1000}), "2", false),
+        ("admin", admin, "2", true),
+        (
+            "unconfined",
+            json!({"seccompProfile": {"type": "Unconfined"}, "capabilities": {"add": ["SYS_ADMIN"]}}),
+            "0",
+            true,
+        ),
+        ("privileged", json!({"privileged": true}), "0", true),
+    ] {
+        let found = output(&platform, name, context, FILTERED);
+        assert!(found.contains(&format!("Seccomp:\t{status}")), "{name}: {found}");
+        assert!(found.contains("NoNewPrivs:\t0"), "{name}: programs may gain rights as before: {found}");
+        assert_eq!(found.contains("Operation not permitted"), !unshared, "{name}: {found}");
+        assert!(found.trim_end().ends_with(if name == "user" { "1000" } else { "0" }), "{name}: {found}");
+    }
+    let local =
+        json!({"seccompProfile": {"type": "Localhost", "localhostProfile": "no-mkdir.json"}, "runAsUser": 1000});
+    let found = output(&platform, "local", local, "mkdir /tmp/a; unshare -U true && echo shared");
+    assert!(found.contains("Function not implemented") && found.contains("shared"), "{found}");
+}
+
+#[test]
+fn a_profile_that_is_not_there_or_can_not_be_used_is_told() {
+    let platform = Platform::new();
+    let folder = platform.data_dir().join("seccomp");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("notify.json"), json!({"defaultAction": "SCMP_ACT_NOTIFY"}).to_string()).unwrap();
+    for (name, file, wanted) in [
+        ("missing", "none.json", "can't read the profile"),
+        ("unsupported", "notify.json", "defaultAction: \"SCMP_ACT_NOTIFY\""),
+    ] {
+        let context = json!({"seccompProfile": {"type": "Localhost", "localhostProfile": file}});
+        let container =
+            json!({"name": "main", "image": "pumice.sh/host", "command": ["true"], "securityContext": context});
+        let pod =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}});
+        platform.kubectl_with_input(["create", "-f", "-"], &pod.to_string()).ok();
+        eventually(&format!("pod {name} says why it waits"), || {
+            let pod = platform.get("pod", name).unwrap_or_default();
+            let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"];
+            let is_told = waiting["reason"] == "CreateContainerError"
+                && waiting["message"].as_str().is_some_and(|message| message.contains(wanted));
+            if is_told { Ok(()) } else { Err(pod["status"].to_string()) }
+        });
+    }
+}
+
+#[test]
+fn what_the_kernel_shows_of_the_machine_is_empty_or_can_be_read_only() {
+    let platform = Platform::new();
+    let script = "wc -c < /proc/interrupts; wc -c < /proc/keys; ls -A /sys/firmware /proc/acpi 2>/dev/null | grep -v : | wc -w
+        for file in /proc/sysrq-trigger /proc/sys/kernel/core_pattern /proc/irq/default_smp_affinity; do
+            ( : >> $file ) 2>/dev/null && echo \"$file can be written\"
+        done
+        ls /dev/fuse /dev/kmsg /dev/mem 2>/dev/null; grep CapBnd /proc/self/status; grep -c . /proc/self/mounts > /dev/null
+        cat /proc/sys/net/ipv4/ping_group_range";
+    let found = output(&platform, "plain", json!({}), script);
+    let lines: Vec<&str> = found.lines().collect();
+    assert_eq!(lines[..3], ["0", "0", "0"], "{found}");
+    // Docker's rights without those to packets of any kind and to device nodes.
+    assert_eq!(lines[3], "CapBnd:\t00000000a00405fb", "{found}");
+    assert_eq!(lines[4].split_whitespace().collect::<Vec<_>>(), ["0", "2147483647"], "{found}");
+}
