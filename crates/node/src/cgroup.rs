@@ -31,6 +31,13 @@ pub struct Limits {
     pub cpu_limit_milli: Option<i64>,
 }
 
+impl Limits {
+    /// No container has more memory than its node has for pods, whether it has a limit or not.
+    pub(crate) fn bound_memory(&mut self, node_bytes: i64) {
+        self.memory_bytes = Some(self.memory_bytes.map_or(node_bytes, |bytes| bytes.min(node_bytes)));
+    }
+}
+
 /// Where the kernel's control groups are mounted and may be written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Hierarchy {
@@ -472,6 +479,15 @@ fn remove_tree(dir: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_container_has_more_memory_than_the_node() {
+        for (limit, expected) in [(None, 10), (Some(3), 3), (Some(11), 10)] {
+            let mut limits = Limits { memory_bytes: limit, ..Limits::default() };
+            limits.bound_memory(10);
+            assert_eq!(limits.memory_bytes, Some(expected), "{limit:?}");
+        }
+    }
 
     #[test]
     fn the_hierarchy_is_found_among_the_mounts() {

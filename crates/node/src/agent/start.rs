@@ -169,6 +169,10 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources) -> Result<
     let placement = placement(context, order);
     let mut resolved = resolve::resolve(pod, sources, &placement, &node, &roots)?;
     filter_calls(context, pod, &mut resolved)?;
+    if context.capabilities.cgroup.is_some() {
+        let containers = resolved.init_containers.iter_mut().chain(&mut resolved.containers);
+        containers.for_each(|container| container.limits.bound_memory(context.memory_bytes));
+    }
     // The shim mounts its shared memory there: a disk without room is met where the start is tried again.
     private_dir(&dir.join(SHARED_MEMORY)).map_err(step("make the pod's directory"))?;
     for (name, volume) in &resolved.volumes {

@@ -1,6 +1,6 @@
 //! What a pod's programs may ask of the kernel, and what they see of the machine.
 
-use pumice_testkit::{Platform, eventually};
+use pumice_testkit::{Platform, Setup, eventually};
 use serde_json::{Value, json};
 
 /// Runs a shell script in a pod with this security context, and gives what it wrote when it has ended.
@@ -21,6 +21,18 @@ fn output(platform: &Platform, name: &str, context: Value, script: &str) -> Stri
         }
     });
     platform.kubectl(["logs", name]).ok()
+}
+
+/// A pod that names no limit does not take the machine's memory beyond what the node has for pods.
+#[test]
+fn without_a_limit_there_is_as_much_memory_as_the_node_has() {
+    let platform = Platform::start(Setup { flags: vec!["--memory".into(), "128Mi".into()] });
+    let script = "head -c 400000000 /dev/zero | tail -c 300000000 | wc -c; echo ended";
+    let found = output(&platform, "large", json!({}), script);
+    assert!(found.starts_with("0\n"), "what held the bytes was killed: {found}");
+    let pod = platform.get("pod", "large").unwrap();
+    let ended = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
+    assert!(ended["message"].as_str().is_some_and(|message| message.contains("killed for memory")), "{ended}");
 }
 
 /// Whether this process is filtered, and whether it may call `unshare`.
