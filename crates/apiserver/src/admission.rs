@@ -11,9 +11,11 @@ pub(crate) mod pod_security;
 pub(crate) mod quota;
 pub(crate) mod security_fields;
 
+use pumice_objects::pod_security::Profile;
 use pumice_objects::status::GroupResource;
 use pumice_store::Store;
 
+use crate::audit::Annotations;
 use crate::kinds::Descriptor;
 
 pub use in_process::{Admission, AdmissionRequest, AdmitAll, Admitted, Operation};
@@ -28,6 +30,10 @@ pub(crate) struct Attributes<'a> {
     pub(crate) subresource: &'a str,
     /// Empty for resources of the cluster.
     pub(crate) namespace: &'a str,
+    /// What namespaces enforce that say nothing about it.
+    pub(crate) default_pod_security: Profile,
+    /// Notes of the audit log on the request, where that tells it.
+    pub(crate) annotations: Option<&'a Annotations>,
 }
 
 impl Attributes<'_> {

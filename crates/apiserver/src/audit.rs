@@ -1,5 +1,7 @@
 //! Who did what: one line a request, in upstream's words (`audit.k8s.io/v1`, level Metadata).
 //!
+//! Beside it stands what judges of the request noted ([`Annotations`]): what Pod Security found.
+//!
 //! Invariant: no body, header or token is ever written, nor the words of a command that is run in a pod. A request never
 //! waits for its line: where lines can't be written as fast as they come, some are lost, which is counted and said. Fed by
 //! the pipeline through [`crate::handlers::request_log`].
@@ -7,7 +9,8 @@
 mod log;
 mod policy;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{Request, Response, header};
 use jiff::Timestamp;
@@ -28,6 +31,8 @@ use policy::Attributes;
 /// Longest URI and user agent that are written, in bytes.
 const URI_BYTES_MAX: usize = 2048;
 const AGENT_BYTES_MAX: usize = 256;
+/// Longest note beside a request, in bytes.
+const ANNOTATION_BYTES_MAX: usize = 4096;
 /// Most groups that are written of one caller.
 const GROUPS_MAX: usize = 32;
 
@@ -48,6 +53,23 @@ pub(crate) struct Entry {
     received: Timestamp,
     /// Whether the answer tells the name of what was made.
     makes: bool,
+    annotations: Annotations,
+}
+
+/// Notes beside a request, by whoever judges it. Clones are of the same request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Annotations(Arc<Mutex<BTreeMap<&'static str, String>>>);
+
+impl Annotations {
+    /// Notes `text`, in place of what was noted under that key. Of a long one the beginning is kept.
+    pub(crate) fn set(&self, key: &'static str, mut text: String) {
+        text.truncate(cut(&text, ANNOTATION_BYTES_MAX).len());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, text);
+    }
+
+    fn all(&self) -> BTreeMap<&'static str, String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl AuditLog {
@@ -106,7 +128,7 @@ impl AuditLog {
             annotations: None,
         };
         let makes = asked.verb == "create" && event.object_ref.as_ref().is_some_and(|object| object.name.is_none());
-        Some(Box::new(Entry { event, received: now, makes }))
+        Some(Box::new(Entry { event, received: now, makes, annotations: Annotations::default() }))
     }
 
     /// Writes what is counted of the log.
@@ -130,6 +152,11 @@ impl AuditLog {
 }
 
 impl Entry {
+    /// Where whoever judges the request notes what it finds.
+    pub(crate) fn annotations(&self) -> Annotations {
+        self.annotations.clone()
+    }
+
     /// The answer is there; its body may go on.
     pub(crate) fn answered(&mut self, response: &Response<Body>) {
         self.event.response_status = Some(ResponseStatus { metadata: Empty {}, code: response.status().as_u16() });
@@ -153,8 +180,9 @@ impl Entry {
 
     fn tell(&self, audit: &AuditLog, now: Timestamp, stage: &'static str) {
         let took = now.duration_since(self.received).as_micros().max(0);
-        let latency = Annotations { latency: format!("{}.{:03}ms", took / 1000, took % 1000) };
-        let event = Event { stage, stage_timestamp: micros(now), annotations: Some(latency), ..self.event.clone() };
+        let latency = format!("{}.{:03}ms", took / 1000, took % 1000);
+        let annotations = EventAnnotations { latency, noted: self.annotations.all() };
+        let event = Event { stage, stage_timestamp: micros(now), annotations: Some(annotations), ..self.event.clone() };
         audit.write(&event);
     }
 }
@@ -186,7 +214,7 @@ struct Event {
     request_received_timestamp: String,
     stage_timestamp: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    annotations: Option<Annotations>,
+    annotations: Option<EventAnnotations>,
 }
 
 #[derive(Clone, Serialize)]
@@ -224,9 +252,11 @@ struct ResponseStatus {
 struct Empty {}
 
 #[derive(Clone, Serialize)]
-struct Annotations {
+struct EventAnnotations {
     #[serde(rename = "apiserver.latency.k8s.io/total")]
     latency: String,
+    #[serde(flatten)]
+    noted: BTreeMap<&'static str, String>,
 }
 
 /// What an answer tells of an object that was made.

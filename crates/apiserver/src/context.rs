@@ -9,6 +9,7 @@ use http::HeaderMap;
 use hyper::upgrade::OnUpgrade;
 use jiff::Timestamp;
 use pumice_auth::Identity;
+use pumice_objects::pod_security::Profile;
 use pumice_objects::status::GroupResource;
 use pumice_store::Store;
 use tokio_util::sync::CancellationToken;
@@ -16,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admission::Admission;
 use crate::admission::quota::Quotas;
-use crate::audit::AuditLog;
+use crate::audit::{Annotations, AuditLog};
 use crate::health::Health;
 use crate::http::connections::ConnectionLimits;
 use crate::http::flow::Flow;
@@ -37,6 +38,8 @@ pub(crate) struct State {
     pub(crate) health: Health,
     pub(crate) requests: RequestMetrics,
     pub(crate) audit: Option<AuditLog>,
+    /// What namespaces enforce that say nothing about it.
+    pub(crate) default_pod_security: Profile,
     /// Limits of the connections of all listeners.
     pub(crate) connections: Arc<ConnectionLimits>,
     /// Whose turn it is.
@@ -63,6 +66,8 @@ pub(crate) struct Call {
     pub(crate) listener: Listener,
     /// The connection, to be had once this request is answered, if the client asks to change its protocol.
     pub(crate) upgrade: Option<OnUpgrade>,
+    /// What the audit log is to note beside the request, where that tells it.
+    pub(crate) annotations: Option<Annotations>,
 }
 
 impl Call {

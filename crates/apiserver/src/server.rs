@@ -17,6 +17,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use pumice_auth::{Identity, Policy, TokenKey, TokenKeyError};
 use pumice_clock::{Clock, SystemClock};
+use pumice_objects::pod_security::Profile;
 use pumice_store::{ApplyError, Store};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -77,9 +78,17 @@ pub struct Builder {
     audit: Option<AuditLog>,
     connections: Arc<ConnectionLimits>,
     events: EventLimits,
+    default_pod_security: Profile,
 }
 
 impl Builder {
+    /// What a namespace enforces whose labels say nothing about it; nothing by default. Those of the system, such as
+    /// `kube-system`, enforce only what their labels say.
+    pub fn default_pod_security(mut self, profile: Profile) -> Self {
+        self.default_pod_security = profile;
+        self
+    }
+
     /// Where requests are told; nowhere by default.
     pub fn audit(mut self, log: AuditLog) -> Self {
         self.audit = Some(log);
@@ -207,6 +216,7 @@ impl Builder {
                 bookmark_every: self.bookmark_every,
                 requests: RequestMetrics::default(),
                 audit: self.audit,
+                default_pod_security: self.default_pod_security,
                 connections: self.connections,
                 flow: Flow::default(),
             });
@@ -265,6 +275,7 @@ impl ApiServer {
             audit: None,
             connections: Arc::default(),
             events: EventLimits::default(),
+            default_pod_security: Profile::default(),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use pumice_objects::baseline;
+use pumice_objects::pod_security;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -108,7 +108,7 @@ impl Grants {
             return Err(NotGranted::Account { queue: queue.to_owned(), account: account.to_owned(), allowed });
         }
         let folders = access.map_or(&[][..], |access| &access.host_folders);
-        match baseline::violation(spec, |path| folders.iter().any(|folder| is_within(folder, path))) {
+        match pod_security::first_forbidden_field(spec, |path| folders.iter().any(|folder| is_within(folder, path))) {
             Some(field) if access.is_none_or(|access| access.pods == PodLevel::Baseline) => {
                 Err(NotGranted::Privileged { queue: queue.to_owned(), field })
             }

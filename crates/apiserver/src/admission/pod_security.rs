@@ -1,51 +1,150 @@
-//! Pod Security: what a pod may ask for, by the profile that its namespace enforces with a label.
+//! Pod Security: what a pod may ask for, by the profiles that the labels of its namespace choose.
 //!
-//! One control of the profiles `baseline` and `restricted` is checked so far: a probe or hook must not say whom it asks
-//! ("Host Probes / Lifecycle Hooks"). Where no profile is enforced such a pod is made with a warning; so is, anywhere, an object
-//! with a template of such pods. Invariant: what asks for nothing that a profile is about costs no look at its namespace.
+//! Pods beyond what is enforced are refused, when they are made and when an image in them changes; who makes such pods, or
+//! an object with templates of them, is warned; the audit log notes both. Where nothing is enforced nor warned of, a pod whose
+//! probes or hooks say whom they ask is made with a warning all the same. The profiles are [`pumice_objects::pod_security`].
 //!
-//! <https://kubernetes.io/docs/concepts/security/pod-security-standards/>
+//! Invariant: a pod costs one look at the labels of its namespace; where these are silent and nothing is enforced by default,
+//! the only other thing is a walk over its probes and hooks. An object without templates, and an update that changes nothing of
+//! them, costs not even that look.
+
+mod existing_pods;
 
 use pumice_objects::meta;
+use pumice_objects::pod_security::{Policy, Profile, VersionedProfile, Violations, probe_hosts, violations};
 use pumice_objects::status::Status;
 use serde_json::Value;
 
-use crate::admission::Attributes;
-use crate::admission::Operation;
-use crate::stored::ObjectReader;
-use crate::strategies::namespace::{ENFORCE, PROFILES};
+use crate::admission::{Attributes, Operation};
+use crate::json_scan::field;
+use crate::strategies::namespace::has_default_profile;
 
-/// Fields of a container that may hold an action, and those below them.
-const HANDLERS: [(&str, &[&str]); 4] =
-    [("livenessProbe", &[]), ("readinessProbe", &[]), ("startupProbe", &[]), ("lifecycle", &["postStart", "preStop"])];
+/// The profile that was enforced, in the audit log.
+const ENFORCE_POLICY: &str = "pod-security.kubernetes.io/enforce-policy";
+/// What is beyond the profile of the label `audit`, in the audit log.
+const AUDIT_VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
 
-/// Refuses a pod that its namespace's profile forbids, or says what a profile would, also of templates of pods.
-pub(crate) fn check(write: &Attributes<'_>, object: &Value, warnings: &mut Vec<String>) -> Result<(), Status> {
-    if write.operation != Operation::Create || !write.subresource.is_empty() {
+/// Refuses a pod that its namespace's profile forbids; warns of it and notes it as the namespace wants, also of templates. Of a
+/// namespace, names its pods that a new profile forbids.
+pub(crate) fn check(
+    write: &Attributes<'_>,
+    object: &Value,
+    old: Option<&Value>,
+    warnings: &mut Vec<String>,
+) -> Result<(), Status> {
+    if !write.subresource.is_empty() {
         return Ok(());
     }
-    let is_pod = &*write.descriptor.storage == "pods";
-    let pods = if is_pod { vec![object] } else { templates(object) };
-    let found: Vec<_> = pods.into_iter().flat_map(|pod| hosts(&pod["spec"])).collect();
-    if found.is_empty() {
-        return Ok(());
-    }
-    let containers: Vec<String> = found.iter().map(|(container, _)| format!("{container:?}")).collect();
-    let hosts: Vec<String> = found.iter().flat_map(|(_, hosts)| hosts).map(|host| format!("{host:?}")).collect();
-    let uses = if found.len() == 1 { "container" } else { "containers" };
-    let detail = format!("probe or lifecycle host ({uses} {} uses host {})", containers.join(", "), hosts.join(", "));
-    let namespace = ObjectReader::get(write.store, "namespaces", "", write.namespace);
-    let profile = namespace.as_ref().and_then(|namespace| namespace["metadata"]["labels"][ENFORCE].as_str());
-    let (profile, effect) = match profile.filter(|profile| PROFILES.contains(profile)) {
-        Some(profile) if is_pod => {
-            let cause = format!("violates PodSecurity \"{profile}:latest\": {detail}");
-            return Err(Status::forbidden(write.resource(), meta::name(object), cause));
+    match &*write.descriptor.storage {
+        "namespaces" => {
+            if let Some(old) = old {
+                existing_pods::warn(write, object, old, warnings);
+            }
+            Ok(())
         }
-        Some(profile) => (profile, "the pods are refused"),
-        None => ("baseline", "it is asked from within the pod's network"),
-    };
-    warnings.push(format!("would violate PodSecurity \"{profile}:latest\": {detail}; {effect}"));
+        "pods" if old.is_none_or(|old| runs_other_images(object, old)) => {
+            check_pods(write, object, &[object], warnings)
+        }
+        "pods" => Ok(()),
+        _ => {
+            let templates = templates(object);
+            if templates.is_empty() || old.is_some_and(|old| self::templates(old) == templates) {
+                return Ok(());
+            }
+            check_pods(write, object, &templates, warnings)
+        }
+    }
+}
+
+fn check_pods(
+    write: &Attributes<'_>,
+    object: &Value,
+    pods: &[&Value],
+    warnings: &mut Vec<String>,
+) -> Result<(), Status> {
+    let is_pod = &*write.descriptor.storage == "pods";
+    let policy = policy(write.default_pod_security, write.namespace, &labels(write));
+    if is_pod && let Some(annotations) = write.annotations {
+        annotations.set(ENFORCE_POLICY, policy.enforce.to_string());
+    }
+    if policy.is_privileged() {
+        warn_of_probe_hosts(write, pods, warnings);
+        return Ok(());
+    }
+    let mut judged = Judged { pods, found: Vec::new() };
+    if let Some(annotations) = write.annotations
+        && let Some(text) = judged.text(policy.audit)
+    {
+        annotations.set(AUDIT_VIOLATIONS, format!("would violate {text}"));
+    }
+    if is_pod && let Some(text) = judged.text(policy.enforce) {
+        return Err(Status::forbidden(write.resource(), meta::name(object), format!("violates {text}")));
+    }
+    match judged.text(policy.warn) {
+        Some(text) => warnings.push(format!("would violate {text}")),
+        None if policy.enforce.profile == Profile::Privileged && policy.warn.profile == Profile::Privileged => {
+            warn_of_probe_hosts(write, pods, warnings);
+        }
+        None => {}
+    }
     Ok(())
+}
+
+/// Pods, and what each profile that was asked for forbids of them: the modes of a namespace mostly have the same one.
+struct Judged<'a> {
+    pods: &'a [&'a Value],
+    found: Vec<(VersionedProfile, Violations)>,
+}
+
+impl Judged<'_> {
+    /// Which profile forbids what, in upstream's words; nothing where the pods are within it.
+    fn text(&mut self, rule: VersionedProfile) -> Option<String> {
+        let known = self.found.iter().position(|(known, _)| *known == rule);
+        let index = known.unwrap_or_else(|| {
+            self.found.push((rule, violations(rule, self.pods)));
+            self.found.len() - 1
+        });
+        let (_, found) = &self.found[index];
+        (!found.is_empty()).then(|| format!("PodSecurity \"{rule}\": {found}"))
+    }
+}
+
+/// Warns where nothing is enforced: unlike Kubernetes' nodes those here ask from within the pod's network.
+fn warn_of_probe_hosts(write: &Attributes<'_>, pods: &[&Value], warnings: &mut Vec<String>) {
+    if write.operation != Operation::Create {
+        return;
+    }
+    let found = probe_hosts(pods);
+    if !found.is_empty() {
+        let baseline = VersionedProfile::from(Profile::Baseline);
+        let effect = "it is asked from within the pod's network";
+        warnings.push(format!("would violate PodSecurity \"{baseline}\": {found}; {effect}"));
+    }
+}
+
+/// The labels of the write's namespace. The rest of its text is not parsed: they are looked up for each pod that is made.
+fn labels(write: &Attributes<'_>) -> Value {
+    let namespace = write.store.find("namespaces", "", write.namespace);
+    let labels = namespace.as_ref().and_then(|namespace| field(field(&namespace.body, "metadata")?, "labels"));
+    labels.and_then(|text| serde_json::from_slice(text).ok()).unwrap_or_default()
+}
+
+/// What the labels of a namespace choose. Labels that can't be read are refused when they are written; of older ones the
+/// profile is `restricted`.
+fn policy(default: Profile, namespace: &str, labels: &Value) -> Policy {
+    let default = if has_default_profile(namespace) { default } else { Profile::Privileged };
+    Policy::of_labels(labels, default).0
+}
+
+/// Whether an update of a pod is one that is judged: nothing else that a profile is about can change.
+fn runs_other_images(new: &Value, old: &Value) -> bool {
+    let images = |pod: &Value| -> Vec<(String, String)> {
+        let lists = ["initContainers", "containers", "ephemeralContainers"];
+        let containers = lists.into_iter().flat_map(|list| pod["spec"][list].as_array().into_iter().flatten());
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        containers.map(|container| (text(&container["name"]), text(&container["image"]))).collect()
+    };
+    images(new) != images(old)
 }
 
 /// The templates of the pods that an object makes: those of a workload, a Job's tasks, a template, and of what makes such.
@@ -56,23 +155,7 @@ pub(crate) fn templates(object: &Value) -> Vec<&Value> {
         let tasks = maker["tasks"].as_array().into_iter().flatten();
         tasks.chain([maker]).map(|maker| &maker["template"])
     });
-    of_maker.collect()
-}
-
-/// The containers whose probes and hooks name a host, with those hosts.
-fn hosts(spec: &Value) -> Vec<(&str, Vec<&str>)> {
-    let lists = ["initContainers", "containers", "ephemeralContainers"];
-    let containers = lists.into_iter().flat_map(|list| spec[list].as_array().into_iter().flatten());
-    let found = containers.map(|container| {
-        let handlers = HANDLERS.into_iter().flat_map(|(field, below)| match below {
-            [] => vec![&container[field]],
-            below => below.iter().map(|hook| &container[field][hook]).collect(),
-        });
-        let actions = handlers.flat_map(|handler| [&handler["httpGet"], &handler["tcpSocket"]]);
-        let hosts = actions.filter_map(|action| action["host"].as_str()).filter(|host| !host.is_empty()).collect();
-        (container["name"].as_str().unwrap_or_default(), hosts)
-    });
-    found.filter(|(_, hosts): &(&str, Vec<&str>)| !hosts.is_empty()).collect()
+    of_maker.filter(|template| template["spec"]["containers"].is_array()).collect()
 }
 
 #[cfg(test)]
@@ -81,32 +164,31 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn each_place_that_names_a_host_is_found() {
-        let host = |host: &str| json!({"httpGet": {"port": 1, "host": host}});
-        let spec = json!({
-            "initContainers": [{"name": "i", "startupProbe": {"tcpSocket": {"port": 1, "host": "a"}}}],
-            "containers": [
-                {"name": "quiet", "livenessProbe": {"httpGet": {"port": 1}}, "readinessProbe": host(""),
-                    "lifecycle": {"preStop": {"exec": {"command": ["true"]}}}},
-                {"name": "c", "livenessProbe": host("b"), "readinessProbe": host("c"),
-                    "lifecycle": {"postStart": host("d"), "preStop": {"tcpSocket": {"port": 1, "host": "e"}}}},
-            ],
-        });
-        assert_eq!(hosts(&spec), [("i", vec!["a"]), ("c", vec!["b", "c", "d", "e"])]);
-        for template in [
-            json!({"template": {"spec": spec}}),
-            json!({"spec": {"template": {"spec": spec}}}),
-            json!({"spec": {"tasks": [{"name": "a"}, {"template": {"spec": spec}}]}}),
-            json!({"spec": {"jobTemplate": {"spec": {"template": {"spec": spec}}}}}),
-            json!({"spec": {"jobTemplate": {"spec": {"tasks": [{"template": {"spec": spec}}]}}}}),
+    fn templates_are_found_wherever_they_stand() {
+        let template = json!({"spec": {"containers": [{"name": "c"}]}});
+        for object in [
+            json!({ "template": template }),
+            json!({"spec": {"template": template}}),
+            json!({"spec": {"tasks": [{"name": "a"}, {"template": template}]}}),
+            json!({"spec": {"jobTemplate": {"spec": {"template": template}}}}),
+            json!({"spec": {"jobTemplate": {"spec": {"tasks": [{"template": template}]}}}}),
         ] {
-            let found = templates(&template).into_iter().flat_map(|template| hosts(&template["spec"]));
-            assert_eq!(found.count(), 2, "{template}");
+            assert_eq!(templates(&object), [&template], "{object}");
         }
-        for nothing in
-            [json!({}), json!({"containers": [{"name": "c", "lifecycle": null}]}), json!({"containers": [7]})]
-        {
-            assert!(hosts(&nothing).is_empty(), "{nothing}");
+        for other in [json!({}), json!({"spec": {"template": {"metadata": {}}}}), json!({"spec": {"tasks": 3}})] {
+            assert_eq!(templates(&other), [&Value::Null; 0], "{other}");
         }
+    }
+
+    #[test]
+    fn only_other_images_are_judged_again() {
+        let pod = |image: &str| json!({"spec": {"containers": [{"name": "c", "image": image}]}});
+        let mut labelled = pod("a");
+        labelled["metadata"] = json!({"labels": {"a": "b"}});
+        assert!(!runs_other_images(&labelled, &pod("a")));
+        assert!(runs_other_images(&pod("b"), &pod("a")));
+        let mut more = pod("a");
+        more["spec"]["ephemeralContainers"] = json!([{"name": "e", "image": "a"}]);
+        assert!(runs_other_images(&more, &pod("a")));
     }
 }

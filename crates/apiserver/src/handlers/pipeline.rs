@@ -14,6 +14,7 @@ use hyper::upgrade::OnUpgrade;
 use pumice_auth::{Attributes, Decision, Identity, Target as AuthTarget, named};
 use pumice_objects::status::{GroupResource, Status};
 
+use crate::audit::Annotations;
 use crate::authn::{Caller, Refused};
 use crate::context::{Call, Listener, State};
 use crate::handlers::request_log::RequestLog;
@@ -66,6 +67,9 @@ async fn route(state: Arc<State>, mut request: Request<Body>, log: &mut RequestL
     let caller = caller_of(&state, &request, &target);
     log.caller(&state, &target, caller.as_ref().map_err(|refused| refused.who.as_ref()), &request);
     let identity = caller.map_err(|refused| refused.status)?.identity;
+    if let Some(annotations) = log.annotations() {
+        request.extensions_mut().insert(annotations);
+    }
     websocket::without_bearer(request.headers_mut());
     match target {
         Target::Other(segments) => {
@@ -174,7 +178,9 @@ fn call(
 ) -> Call {
     let listener = http.extensions().get::<Listener>().cloned().unwrap_or_default();
     let upgrade = http.extensions().get::<OnUpgrade>().cloned();
-    Call { state, descriptor, identity, request, query, headers: http.headers().clone(), listener, upgrade }
+    let annotations = http.extensions().get::<Annotations>().cloned();
+    let headers = http.headers().clone();
+    Call { state, descriptor, identity, request, query, headers, listener, upgrade, annotations }
 }
 
 /// `POST /api/v1/namespaces/x/bindings` names the pod in its body.

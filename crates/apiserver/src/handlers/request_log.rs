@@ -10,7 +10,7 @@ use http::{HeaderMap, Method, Request, Response, header};
 use pumice_auth::{ANONYMOUS, Authenticated, Identity};
 use tokio::time::Instant;
 
-use crate::audit::Entry;
+use crate::audit::{Annotations, Entry};
 use crate::authn::Caller;
 use crate::context::State;
 use crate::http::body::Body;
@@ -143,6 +143,11 @@ impl RequestLog {
         }
         self.entry =
             state.audit.as_ref().and_then(|audit| audit.begin(state.storage.clock.now(), target, caller, request));
+    }
+
+    /// What the audit log is to note beside the request; nothing where it doesn't tell it.
+    pub(crate) fn annotations(&self) -> Option<Annotations> {
+        self.entry.as_ref().map(|entry| entry.annotations())
     }
 
     /// The answer is there.

@@ -10,7 +10,9 @@ use super::negotiate;
 
 /// Most `Warning` headers of one answer.
 const WARNINGS_MAX: usize = 32;
-/// Longest warning, in bytes.
+/// Warnings that together are longer than this, in bytes, are cut.
+const WARNINGS_BYTES_MAX: usize = 4096;
+/// What is left of each then, in bytes.
 const WARNING_BYTES_MAX: usize = 256;
 
 /// What a verb answers with.
@@ -36,8 +38,11 @@ pub(crate) fn refusal(status: &Status) -> Response<Body> {
     response
 }
 
-/// Adds a `Warning` header for each text, cut and stripped of what a header can't hold; those beyond the most are left out.
+/// Adds a `Warning` header for each text, stripped of what a header can't hold; those beyond the most are left out. Long ones
+/// are cut only where there is too much of them in all, as upstream: one may name all that a profile asks of a pod.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+    let bytes: usize = warnings.iter().map(String::len).sum();
+    let bytes_max = if bytes > WARNINGS_BYTES_MAX { WARNING_BYTES_MAX } else { WARNINGS_BYTES_MAX };
     for warning in warnings.iter().take(WARNINGS_MAX) {
         let mut text = String::new();
         for letter in warning.chars().filter(|letter| letter.is_ascii() && !letter.is_ascii_control()) {
@@ -45,7 +50,7 @@ pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
                 text.push('\\');
             }
             text.push(letter);
-            if text.len() >= WARNING_BYTES_MAX {
+            if text.len() >= bytes_max {
                 break;
             }
         }

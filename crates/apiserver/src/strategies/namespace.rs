@@ -1,25 +1,22 @@
-//! Namespaces: phase, the finalizer that empties them, those that stay, and how long finished work stays in them.
+//! Namespaces: phase, the finalizer that empties them, those that stay, how long finished work stays in them, and the
+//! profiles of Pod Security that their labels name.
 
 use std::collections::BTreeMap;
 
 use pumice_api::retention::Retention;
 use pumice_objects::field::FieldError;
 use pumice_objects::names::NameRule;
+use pumice_objects::pod_security::{Policy, Profile};
 use pumice_objects::status::{GroupResource, Status};
 use serde_json::{Value, json};
 
 use super::{Hook, Strategy};
 use crate::problems::Problems;
 
-/// The label by which a namespace enforces a profile.
-pub(crate) const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
-/// Labels by which a namespace wants to be told of what breaks a profile: nobody looks at them.
-pub(crate) const UNREAD: [&str; 2] = ["pod-security.kubernetes.io/audit", "pod-security.kubernetes.io/warn"];
-/// The profiles that have the control.
-pub(crate) const PROFILES: [&str; 2] = ["baseline", "restricted"];
-
-/// Namespaces that can't be deleted.
-pub(crate) const PERMANENT: [&str; 4] = ["default", "kube-node-lease", "kube-system", "pumice-system"];
+/// The namespace of who names none.
+const DEFAULT: &str = "default";
+/// Namespaces that can't be deleted: that one, and those of the system.
+pub(crate) const PERMANENT: [&str; 4] = [DEFAULT, "kube-node-lease", "kube-system", "pumice-system"];
 /// The entry of `spec.finalizers` that the collector removes once the namespace is empty.
 pub(crate) const FINALIZER: &str = "kubernetes";
 pub(crate) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -27,27 +24,25 @@ pub(crate) const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 pub(crate) struct Namespace;
 
 impl Strategy for Namespace {
-    fn prepare_create(&self, object: &mut Value, hook: &mut Hook<'_>) -> Result<(), Status> {
-        hook.warnings.extend(profile_warnings(object, &Value::Null));
+    fn prepare_create(&self, object: &mut Value, _hook: &mut Hook<'_>) -> Result<(), Status> {
         object["spec"] = json!({ "finalizers": [FINALIZER] });
         object["status"] = json!({ "phase": "Active" });
         label(object);
         Ok(())
     }
 
-    fn prepare_update(&self, new: &mut Value, old: &Value, hook: &mut Hook<'_>) -> Result<(), Status> {
-        hook.warnings.extend(profile_warnings(new, old));
+    fn prepare_update(&self, new: &mut Value, old: &Value, _hook: &mut Hook<'_>) -> Result<(), Status> {
         new["spec"] = old["spec"].clone();
         label(new);
         Ok(())
     }
 
     fn validate_create(&self, object: &Value) -> Vec<FieldError> {
-        bounds(object, &Value::Null)
+        [bounds(object, &Value::Null), profiles(object, &Value::Null)].concat()
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        bounds(new, old)
+        [bounds(new, old), profiles(new, old)].concat()
     }
 
     fn may_delete(&self, object: &Value) -> Result<(), Status> {
@@ -82,18 +77,17 @@ fn bounds(new: &Value, old: &Value) -> Vec<FieldError> {
     problems.into_errors()
 }
 
-/// What is not done of the profiles that new labels name.
-fn profile_warnings(new: &Value, old: &Value) -> Vec<String> {
-    let label = |object: &Value, label: &str| object["metadata"]["labels"][label].as_str().map(str::to_owned);
-    let named = |key: &str| {
-        let profile = label(new, key).filter(|profile| PROFILES.contains(&profile.as_str()))?;
-        (label(old, key).as_ref() != Some(&profile)).then_some(profile)
-    };
-    let enforced = named(ENFORCE).map(|profile| {
-        format!("{ENFORCE}: of the profile {profile:?} only probes and hooks that name a host are refused here")
-    });
-    let unread = UNREAD.into_iter().filter(|key| named(key).is_some()).map(|key| format!("{key} has no effect here"));
-    enforced.into_iter().chain(unread).collect()
+/// Labels of Pod Security that can't be read, unless they stood there before, each as it is.
+fn profiles(new: &Value, old: &Value) -> Vec<FieldError> {
+    let unreadable = |object: &Value| Policy::of_labels(&object["metadata"]["labels"], Profile::Privileged).1;
+    let errors = unreadable(new);
+    if errors == unreadable(old) { Vec::new() } else { errors }
+}
+
+/// Whether a namespace enforces the server's default profile where its own labels say nothing: those of the system don't, as
+/// what keeps the platform going may need more than people do.
+pub(crate) fn has_default_profile(name: &str) -> bool {
+    name == DEFAULT || !PERMANENT.contains(&name)
 }
 
 fn label(object: &mut Value) {
@@ -106,23 +100,34 @@ fn label(object: &mut Value) {
 
 #[cfg(test)]
 mod tests {
+    use pumice_objects::pod_security::{ENFORCE, WARN};
+
     use super::*;
 
     #[test]
-    fn profiles_that_are_not_kept_to_are_named_once() {
-        let labelled = |labels: Value| json!({"metadata": {"labels": labels}});
-        let all = labelled(json!({ENFORCE: "restricted", UNREAD[0]: "baseline", UNREAD[1]: "privileged"}));
-        let warned = profile_warnings(&all, &Value::Null);
+    fn profiles_that_do_not_exist_are_refused_where_they_are_new() {
+        let labelled = |labels: Value| json!({"metadata": {"name": "n", "labels": labels}});
+        let count = |errors: Vec<FieldError>| errors.len();
+        let good = labelled(json!({ENFORCE: "restricted", WARN: "baseline"}));
+        assert_eq!(count(Namespace.validate_create(&good)), 0);
+        let bad = labelled(json!({ENFORCE: "strict", WARN: "baseline"}));
+        let errors = Namespace.validate_create(&bad);
         assert_eq!(
-            warned,
-            [
-                "pod-security.kubernetes.io/enforce: of the profile \"restricted\" only probes and hooks that name a host \
-                 are refused here",
-                "pod-security.kubernetes.io/audit has no effect here",
-            ]
+            errors[0].to_string(),
+            "metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: \"strict\": must be one of privileged, baseline, \
+             restricted"
         );
-        assert_eq!(profile_warnings(&all, &all), [""; 0]);
-        assert_eq!(profile_warnings(&labelled(json!({ENFORCE: "privileged"})), &all), [""; 0]);
+        assert_eq!(count(Namespace.validate_update(&bad, &good)), 1);
+        assert_eq!(count(Namespace.validate_update(&bad, &bad)), 0, "it stood there before");
+        let worse = labelled(json!({ENFORCE: "strict", WARN: "strict"}));
+        assert_eq!(count(Namespace.validate_update(&worse, &bad)), 2);
+        assert_eq!(count(Namespace.validate_update(&good, &bad)), 0);
+    }
+
+    #[test]
+    fn the_systems_namespaces_have_no_default_profile() {
+        let names = ["default", "team", "kube-system", "kube-node-lease", "pumice-system"];
+        assert_eq!(names.map(has_default_profile), [true, true, false, false, false]);
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod metrics;
 mod numbers;
 mod operations;
 mod paging;
+mod pod_security;
 mod pods;
 mod policies;
 mod power;

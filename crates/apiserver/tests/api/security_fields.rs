@@ -1,6 +1,6 @@
 //! Fields that ask for protection which nobody here gives: the client is told.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::harness::{PODS, pod, server};
 
@@ -48,23 +48,4 @@ async fn templates_are_looked_at_when_they_change() {
     } } } });
     let told = texts(&server.merge(&path, &confined).await.is(200).warnings);
     assert!(told.contains("appArmorProfile Localhost"), "{told}");
-}
-
-#[tokio::test]
-async fn labels_of_pod_security_are_taken_with_a_warning() {
-    let server = server().await;
-    let labels =
-        json!({ "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "baseline" });
-    let namespace = json!({ "metadata": { "name": "n", "labels": labels } });
-    let made = server.post("/api/v1/namespaces", &namespace).await.is(201);
-    assert_eq!(made.warnings.len(), 2, "{:?}", made.warnings);
-    assert_eq!(made.body["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "restricted");
-    let other = json!({ "metadata": { "labels": { "a": "b" } } });
-    assert_eq!(server.merge("/api/v1/namespaces/n", &other).await.is(200).warnings, [""; 0]);
-    let gone = json!({ "metadata": { "labels": { "pod-security.kubernetes.io/enforce": null } } });
-    assert_eq!(server.merge("/api/v1/namespaces/n", &gone).await.is(200).warnings, [""; 0]);
-    assert_eq!(
-        server.get("/api/v1/namespaces/n").await.body["metadata"]["labels"]["pod-security.kubernetes.io/enforce"],
-        Value::Null
-    );
 }

@@ -264,7 +264,7 @@ impl Write<'_> {
             return Err(invalid(descriptor, object, &errors));
         }
         limit_ranges::check(&self.attributes(), object)?;
-        pod_security::check(&self.attributes(), object, warnings)?;
+        pod_security::check(&self.attributes(), object, self.old, warnings)?;
         security_fields::warn(&self.attributes(), object, self.old, warnings);
         let request = self.request(meta::name(object));
         warnings.extend(self.call.state.admission.validate(&request, Some(object))?.warnings);
@@ -369,6 +369,8 @@ pub(crate) fn attributes(call: &Call, operation: Operation) -> Attributes<'_> {
         operation,
         subresource: &call.request.subresource,
         namespace: call.stored_namespace(),
+        default_pod_security: call.state.default_pod_security,
+        annotations: call.annotations.as_ref(),
     }
 }
 
