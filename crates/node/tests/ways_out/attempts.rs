@@ -4,11 +4,15 @@
 //! already, passes arguments that are refused after the check of rights, or undoes what it did.
 
 pub mod calls;
+pub mod data;
 pub mod devices;
+pub mod files;
+pub mod kernel;
 pub mod limits;
 pub mod mounts;
 pub mod namespaces;
 pub mod network;
+pub mod proc_files;
 pub mod processes;
 pub mod rights;
 pub mod syscall;
@@ -26,15 +30,20 @@ pub const TABLES: &[&[Row]] = &[
     mounts::ROWS,
     namespaces::ROWS,
     processes::ROWS,
+    proc_files::ROWS,
     devices::ROWS,
+    data::ROWS,
+    files::ROWS,
     network::ROWS,
     calls::ROWS,
+    kernel::ROWS,
     rights::ROWS,
     limits::ROWS,
 ];
 
 /// What nothing stops today.
-pub const TABLES_NOT_HELD_YET: &[&[Row]] = &[devices::NOT_HELD_YET, network::NOT_HELD_YET];
+pub const TABLES_NOT_HELD_YET: &[&[Row]] =
+    &[data::NOT_HELD_YET, files::NOT_HELD_YET, devices::NOT_HELD_YET, proc_files::NOT_HELD_YET, network::NOT_HELD_YET];
 
 /// Whether a call succeeded, whatever it gave.
 fn done<T>(result: nix::Result<T>) -> io::Result<()> {

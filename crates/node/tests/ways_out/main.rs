@@ -40,8 +40,8 @@ use futures::{StreamExt, stream};
 use pods::{Suite, Trial};
 use table::{Control, Outcome, PodKind, Row, not_held_yet, rows};
 
-/// Rows that count at least.
-const COUNTED_MIN: usize = 60;
+/// Rows that count at least. Where all of the table was first tried it was 165 of 180; a kernel may lack more.
+const COUNTED_MIN: usize = 150;
 /// Pods that run at a time.
 const PODS_AT_ONCE: usize = 3;
 /// Other pods in which what the usual one tries is refused as well.
