@@ -42,6 +42,8 @@ pub struct Facts {
     pub neighbor_shim: i32,
     pub neighbor_address: usize,
     pub neighbor_file: PathBuf,
+    /// Where it listens.
+    pub neighbor_service: String,
 }
 
 impl Facts {

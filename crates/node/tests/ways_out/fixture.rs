@@ -4,7 +4,7 @@
 
 use std::ffi::CString;
 use std::fs::{self, File, Permissions};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -23,6 +23,7 @@ use crate::attempts::{calls, devices, processes, rights};
 use crate::facts::{Facts, Handle};
 use crate::harness::wait_for;
 use crate::node::TestNode;
+use crate::probe::{NEIGHBOR, NEIGHBOR_PORT, PROBE_ARGS};
 
 /// The user without rights.
 pub const NOBODY: u32 = 65534;
@@ -54,6 +55,9 @@ impl Fixture {
         drop(make_queue(&name));
         let pod = neighbor(node, &secret).await;
         let process = neighbor_process(&secret);
+        let address = pod.status.as_ref().and_then(|status| status.pod_ip.clone()).unwrap();
+        let service_of_neighbor = format!("{address}:{NEIGHBOR_PORT}");
+        wait_for("the other pod to listen", || TcpStream::connect(&service_of_neighbor).ok());
         let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
         let spec = fs::read(node.pod_dir(&pod).join(SPEC_FILE)).unwrap();
         let spec: ShimSpec = serde_json::from_slice(&spec).unwrap();
@@ -81,6 +85,7 @@ impl Fixture {
                 .unwrap()
                 .source
                 .join("secret"),
+            neighbor_service: service_of_neighbor,
             secret,
             data_dir,
             folder: volume,
@@ -200,20 +205,24 @@ fn make_queue(name: &str) -> OwnedFd {
 
 /// Another pod with the secret in its environment, its volume and its shared memory.
 async fn neighbor(node: &TestNode, secret: &str) -> Pod {
-    let script = "echo $SECRET > /volume/secret && echo $SECRET > /dev/shm/secret && exec sleep 600";
-    let container = json!({"name": "main", "image": "none", "command": ["/bin/sh", "-c", script],
-        "env": [{"name": "SECRET", "value": secret}], "volumeMounts": [{"name": "volume", "mountPath": "/volume"}]});
-    let spec = json!({"containers": [container], "volumes": [{"name": "volume", "emptyDir": {}}]});
-    node.create("neighbor", spec).await;
+    let program = "/ways-out";
+    let command: Vec<&str> = [program].into_iter().chain(PROBE_ARGS).collect();
+    let mounts = json!([{"name": "volume", "mountPath": "/volume"},
+        {"name": "program", "mountPath": program, "readOnly": true}]);
+    let container = json!({"name": "main", "image": "none", "command": command,
+        "env": [{"name": NEIGHBOR, "value": secret}], "volumeMounts": mounts});
+    let volumes = json!([{"name": "volume", "emptyDir": {}},
+        {"name": "program", "hostPath": {"path": std::env::current_exe().unwrap()}}]);
+    node.create("neighbor", json!({"containers": [container], "volumes": volumes})).await;
     node.phase("neighbor", "Running").await
 }
 
-/// The process of the pod's last program, by the host's numbers.
+/// The process of that pod's program, by the host's numbers.
 fn neighbor_process(secret: &str) -> i32 {
-    let environment = format!("SECRET={secret}");
+    let environment = format!("{NEIGHBOR}={secret}");
     let is_it = |pid: &i32| {
-        let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-        read("cmdline").starts_with(b"sleep") && String::from_utf8_lossy(&read("environ")).contains(&environment)
+        let found = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        String::from_utf8_lossy(&found).contains(&environment)
     };
     wait_for("the other pod's program", || {
         let entries = fs::read_dir("/proc").unwrap().flatten();

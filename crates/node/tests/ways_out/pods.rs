@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use crate::attempts::{limits, rights};
 use crate::fixture::{Fixture, NOBODY};
-use crate::harness::TestPod;
+use crate::harness::{TestPod, wait_for};
 use crate::node::TestNode;
-use crate::probe::{ORDER, Order, PROBE_ARGS, outcome_in};
+use crate::probe::{ORDER, Order, PROBE_ARGS, REPORT, outcome_in};
 use crate::table::{Control, Outcome, PodKind, Row};
 
 /// The program's path in the containers that mount it.
@@ -64,16 +64,21 @@ impl Suite {
         let number = self.pods.fetch_add(1, Ordering::Relaxed);
         let volume = if trial.is_in_hosts_root() { &self.fixture.facts.folder } else { Path::new("/volume") };
         let facts = self.fixture.facts_of(format!("scratch-{number}"), volume.to_owned());
-        let order = |rows| serde_json::to_string(&Order { rows, facts: facts.clone() }).unwrap();
+        let is_hook = trial.pod == PodKind::Exec;
+        let order = |rows| serde_json::to_string(&Order { rows, facts: facts.clone(), is_hook }).unwrap();
         let by_agent = if trial.is_by_spec() { Vec::new() } else { names.clone() };
         let name = format!("trial-{number}");
         let pod = self.node.create(&name, self.pod(trial, &order(by_agent))).await;
-        let ended = self.node.pod(&name, "ended or refused", |pod| has_ended(pod) || refusal(pod).is_some()).await;
+        let is_over = |pod: &Pod| has_ended(pod) || refusal(pod).is_some() || (is_hook && has_started(pod));
+        let ended = self.node.pod(&name, "ended or refused", is_over).await;
         let refused = refusal(&ended);
         let may_be_refused = rows.iter().all(|row| matches!(row.control, Control::Missing(_)));
         assert!(refused.is_none() || may_be_refused, "{trial:?}: {refused:?}");
         let log = if refused.is_some() {
             String::new()
+        } else if is_hook {
+            let report = self.fixture.facts.folder.join(&facts.scratch).join(REPORT);
+            tokio::task::block_in_place(|| wait_for("the report of a hook", || std::fs::read_to_string(&report).ok()))
         } else if trial.is_by_spec() {
             tokio::task::block_in_place(|| self.run_spec(trial, &pod, &order(names), number))
         } else {
@@ -94,6 +99,10 @@ impl Suite {
             "env": [{"name": ORDER, "value": order}], "securityContext": security_context(trial)});
         if trial.pod == PodKind::Limited && trial.off != Some(Control::MemoryLimit) {
             container["resources"] = json!({"limits": {"memory": limits::MEMORY_BYTES_MAX.to_string()}});
+        }
+        if trial.pod == PodKind::Exec {
+            container["lifecycle"] = json!({"postStart": {"exec": {"command": command}}});
+            container["command"] = json!(["/bin/sleep", "600"]);
         }
         let (mut volumes, mut mounts) = (Vec::new(), Vec::new());
         for (number, volume) in self.volumes(trial).into_iter().enumerate() {
@@ -213,6 +222,12 @@ fn security_context(trial: Trial) -> Value {
 fn has_ended(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Whether all containers run, which they do once their hooks have ended.
+fn has_started(pod: &Pod) -> bool {
+    let containers = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+    containers.is_some_and(|containers| containers.iter().all(|container| container.started == Some(true)))
 }
 
 /// Why the node does not start a pod.

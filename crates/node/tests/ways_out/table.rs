@@ -23,6 +23,8 @@ pub struct Row {
 pub enum PodKind {
     /// One that says nothing of its security.
     Usual,
+    /// The same, whose attempts are made by another program in it, as probes, hooks and `kubectl exec` start one.
+    Exec,
     /// User 65534, a read-only root, no way to gain rights.
     Tenant,
     /// Root of the container, without any of root's rights.

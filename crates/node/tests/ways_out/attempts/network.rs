@@ -44,11 +44,16 @@ pub const ROWS: &[Row] = &[
     row("talk to the hypervisor", Control::Seccomp, |_| socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0).map(drop)),
 ];
 
-pub const NOT_HELD_YET: &[Row] = &[row(
-    "connect to a service of the host at the pods' gateway",
-    Control::Missing("traffic from pods to the host refused but for what pods need"),
-    |facts| TcpStream::connect(&facts.gateway).map(drop),
-)];
+pub const NOT_HELD_YET: &[Row] = &[
+    row(
+        "connect to a service of the host at the pods' gateway",
+        Control::Missing("traffic from pods to the host refused but for what pods need"),
+        |facts| TcpStream::connect(&facts.gateway).map(drop),
+    ),
+    row("connect to a service of another pod", Control::Missing("NetworkPolicy"), |facts| {
+        TcpStream::connect(&facts.neighbor_service).map(drop)
+    }),
+];
 
 fn socket(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
     Ok(open!(SYS_socket, family, kind | libc::SOCK_CLOEXEC, protocol)?)
