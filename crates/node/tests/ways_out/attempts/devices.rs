@@ -1,0 +1,72 @@
+//! Devices of the machine, by nodes that are there and by nodes of the container's own making.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+
+use crate::facts::Facts;
+use crate::table::{Control, PodKind, Row};
+
+const fn made(name: &'static str, attempt: fn(&Facts) -> io::Result<()>) -> Row {
+    Row { name, attempt, pod: PodKind::Usual, control: Control::Capability("MKNOD") }
+}
+
+const fn found(name: &'static str, attempt: fn(&Facts) -> io::Result<()>) -> Row {
+    Row { name, attempt, pod: PodKind::Usual, control: Control::Unprivileged }
+}
+
+pub const ROWS: &[Row] = &[
+    made("make the node of a disk in /dev and open it", |facts| {
+        make_and_open(Path::new("/dev"), SFlag::S_IFBLK, facts.disk).map(drop)
+    }),
+    made("make the node of a disk in a volume and open it", |facts| {
+        make_and_open(&facts.scratch(), SFlag::S_IFBLK, facts.disk).map(drop)
+    }),
+    made("make the node of FUSE in /dev and open it", |_| {
+        make_and_open(Path::new("/dev"), SFlag::S_IFCHR, FUSE).map(drop)
+    }),
+    found("open a disk by the host's node", |facts| {
+        for entry in fs::read_dir("/dev")? {
+            let entry = entry?;
+            let found = entry.metadata()?;
+            if found.file_type().is_block_device() && found.rdev() == facts.disk {
+                return File::open(entry.path()).map(drop);
+            }
+        }
+        Err(io::ErrorKind::NotFound.into())
+    }),
+    // Reading may wait for a device, and writing is heard by the whole machine.
+    found("open the kernel's log", |_| open_both_ways("/dev/kmsg")),
+    found("open memory by /dev/mem", |_| File::open("/dev/mem").map(drop)),
+    found("open ports by /dev/port", |_| File::open("/dev/port").map(drop)),
+    found("open tunnels by /dev/net/tun", |_| open_both_ways("/dev/net/tun")),
+    found("open /dev/loop-control", |_| open_both_ways("/dev/loop-control")),
+    found("open /dev/fuse", |_| open_both_ways("/dev/fuse")),
+    found("open /dev/kvm", |_| open_both_ways("/dev/kvm")),
+    found("open a console of the host", |_| File::open("/dev/tty0").map(drop)),
+];
+
+pub const NOT_HELD_YET: &[Row] = &[Row {
+    name: "open a device by its node in a volume",
+    attempt: |facts| open_both_ways(&facts.volume.join("fuse").to_string_lossy()),
+    pod: PodKind::Usual,
+    control: Control::Missing("the control group of devices"),
+}];
+
+/// Numbers of `/dev/fuse`.
+pub const FUSE: u64 = makedev(10, 229);
+
+pub fn open_both_ways(path: &str) -> io::Result<()> {
+    File::options().read(true).write(true).open(path).map(drop)
+}
+
+fn make_and_open(folder: &Path, kind: SFlag, device: u64) -> io::Result<File> {
+    let path = folder.join(format!("node-{}", std::process::id()));
+    mknod(&path, kind, Mode::S_IRUSR | Mode::S_IWUSR, device)?;
+    let opened = File::open(&path);
+    fs::remove_file(&path)?;
+    opened
+}
