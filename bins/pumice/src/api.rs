@@ -65,6 +65,7 @@ impl Api {
             .service_accounts(tokens, ca.pem())
             .connections(ConnectionLimits::for_descriptors(descriptors::limit()))
             .warn_room(args.warn_room)
+            .default_pod_security(args.profile.enforced())
             .events(args.events.limits())
             .metrics()
             .retained_logs();

@@ -173,6 +173,8 @@ const NODE: &[Line] = &[
     on(CORE, &["persistentvolumes"], &["get", "list", "watch", "delete"]),
     // What pods are mounted.
     on(CORE, &["serviceaccounts/token"], &["create"]),
+    // How far their pods are confined.
+    on(CORE, &["namespaces"], &["get"]),
     EVENTS,
     LEASES,
 ];

@@ -6,9 +6,10 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, ValueEnum};
 use pumice_api::retention::TimeBound;
 use pumice_apiserver::{AuditOptions, AuditPolicy, EVENT_LIFE_HOURS, EventLimits};
+use pumice_objects::pod_security::Profile;
 use pumice_units::Quantity;
 
 use super::DataDir;
@@ -29,10 +30,33 @@ pub struct ApiArgs {
     /// Warn when less than this is free on the disk of the store; of a small disk it is a tenth
     #[arg(long, value_name = "BYTES", default_value = "1Gi", value_parser = bytes)]
     pub warn_room: u64,
+    /// What pods may ask for in namespaces whose labels don't say it (see docs/confinement.md)
+    #[arg(long, value_enum, default_value_t)]
+    pub profile: ProfileArg,
     #[command(flatten)]
     pub events: EventArgs,
     #[command(flatten)]
     pub audit: AuditArgs,
+}
+
+/// A profile of pods that holds for a whole platform.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum ProfileArg {
+    /// anything: one person's machine
+    #[default]
+    Open,
+    /// nothing that lets a pod out of its container: no folders, networks, processes or ports of the host, no rights beyond the usual
+    Baseline,
+}
+
+impl ProfileArg {
+    /// What the server is told.
+    pub fn enforced(self) -> Profile {
+        match self {
+            Self::Open => Profile::Privileged,
+            Self::Baseline => Profile::Baseline,
+        }
+    }
 }
 
 fn bytes(text: &str) -> Result<u64, String> {

@@ -149,6 +149,7 @@ impl Capabilities {
             RootKind::Overlay => "overlay",
             RootKind::OverlayInMemory => "overlay-in-memory",
             RootKind::OverlayByFolder => "overlay-by-folder",
+            RootKind::AllowList => "allow-list",
             RootKind::Host => "host",
         };
         let cgroup = match self.cgroup {

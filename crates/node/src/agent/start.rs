@@ -9,10 +9,12 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::Client;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::{Api, Client};
 use pumice_cluster::EventRecorder;
+use pumice_objects::pod_security::{Policy, Profile};
 use pumice_units::with_causes;
+use serde_json::Value;
 
 use crate::agent::capabilities::Capabilities;
 use crate::agent::leftovers::remover::Remover;
@@ -35,7 +37,7 @@ use crate::pod_spec::sources::{References, Sources};
 use crate::pod_spec::volumes::{self, VolumeRoots};
 use crate::shim::format::Format;
 use crate::shim::namespaces::SHARED_MEMORY;
-use crate::shim::spec::{Network, SPEC_FILE, ShimSpec};
+use crate::shim::spec::{Isolation, Network, RootKind, SPEC_FILE, ShimSpec};
 use crate::spec_numbers;
 
 /// What all starts on this node share.
@@ -80,6 +82,11 @@ pub(crate) struct StartOrder {
 pub(crate) enum StartError {
     #[error("can't get what the pod refers to")]
     Fetch(#[source] Box<kube::Error>),
+    #[error(
+        "namespace {namespace:?} enforces the profile restricted, and this node can't keep the host's files from its pods; \
+         run the node as root, with its data on a disk that takes an overlay"
+    )]
+    Restricted { namespace: String },
     #[error(transparent)]
     ImageMap(#[from] ImageMapError),
     #[error(transparent)]
@@ -111,7 +118,7 @@ impl StartError {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             StartError::Resolve(error) => error.reason(),
-            StartError::ImageMap(_) => "CreateContainerConfigError",
+            StartError::ImageMap(_) | StartError::Restricted { .. } => "CreateContainerConfigError",
             StartError::Fetch(_) => "ContainerCreating",
             StartError::Filter { .. } | StartError::Mount { .. } | StartError::Prepare { .. } | StartError::Shim(_) => {
                 "CreateContainerError"
@@ -142,15 +149,16 @@ pub(crate) async fn start(context: Arc<NodeContext>, order: StartOrder) -> Resul
     let references = References::of(&order.pod);
     let sources =
         references.fetch(&context.client, &order.pod).await.map_err(|error| StartError::Fetch(Box::new(error)))?;
+    let isolation = isolation(&context, &order.pod).await?;
     let made = tokio::task::spawn_blocking(move || {
-        make(&context, &order, &sources)?;
+        make(&context, &order, &sources, isolation)?;
         spawn_shim(&context.shim, &context.pods_dir.join(&order.uid))
     });
     made.await.unwrap_or_else(|error| Err(StartError::Shim(error.to_string())))
 }
 
 /// Makes the pod's directory with everything that its shim needs.
-fn make(context: &NodeContext, order: &StartOrder, sources: &Sources) -> Result<(), StartError> {
+fn make(context: &NodeContext, order: &StartOrder, sources: &Sources, isolation: Isolation) -> Result<(), StartError> {
     let step = |step| move |source: io::Error| StartError::Prepare { step, source };
     let pod = &*order.pod;
     let dir = context.pods_dir.join(&order.uid);
@@ -179,10 +187,25 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources) -> Result<
         let failed = |source| StartError::Mount { volume: name.clone(), source };
         volumes::make(volume, resolved.group).map_err(failed)?;
     }
-    let spec = shim_spec(context, order, resolved);
+    let spec = shim_spec(context, order, resolved, isolation);
     write_names(&dir, order, &spec).map_err(step("write the pod's hosts and resolver files"))?;
     let bytes = serde_json::to_vec(&spec).map_err(|error| step("write the pod's spec")(error.into()))?;
     write_atomic(&dir.join(SPEC_FILE), &bytes, Durability::Power).map_err(step("write the pod's spec"))
+}
+
+/// How the pod is separated from the host. Of the host's files a namespace that enforces `restricted` shows those on a list.
+async fn isolation(context: &NodeContext, pod: &Pod) -> Result<Isolation, StartError> {
+    let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+    let found = Api::<Namespace>::all(context.client.clone()).get(&namespace).await;
+    let found = found.map_err(|error| StartError::Fetch(Box::new(error)))?;
+    let labels = found.metadata.labels.into_iter().flatten().map(|(name, value)| (name, value.into())).collect();
+    let (policy, _) = Policy::of_labels(&Value::Object(labels), Profile::Privileged);
+    let isolation = context.capabilities.isolation.clone();
+    match (policy.enforce.profile, isolation.root) {
+        (Profile::Restricted, RootKind::Host | RootKind::OverlayInMemory) => Err(StartError::Restricted { namespace }),
+        (Profile::Restricted, _) => Ok(Isolation { root: RootKind::AllowList, ..isolation }),
+        (Profile::Privileged | Profile::Baseline, _) => Ok(isolation),
+    }
 }
 
 /// Gives each container the filter of its profile.
@@ -240,7 +263,7 @@ fn placement(context: &NodeContext, order: &StartOrder) -> Placement {
     }
 }
 
-fn shim_spec(context: &NodeContext, order: &StartOrder, resolved: Resolved) -> ShimSpec {
+fn shim_spec(context: &NodeContext, order: &StartOrder, resolved: Resolved, isolation: Isolation) -> ShimSpec {
     let pod = &*order.pod;
     let spec = pod.spec.as_ref();
     let network = match network(context, pod) {
@@ -265,7 +288,7 @@ fn shim_spec(context: &NodeContext, order: &StartOrder, resolved: Resolved) -> S
         restart_policy: resolve::restart_policy(pod),
         grace_seconds: grace::grace_seconds(pod),
         active_deadline_seconds: spec.and_then(|spec| spec.active_deadline_seconds).and_then(|s| u64::try_from(s).ok()),
-        isolation: context.capabilities.isolation.clone(),
+        isolation,
         network,
         address: Some(order.address),
         cgroup: cgroup.map(|hierarchy| CgroupSpec {

@@ -7,6 +7,8 @@
 //! container only uses what is the host's, so that it can't change the owner, mode or attributes of a
 //! device either. Runs as pid 1 of the container, before its program.
 
+mod allow_list;
+
 use std::ffi::CStr;
 use std::fs;
 use std::io;
@@ -21,7 +23,7 @@ use nix::unistd::{chdir, fchdir, pivot_root, symlinkat};
 
 use super::hostmounts;
 use super::rootless;
-use super::spec::{ContainerSpec, MountSpec, RootKind, ShimSpec};
+use super::spec::{ContainerSpec, Isolation, MountSpec, RootKind, ShimSpec};
 use crate::detached_mount::{Attributes, DetachedMount, make_read_only};
 use crate::paths::{Missing, is_folder, open_in_root, open_path};
 
@@ -102,12 +104,12 @@ pub(crate) fn enter(spec: &ShimSpec, container: &ContainerSpec, layers: &Layers)
     umask(Mode::from_bits_truncate(0o022));
     let path = layers.dir.join("root");
     let kind = spec.isolation.root;
-    mount_root(kind, container, layers, &path)?;
+    mount_root(&spec.isolation, container, layers, &path)?;
     // By its path it can't be reached from inside.
     let upper = if kind == RootKind::Host { None } else { Some(open_folder(&layers.dir.join(UPPER))?) };
     let opened = open_path(&path).map_err(|source| RootError::Source { path: path.clone(), source })?;
     let root = Root { directory: opened, kind, own_devices: !container.privileged };
-    if container.root.is_none() && kind != RootKind::Host {
+    if container.root.is_none() && ![RootKind::Host, RootKind::AllowList].contains(&kind) {
         for found in hostmounts::visible(&spec.hidden) {
             // A file system that can't be shown is missing in the container, as it is for most images.
             let _ = root.show(&found);
@@ -179,13 +181,17 @@ impl Root {
     }
 }
 
-fn mount_root(kind: RootKind, container: &ContainerSpec, layers: &Layers, root: &Path) -> Result<(), RootError> {
+fn mount_root(isolation: &Isolation, container: &ContainerSpec, layers: &Layers, root: &Path) -> Result<(), RootError> {
+    let kind = isolation.root;
     let lower = container.root.as_deref().unwrap_or(Path::new("/"));
     if kind == RootKind::OverlayInMemory {
         let flags = MsFlags::MS_NODEV;
         mounted("memory", &layers.dir, mount(Some("tmpfs"), &layers.dir, Some("tmpfs"), flags, Some("mode=0700")))?;
     }
     create_dir(root)?;
+    if kind == RootKind::AllowList && container.root.is_none() {
+        return allow_list::mount_root(container, layers, root);
+    }
     if kind == RootKind::OverlayByFolder && container.root.is_none() {
         let folders = rootless::mount_folders(root, &layers.dir, container.layer.as_deref());
         return folders.map_err(|source| RootError::Create { path: root.into(), source });
@@ -205,7 +211,7 @@ fn mount_root(kind: RootKind, container: &ContainerSpec, layers: &Layers, root: 
         lowers = format!("{}:{lowers}", escaped(&apart(layer, &layers.dir)?));
     }
     let mut options = format!("lowerdir={lowers},upperdir={},workdir={}", escaped(&upper), escaped(&work));
-    if kind == RootKind::OverlayByFolder {
+    if isolation.user {
         options.push_str(",userxattr");
     }
     // The upper layer is thrown away, so the kernel need not bring it to the disk for anybody.
@@ -525,7 +531,8 @@ mod tests {
         mount(Some("tmpfs"), dir, Some("tmpfs"), MsFlags::empty(), Some(options.as_str())).unwrap();
         let layers =
             Layers { dir: dir.to_owned(), shared_memory: dir.join("shared"), termination: dir.join("termination") };
-        mount_root(RootKind::Overlay, &ContainerSpec::default(), &layers, &dir.join("root"))
+        let isolation = Isolation { namespaces: true, user: false, root: RootKind::Overlay };
+        mount_root(&isolation, &ContainerSpec::default(), &layers, &dir.join("root"))
     }
 
     #[test]

@@ -131,6 +131,8 @@ pub enum RootKind {
     OverlayInMemory,
     /// An overlay for each of the host's top folders, as an ordinary user can have it.
     OverlayByFolder,
+    /// An empty folder with views of the host's programs and settings, and nothing else of the host.
+    AllowList,
     /// The host's own root: writes are real.
     Host,
 }

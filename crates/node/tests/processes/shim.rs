@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::harness::{TestPod, container, is_root, wait_for};
 use pumice_node::shim;
-use pumice_node::shim::spec::{MemoryVolume, MountSpec, RestartPolicy, RootKind};
+use pumice_node::shim::spec::{Isolation, MemoryVolume, MountSpec, RestartPolicy, RootKind};
 use pumice_node::shim::status::ContainerState;
 
 #[test]
@@ -436,4 +436,40 @@ fn an_ordinary_user_has_isolated_pods_too() {
     assert_eq!(exit.code, 0, "{exit:?} {}", pod.log());
     assert_eq!(pod.log(), "0\nx\nmounted\npod-host\n");
     assert!(!Path::new("/etc/pumice-test").exists());
+}
+
+/// What a pod of a namespace that enforces `restricted` finds of the host.
+fn allow_listed(user: bool) -> String {
+    let mut pod = TestPod::sh(
+        "cat /etc/shadow /root/.profile /etc/machine-id 2>/dev/null; ls /work /boot 2>/dev/null; id -un; \
+         python3 -c 'import ssl, json; print(\"python\", len(ssl.create_default_context().get_ca_certs()) > 0)'; \
+         touch /usr/x /opt/x /etc/passwd.x 2>/dev/null && echo wrote; echo mine > /tmp/mine && cat /tmp/mine; ls /tmp; \
+         echo kept > $HOME/file && cat $HOME/file; mount | grep -c ' / '; cat /data/given",
+    );
+    pod.spec.isolation = Isolation { namespaces: true, user, root: RootKind::AllowList };
+    let volume = pod.path().join("v");
+    std::fs::create_dir_all(&volume).unwrap();
+    std::fs::write(volume.join("given"), "given\n").unwrap();
+    let container = &mut pod.spec.containers[0];
+    container.env.push(("HOME".into(), "/home/runner".into()));
+    container.mounts = vec![MountSpec { source: volume, sub_path: None, target: "/data".into(), read_only: true }];
+    if user {
+        pod.spec.cgroup = None;
+    } else {
+        (container.uid, container.gid) = (33, 33);
+    }
+    pod.start();
+    let exit = pod.exit();
+    assert_eq!(exit.code, 0, "{exit:?} {}", pod.log());
+    pod.log()
+}
+
+#[test]
+fn of_the_host_there_are_programs_and_settings_alone() {
+    if !is_root() {
+        return;
+    }
+    let ours = "python True\nmine\nmine\nkept\n1\ngiven\n";
+    assert_eq!(allow_listed(false), format!("www-data\n{ours}"));
+    assert_eq!(allow_listed(true), format!("root\n{ours}"));
 }

@@ -33,7 +33,7 @@ impl Trial {
     /// Whether it needs what only a shim's spec can say.
     fn is_by_spec(self) -> bool {
         use Control::{HiddenFolder, Namespaces, Overlay, ProcessLimit, ProgramView};
-        matches!(self.pod, PodKind::Limited | PodKind::Rootless)
+        matches!(self.pod, PodKind::Limited | PodKind::Restricted | PodKind::Rootless)
             || matches!(self.off, Some(HiddenFolder | Namespaces | Overlay | ProcessLimit | ProgramView))
     }
 
@@ -165,6 +165,9 @@ impl Suite {
             keep_what_users_may_have(&mut spec, dir.path(), &[&self.program, self.fixture.path()]);
             spec.isolation.user = trial.off != Some(Control::UserNamespace);
             spec.isolation.root = if spec.isolation.user { RootKind::OverlayByFolder } else { RootKind::Overlay };
+        }
+        if trial.pod == PodKind::Restricted && trial.off != Some(Control::AllowList) {
+            spec.isolation.root = RootKind::AllowList;
         }
         match trial.off {
             Some(Control::Namespaces) => spec.isolation.namespaces = false,

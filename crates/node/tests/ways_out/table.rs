@@ -31,6 +31,8 @@ pub enum PodKind {
     RightsDropped,
     /// Of a platform that an ordinary user runs.
     Rootless,
+    /// Of a namespace that enforces `restricted`, but as root, so that nothing but its root directory stops it.
+    Restricted,
     /// With limits of memory and processes.
     Limited,
     /// One that mounts the platform's data directory, and the folder that holds it.
@@ -67,6 +69,8 @@ pub enum Control {
     UserNamespace,
     /// The empty folder that covers the data directory.
     HiddenFolder,
+    /// The root with the host's programs and settings alone; off is one with all of its files.
+    AllowList,
     /// The root whose changes are thrown away; off is the host's own.
     Overlay,
     /// The read-only view that shims are started from; off is the program's file itself.
@@ -94,6 +98,7 @@ impl fmt::Display for Control {
             Control::Namespaces => "namespaces",
             Control::UserNamespace => "user namespace",
             Control::HiddenFolder => "hidden folder",
+            Control::AllowList => "allow-listed root",
             Control::Overlay => "overlay root",
             Control::ProgramView => "view of the program",
         };

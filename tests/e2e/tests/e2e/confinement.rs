@@ -116,3 +116,52 @@ fn what_the_kernel_shows_of_the_machine_is_empty_or_can_be_read_only() {
     assert_eq!(lines[3], "CapBnd:\t00000000a00405fb", "{found}");
     assert_eq!(lines[4].split_whitespace().collect::<Vec<_>>(), ["0", "2147483647"], "{found}");
 }
+
+/// A pod that `restricted` lets in.
+fn unprivileged(name: &str, script: &str) -> Value {
+    let context = json!({
+        "runAsNonRoot": true, "runAsUser": 1234, "allowPrivilegeEscalation": false,
+        "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
+    });
+    let container = json!({"name": "main", "image": "pumice.sh/host", "command": ["/bin/sh", "-c", script], "securityContext": context});
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "team"},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    })
+}
+
+#[test]
+fn pods_of_a_restricted_namespace_see_programs_of_the_host_and_no_files_of_its_people() {
+    let platform = Platform::new();
+    platform.kubectl(["create", "namespace", "team"]).ok();
+    platform.kubectl(["label", "namespace", "team", "pod-security.kubernetes.io/enforce=restricted"]).ok();
+    let scratch = platform.scratch().display().to_string();
+    let script = format!(
+        "ls {scratch}; ls /etc/shadow /etc/machine-id; python3 -c 'print(6 * 7)'; echo a > /tmp/a && cat /tmp/a; id -u"
+    );
+    platform.kubectl_with_input(["create", "-f", "-"], &unprivileged("p", &script).to_string()).ok();
+    let ended = |pod: &Value| matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    eventually("the pod has ended", || {
+        let text = platform.kubectl(["get", "pod", "p", "-n", "team", "-o", "json"]).ok();
+        let pod: Value = serde_json::from_str(&text).unwrap();
+        if ended(&pod) { Ok(()) } else { Err(pod["status"].to_string()) }
+    });
+    let log = platform.kubectl(["logs", "p", "-n", "team"]).ok();
+    assert_eq!(log.matches("No such file or directory").count(), 3, "{log}");
+    assert!(log.ends_with("42\na\n1234\n"), "{log}");
+}
+
+#[test]
+fn a_platform_has_a_profile_for_namespaces_that_say_nothing() {
+    let platform = Platform::start(Setup { flags: vec!["--profile".into(), "baseline".into()] });
+    let mut pod = unprivileged("p", "true");
+    pod["metadata"]["namespace"] = "default".into();
+    pod["spec"]["hostPID"] = true.into();
+    let refused = platform.kubectl_with_input(["create", "-f", "-"], &pod.to_string());
+    assert!(
+        refused.stderr.contains("violates PodSecurity \"baseline:latest\": host namespaces (hostPID=true)"),
+        "{refused:?}"
+    );
+    platform.kubectl(["label", "namespace", "default", "pod-security.kubernetes.io/enforce=privileged"]).ok();
+    platform.kubectl_with_input(["create", "-f", "-"], &pod.to_string()).ok();
+}

@@ -30,7 +30,18 @@ const fn rootless(name: &'static str, attempt: fn(&Facts) -> io::Result<()>) -> 
     row(name, PodKind::Rootless, Control::UserNamespace, attempt)
 }
 
+const fn restricted(name: &'static str, attempt: fn(&Facts) -> io::Result<()>) -> Row {
+    row(name, PodKind::Restricted, Control::AllowList, attempt)
+}
+
 pub const ROWS: &[Row] = &[
+    restricted("read the machine's passwords beyond the allow-list", |_| fs::read("/etc/shadow").map(drop)),
+    restricted("find files in the home of the machine's root", |_| {
+        is_so(fs::read_dir("/root")?.next().transpose()?.is_some())
+    }),
+    restricted("read a file of the host by its path", |facts| fs::read(facts.folder.join("file")).map(drop)),
+    restricted("find other people's temporary files", |facts| fs::metadata(&facts.folder).map(drop)),
+    restricted("read which machine this is", |_| has_content("/etc/machine-id")),
     root("write to a file of the host", |facts| {
         let text = format!("written by {}", std::process::id());
         fs::write(facts.folder.join("file"), &text)?;
