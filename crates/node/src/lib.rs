@@ -32,6 +32,7 @@ mod layout;
 mod lease;
 mod links;
 mod logs;
+mod mount_table;
 mod nat;
 mod netlink;
 mod networks;

@@ -185,7 +185,7 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources, isolation:
     private_dir(&dir.join(SHARED_MEMORY)).map_err(step("make the pod's directory"))?;
     for (name, volume) in &resolved.volumes {
         let failed = |source| StartError::Mount { volume: name.clone(), source };
-        volumes::make(volume, resolved.group).map_err(failed)?;
+        volumes::make(volume, resolved.group, &context.data_dir).map_err(failed)?;
     }
     let spec = shim_spec(context, order, resolved, isolation);
     write_names(&dir, order, &spec).map_err(step("write the pod's hosts and resolver files"))?;

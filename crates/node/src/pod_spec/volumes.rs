@@ -16,6 +16,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use crate::downward_api::{self, Placement};
+use crate::mount_table;
 use crate::paths::{self, FileRights, Missing, is_plain_relative, open_in_root, open_path};
 use crate::pod_spec::claims;
 use crate::pod_spec::environment::expand;
@@ -261,15 +262,15 @@ pub(crate) fn memory(volumes: &BTreeMap<String, PlannedVolume>, group: Option<u3
     memory.collect()
 }
 
-/// Makes what a volume is made of, owned by `group` where it is the pod's own.
-pub(crate) fn make(volume: &PlannedVolume, group: Option<u32>) -> io::Result<()> {
+/// Makes what a volume is made of, owned by `group` where it is the pod's own. No path of the host may lie in `data_dir`.
+pub(crate) fn make(volume: &PlannedVolume, group: Option<u32>, data_dir: &Path) -> io::Result<()> {
     match &volume.content {
         Content::Memory { .. } => fs::create_dir_all(&volume.path),
         Content::Empty => make_shared_dir(&volume.path, group),
         Content::Claim if volume.path.exists() => Ok(()),
         Content::Claim => make_shared_dir(&volume.path, group),
         Content::Files(files) => make_files(&volume.path, files, group),
-        Content::Host(kind) => check_host(&volume.path, kind),
+        Content::Host(kind) => check_host(&volume.path, kind, data_dir),
     }
 }
 
@@ -305,7 +306,15 @@ pub(crate) fn replace(dir: &Path, path: &str, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Checks a host path against its declared type, making what asks to be made.
-fn check_host(path: &Path, kind: &str) -> io::Result<()> {
+fn check_host(path: &Path, kind: &str, data_dir: &Path) -> io::Result<()> {
+    // Before anything is made there.
+    if mount_table::lies_in(path, data_dir)? {
+        let text = format!(
+            "hostPath {} lies in the platform's data directory, which no pod sees; name another folder",
+            path.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
     let wrong = |what: &str| {
         Err(io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -452,14 +461,18 @@ mod tests {
     #[test]
     fn host_paths_are_what_they_say() {
         let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("file");
-        check_host(&file, "FileOrCreate").unwrap();
-        check_host(&dir.path().join("new/dir"), "DirectoryOrCreate").unwrap();
+        let (file, data) = (dir.path().join("file"), dir.path().join("data"));
+        fs::create_dir(&data).unwrap();
+        check_host(&file, "FileOrCreate", &data).unwrap();
+        check_host(&dir.path().join("new/dir"), "DirectoryOrCreate", &data).unwrap();
         let cases = [(&file, "File", true), (&file, "Directory", false), (&file, "Socket", false), (&file, "", true)];
         for (path, kind, fits) in cases {
-            assert_eq!(check_host(path, kind).is_ok(), fits, "{kind}");
+            assert_eq!(check_host(path, kind, &data).is_ok(), fits, "{kind}");
         }
-        assert!(check_host(&dir.path().join("none"), "").is_err());
+        assert!(check_host(&dir.path().join("none"), "", &data).is_err());
+        let inside = data.join("made");
+        let refused = check_host(&inside, "DirectoryOrCreate", &data).unwrap_err().to_string();
+        assert!(refused.contains("lies in the platform's data directory") && !inside.exists(), "{refused}");
     }
 
     #[test]
@@ -472,8 +485,8 @@ mod tests {
             .map(|(path, mode)| ((*path).to_owned(), VolumeFile { bytes: b"x".to_vec(), mode: *mode }))
             .collect();
         let volume = PlannedVolume { path: path.clone(), content: Content::Files(files) };
-        make(&volume, None).unwrap();
-        make(&volume, None).unwrap();
+        make(&volume, None, Path::new("/")).unwrap();
+        make(&volume, None, Path::new("/")).unwrap();
         let mode = || fs::metadata(path.join("a/b")).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(), 0o400);
         assert_eq!(fs::read(path.join("c")).unwrap(), b"x");

@@ -6,6 +6,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::mount_table::unescaped;
+
 /// File systems that hold people's files; the rest is the kernel's own.
 const KINDS: [&str; 20] = [
     "ext2", "ext3", "ext4", "xfs", "btrfs", "bcachefs", "zfs", "f2fs", "erofs", "squashfs", "overlay", "nfs", "nfs4",
@@ -25,7 +27,7 @@ pub(crate) fn visible(hidden: &[PathBuf]) -> Vec<PathBuf> {
 fn select(mounts: &str, hidden: &[PathBuf]) -> Vec<PathBuf> {
     let shown = mounts.lines().filter_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(1);
-        let (path, kind) = (PathBuf::from(unescaped(fields.next()?)), fields.next()?);
+        let (path, kind) = (unescaped(fields.next()?), fields.next()?);
         let skipped = SKIPPED.iter().map(Path::new).chain(hidden.iter().map(PathBuf::as_path));
         let wanted =
             KINDS.contains(&kind) && path != Path::new("/") && !skipped.into_iter().any(|dir| path.starts_with(dir));
@@ -36,32 +38,6 @@ fn select(mounts: &str, hidden: &[PathBuf]) -> Vec<PathBuf> {
     shown.dedup();
     shown.truncate(SHOWN_MAX);
     shown
-}
-
-/// The kernel writes blanks and the like as a backslash and three octal digits.
-fn unescaped(field: &str) -> String {
-    let bytes = field.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        match octal(&bytes[at..]) {
-            Some(byte) => {
-                out.push(byte);
-                at += 4;
-            }
-            None => {
-                out.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
-}
-
-/// The byte that a backslash and three octal digits at the start of `text` stand for.
-fn octal(text: &[u8]) -> Option<u8> {
-    let digits = text.strip_prefix(b"\\")?.get(..3)?;
-    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
 }
 
 /// Devices that compute jobs need, where the host has them.

@@ -8,6 +8,7 @@
 //! device either. Runs as pid 1 of the container, before its program.
 
 mod allow_list;
+mod hidden;
 
 use std::ffi::CStr;
 use std::fs;
@@ -20,6 +21,8 @@ use nix::fcntl::OFlag;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstat, makedev, mkdirat, mknodat, umask};
 use nix::unistd::{chdir, fchdir, pivot_root, symlinkat};
+
+use hidden::Hidden;
 
 use super::hostmounts;
 use super::rootless;
@@ -64,6 +67,9 @@ pub enum RootError {
         /// The folder of the image map.
         layer: PathBuf,
     },
+    /// A volume shows what no container sees.
+    #[error("{} lies in the platform's data directory, which no pod sees; name another folder", path.display())]
+    Hidden { path: PathBuf },
     /// The root could not be entered.
     #[error("can't enter the root directory")]
     Enter(#[source] nix::Error),
@@ -75,7 +81,9 @@ impl RootError {
         let kind = match self {
             RootError::Mount { source, .. } | RootError::Enter(source) => io::Error::from(*source).kind(),
             RootError::Create { source, .. } | RootError::Source { source, .. } => source.kind(),
-            RootError::MountPointMissing { .. } | RootError::NoOverlay { .. } => return false,
+            RootError::MountPointMissing { .. } | RootError::NoOverlay { .. } | RootError::Hidden { .. } => {
+                return false;
+            }
         };
         // A root that takes no writes is for good, unlike a disk.
         matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
@@ -120,11 +128,18 @@ pub(crate) fn enter(spec: &ShimSpec, container: &ContainerSpec, layers: &Layers)
     mount_sys(&root, container.privileged)?;
     let mut mounts: Vec<&MountSpec> = container.mounts.iter().collect();
     mounts.sort_by_key(|mount| mount.target.components().count());
+    let unreadable = |source| RootError::Source { path: "/proc/self/mountinfo".into(), source };
+    let hidden = Hidden::of(&spec.hidden, &container.mounts).map_err(unreadable)?;
     for volume in mounts {
-        root.attach(&volume_mount(volume)?, &volume.target, volume.read_only)?;
+        let source = open_volume(volume)?;
+        hidden.check(volume, &source)?;
+        let shown = DetachedMount::of_descriptor(source.as_fd());
+        let shown = shown.map_err(|errno| RootError::Source { path: volume.source.clone(), source: errno.into() })?;
+        root.attach(&shown, &volume.target, volume.read_only)?;
+        hidden.cover(volume, &source, &shown)?;
     }
     // After the volumes: one of the host's folders may hold what is to be hidden.
-    hide(&spec.hidden, &root)?;
+    hidden.hide(&root)?;
     if !container.termination_message_path.is_empty() {
         root.attach(&view(&layers.termination)?, Path::new(&container.termination_message_path), false)?;
     }
@@ -244,20 +259,6 @@ fn apart(layer: &Path, dir: &Path) -> Result<PathBuf, RootError> {
 pub(crate) fn escaped(path: &Path) -> String {
     let text = path.to_string_lossy();
     text.chars().flat_map(|c| matches!(c, '\\' | ':' | ',').then_some('\\').into_iter().chain([c])).collect()
-}
-
-fn hide(hidden: &[PathBuf], root: &Root) -> Result<(), RootError> {
-    for path in hidden {
-        let target = match open_in_root(root.directory.as_fd(), path, Missing::Refuse) {
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
-            opened => opened.map_err(|source| RootError::Create { path: path.clone(), source })?,
-        };
-        if is_folder(&target).unwrap_or(false) && !is_same(target.as_fd(), root.directory.as_fd()) {
-            let nothing = new_tmpfs(c"0000", c"4k", NOTHING);
-            mounted("nothing", path, nothing.and_then(|nothing| nothing.attach(target.as_fd())))?;
-        }
-    }
-    Ok(())
 }
 
 /// For an empty folder that shows nothing and takes nothing.
@@ -405,12 +406,12 @@ fn view(path: &Path) -> Result<DetachedMount, RootError> {
 }
 
 /// What of a volume is mounted: all of it, or a path within it.
-fn volume_mount(volume: &MountSpec) -> Result<DetachedMount, RootError> {
-    let Some(sub_path) = &volume.sub_path else { return view(&volume.source) };
-    let failed = |source| RootError::Source { path: volume.source.join(sub_path), source };
+fn open_volume(volume: &MountSpec) -> Result<OwnedFd, RootError> {
+    let path = volume.sub_path.as_deref().map_or_else(|| volume.source.clone(), |path| volume.source.join(path));
+    let failed = |source| RootError::Source { path: path.clone(), source };
     let whole = open_path(&volume.source).map_err(failed)?;
-    let part = open_in_root(whole.as_fd(), Path::new(sub_path), Missing::MakeFolder).map_err(failed)?;
-    DetachedMount::of_descriptor(part.as_fd()).map_err(|errno| failed(errno.into()))
+    let Some(sub_path) = &volume.sub_path else { return Ok(whole) };
+    open_in_root(whole.as_fd(), Path::new(sub_path), Missing::MakeFolder).map_err(failed)
 }
 
 fn pivot(root: &Root) -> Result<(), RootError> {
@@ -491,8 +492,9 @@ mod tests {
                 target: Path::new("/").join(sub_path),
                 read_only: false,
             };
-            let source = volume_mount(&spec).unwrap();
+            let source = open_volume(&spec).unwrap();
             sources += usize::from(is_hosts(source.as_fd()));
+            let source = DetachedMount::of_descriptor(source.as_fd()).unwrap();
             let place = root.mount_point(&spec.target, Missing::MakeFolder).unwrap();
             places += usize::from(is_hosts(place.as_fd()));
             if index % 100 == 0 {

@@ -3,12 +3,12 @@
 //! A pod is made by the agent from a Pod object, as a user's is, wherever the object can say it. What only a shim's spec can
 //! say is changed in the spec that the agent has made of the object, and a shim runs that.
 
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use k8s_openapi::api::core::v1::Pod;
-use pumice_node::shim::spec::{Network, RootKind, SPEC_FILE, ShimSpec};
+use pumice_node::shim::spec::{MountSpec, Network, RootKind, SPEC_FILE, ShimSpec};
 use serde_json::{Value, json};
 
 use crate::attempts::{limits, rights};
@@ -33,7 +33,7 @@ impl Trial {
     /// Whether it needs what only a shim's spec can say.
     fn is_by_spec(self) -> bool {
         use Control::{HiddenFolder, Namespaces, Overlay, ProcessLimit, ProgramView};
-        matches!(self.pod, PodKind::Limited | PodKind::Restricted | PodKind::Rootless)
+        matches!(self.pod, PodKind::DataMounted | PodKind::Limited | PodKind::Restricted | PodKind::Rootless)
             || matches!(self.off, Some(HiddenFolder | Namespaces | Overlay | ProcessLimit | ProgramView))
     }
 
@@ -74,15 +74,17 @@ impl Suite {
         let refused = refusal(&ended);
         let may_be_refused = rows.iter().all(|row| matches!(row.control, Control::Missing(_)));
         assert!(refused.is_none() || may_be_refused, "{trial:?}: {refused:?}");
-        let log = if refused.is_some() {
-            String::new()
+        let (log, refused) = if refused.is_some() {
+            (String::new(), refused)
         } else if is_hook {
             let report = self.fixture.facts.folder.join(&facts.scratch).join(REPORT);
-            tokio::task::block_in_place(|| wait_for("the report of a hook", || std::fs::read_to_string(&report).ok()))
+            let report = || std::fs::read_to_string(&report).ok();
+            (tokio::task::block_in_place(|| wait_for("the report of a hook", report)), None)
         } else if trial.is_by_spec() {
-            tokio::task::block_in_place(|| self.run_spec(trial, &pod, &order(names), number))
+            let ran = tokio::task::block_in_place(|| self.run_spec(trial, &pod, &order(names), number));
+            ran.map_or_else(|reason| (String::new(), Some(reason)), |log| (log, None))
         } else {
-            self.node.log(&name, "main").await
+            (self.node.log(&name, "main").await, None)
         };
         let outcome = |row: &Row| match &refused {
             Some(reason) => Outcome::Refused(reason.clone()),
@@ -132,15 +134,14 @@ impl Suite {
             }
             _ => {}
         }
-        if trial.pod == PodKind::DataMounted {
-            volumes.push(volume(facts.data_dir.clone(), "/data"));
+        if trial.pod == PodKind::ParentMounted {
             volumes.push(volume(self.node.data_dir.path().to_owned(), "/parent"));
         }
         volumes
     }
 
-    /// Runs the agent's spec of `pod`, which has ended, with changes. Returns its log and last message.
-    fn run_spec(&self, trial: Trial, pod: &Pod, order: &str, number: u32) -> String {
+    /// Runs the agent's spec of `pod`, which has ended, with changes. Returns its log and last message, or why its shim refused it.
+    fn run_spec(&self, trial: Trial, pod: &Pod, order: &str, number: u32) -> Result<String, String> {
         let bytes = std::fs::read(self.node.pod_dir(pod).join(SPEC_FILE)).unwrap();
         let mut spec: ShimSpec = serde_json::from_slice(&bytes).unwrap();
         let dir = tempfile::tempdir().unwrap();
@@ -176,9 +177,16 @@ impl Suite {
             // A shim of the suite is started by the program's own file, whatever else is changed.
             _ => {}
         }
+        if trial.pod == PodKind::DataMounted {
+            let link = self.fixture.path().join(format!("link-{number}"));
+            symlink(&self.fixture.facts.data_dir, &link).unwrap();
+            let mount = MountSpec { source: link, sub_path: None, target: "/data".into(), read_only: false };
+            spec.containers[0].mounts.push(mount);
+        }
         let pod = TestPod { dir, spec };
         let end = pod.start().exit();
-        format!("{}{}\n", pod.log(), end.message.unwrap_or_default())
+        let message = end.message.unwrap_or_default();
+        if end.reason == "StartError" { Err(message) } else { Ok(format!("{}{message}\n", pod.log())) }
     }
 }
 

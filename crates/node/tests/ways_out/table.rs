@@ -35,8 +35,10 @@ pub enum PodKind {
     Restricted,
     /// With limits of memory and processes.
     Limited,
-    /// One that mounts the platform's data directory, and the folder that holds it.
+    /// One that mounts the platform's data directory, by a link that was exchanged after the agent had looked.
     DataMounted,
+    /// One that mounts the folder that holds the data directory.
+    ParentMounted,
     /// One whose program is `/proc/self/exe`, which is the platform's own while the container starts.
     PlatformProgram,
 }
@@ -67,7 +69,7 @@ pub enum Control {
     Namespaces,
     /// The user namespace in which an ordinary user is the container's root; off is a platform that root runs.
     UserNamespace,
-    /// The empty folder that covers the data directory.
+    /// That volumes lie outside of the data directory, and that an empty folder covers it wherever it is shown.
     HiddenFolder,
     /// The root with the host's programs and settings alone; off is one with all of its files.
     AllowList,

@@ -78,8 +78,9 @@ impl FilterFolder {
                 let mut defaults = self.defaults.lock().unwrap_or_else(PoisonError::into_inner);
                 let known = rights.iter().fold(0, |all, right| all | right.bitmask());
                 let path = match defaults.get(&known) {
-                    Some(path) => path.clone(),
-                    None => self.write(&runtime_default::profile(rights)?)?,
+                    // People remove what they do not know.
+                    Some(path) if path.exists() => path.clone(),
+                    _ => self.write(&runtime_default::profile(rights)?)?,
                 };
                 defaults.insert(known, path.clone());
                 Ok(Some(path))

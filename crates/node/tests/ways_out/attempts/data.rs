@@ -19,6 +19,10 @@ const fn hidden(name: &'static str, attempt: fn(&Facts) -> io::Result<()>) -> Ro
     row(name, Control::HiddenFolder, attempt)
 }
 
+const fn mounted(name: &'static str, pod: PodKind, attempt: fn(&Facts) -> io::Result<()>) -> Row {
+    Row { name, attempt, pod, control: Control::HiddenFolder }
+}
+
 pub const ROWS: &[Row] = &[
     hidden("read the data directory by its path", |facts| read_secret(&facts.data_dir.join("secret"), &facts.secret)),
     hidden("list the data directory", |facts| is_so(fs::read_dir(&facts.data_dir)?.next().is_some())),
@@ -38,6 +42,13 @@ pub const ROWS: &[Row] = &[
     }),
     hidden("read a file of another pod's volume", |facts| read_secret(&facts.neighbor_file, &facts.secret)),
     hidden("write to another pod's volume", |facts| File::options().append(true).open(&facts.neighbor_file).map(drop)),
+    mounted("read the data directory as a volume", PodKind::DataMounted, |facts| {
+        read_secret(Path::new("/data/secret"), &facts.secret)
+    }),
+    mounted("read the data directory in a volume", PodKind::ParentMounted, |facts| {
+        let name = facts.data_dir.file_name().unwrap_or_default();
+        read_secret(&Path::new("/parent").join(name).join("secret"), &facts.secret)
+    }),
     row("open a file of the data directory by its handle", Control::Capability("DAC_READ_SEARCH"), |facts| {
         // Any folder of the same file system will do to say which one it is.
         let folder = File::open(&facts.volume)?;
@@ -51,17 +62,3 @@ pub const ROWS: &[Row] = &[
         is_so(text.starts_with(&facts.secret))
     }),
 ];
-
-/// What a pod can reach that mounts the data directory, or a folder that holds it.
-pub const NOT_HELD_YET: &[Row] = &[
-    mounted("read the data directory as a volume", |facts| read_secret(Path::new("/data/secret"), &facts.secret)),
-    mounted("read the data directory in a volume", |facts| {
-        let name = facts.data_dir.file_name().unwrap_or_default();
-        read_secret(&Path::new("/parent").join(name).join("secret"), &facts.secret)
-    }),
-];
-
-const fn mounted(name: &'static str, attempt: fn(&Facts) -> io::Result<()>) -> Row {
-    let control = Control::Missing("hostPath refused by inode where it is, holds or lies in the data directory");
-    Row { name, attempt, pod: PodKind::DataMounted, control }
-}
