@@ -1,9 +1,15 @@
 //! Takes the rights of root from a container's process that its programs are not to have.
 
-use caps::Capability;
+use caps::errors::CapsError;
+use caps::{CapSet, Capability};
 use nix::errno::Errno;
 
 use crate::confinement::capability_set::retained;
+
+/// Drops what would pass from this process to its programs beside the rights of their user.
+pub(crate) fn inherit_none() -> Result<(), CapsError> {
+    caps::clear(None, CapSet::Inheritable)
+}
 
 /// Drops every capability that the program is not to have from what it can ever get.
 pub(crate) fn limit(add: &[String], drop: &[String]) -> nix::Result<()> {

@@ -117,6 +117,10 @@ fn take_terminal(terminal: &File) -> nix::Result<()> {
 
 fn take_identity(container: &ContainerSpec, is_filtered: bool) -> Result<(), ProgramError> {
     let step = |step| move |source: nix::Error| ProgramError::Prepare { step, source: source.into() };
+    capabilities::inherit_none().map_err(|error| ProgramError::Prepare {
+        step: "drop inherited capabilities",
+        source: io::Error::other(error),
+    })?;
     if !Uid::effective().is_root() {
         // Without root there is one identity only, our own; and the kernel filters for those alone who can't become another.
         let refused = if is_filtered { prctl::set_no_new_privs() } else { Ok(()) };
@@ -159,6 +163,10 @@ fn default_signals() -> nix::Result<()> {
     for signal in Signal::iterator().filter(|signal| !matches!(signal, Signal::SIGKILL | Signal::SIGSTOP)) {
         // SAFETY: the default action installs no handler of ours, so no handler can break an invariant.
         unsafe { sigaction(signal, &default) }?;
+    }
+    for signal in libc::SIGRTMIN()..=libc::SIGRTMAX() {
+        // SAFETY: as above.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
 }
