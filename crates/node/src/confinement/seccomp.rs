@@ -8,10 +8,11 @@ pub(crate) mod docker_profile;
 pub(crate) mod filter_file;
 pub(crate) mod runtime_default;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{PodSecurityContext, SecurityContext};
-use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompFilter, SeccompRule, TargetArch};
+use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompFilter, SeccompRule, TargetArch, sock_filter};
 use syscalls::Sysno;
 
 /// Whose rules a container has.
@@ -64,11 +65,24 @@ pub(crate) struct Rule {
 /// Calls with their conditions, as a filter takes them: none is always.
 type Calls = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Programs for the kernel that do what a profile says together: of what several decide, the kernel takes the strictest.
+/// The most instructions that the kernel takes.
+const INSTRUCTIONS_MAX: usize = 4096;
+
+/// A program for the kernel that does what a profile says; none where all calls are allowed.
 ///
 /// # Errors
 /// When it has more instructions than the kernel takes.
 pub(crate) fn compile(profile: &Profile) -> Result<Vec<BpfProgram>, BackendError> {
+    let program = chained(programs(profile)?);
+    match program.len() {
+        0 => Ok(Vec::new()),
+        1..=INSTRUCTIONS_MAX => Ok(vec![program]),
+        more => Err(BackendError::FilterTooLarge(more)),
+    }
+}
+
+/// A program for each action, of which one after the other decides.
+fn programs(profile: &Profile) -> Result<Vec<BpfProgram>, BackendError> {
     let mut by_action: Vec<(SeccompAction, Calls)> = Vec::new();
     let mut decided = Calls::new();
     for rule in profile.rules.iter().filter(|rule| rule.action != profile.default) {
@@ -87,14 +101,71 @@ pub(crate) fn compile(profile: &Profile) -> Result<Vec<BpfProgram>, BackendError
     }
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let mut programs = Vec::new();
+    if strictness(&profile.default) >= strictness(&SeccompAction::Errno(0)) {
+        programs.push(unknown_calls());
+    }
     if profile.default != SeccompAction::Allow {
         // What another rule decides passes here, and is decided by that rule's own program.
         programs.push(SeccompFilter::new(decided, profile.default.clone(), SeccompAction::Allow, arch)?.try_into()?);
     }
+    by_action.sort_by_key(|(action, _)| Reverse(strictness(action)));
     for (action, calls) in by_action {
         programs.push(SeccompFilter::new(calls, SeccompAction::Allow, action, arch)?.try_into()?);
     }
     Ok(programs)
+}
+
+/// As the kernel weighs actions.
+fn strictness(action: &SeccompAction) -> u8 {
+    match action {
+        SeccompAction::Allow => 0,
+        SeccompAction::Log => 1,
+        SeccompAction::Trace(_) => 2,
+        SeccompAction::Errno(_) => 3,
+        SeccompAction::Trap => 4,
+        SeccompAction::KillThread => 5,
+        SeccompAction::KillProcess => 6,
+    }
+}
+
+/// Says that a call does not exist which is newer than all that a profile can name: programs then go on with an older one, and
+/// would fail if they may not make it. It is what `runc` does.
+fn unknown_calls() -> BpfProgram {
+    const AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+    /// Here begin the numbers of x32, which are refused as others are.
+    const OF_X32: u32 = 0x4000_0000;
+    let first = Sysno::iter().map(|call| call.id().unsigned_abs()).max().map_or(OF_X32, |last| last + 1);
+    vec![
+        // The number of the call comes first in what a filter is shown.
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
+        sock_filter { jf: 2, ..instruction(AT_LEAST, first) },
+        sock_filter { jt: 1, ..instruction(AT_LEAST, OF_X32) },
+        instruction(RETURN, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs()),
+        instruction(RETURN, libc::SECCOMP_RET_ALLOW),
+    ]
+}
+
+const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+
+fn instruction(code: u32, k: u32) -> sock_filter {
+    // All codes of this kind of program are below 256.
+    sock_filter { code: code as u16, jt: 0, jf: 0, k }
+}
+
+/// One program of several: what one allows, the next decides.
+fn chained(programs: Vec<BpfProgram>) -> BpfProgram {
+    let allows = instruction(RETURN, libc::SECCOMP_RET_ALLOW);
+    let mut chain = BpfProgram::new();
+    let mut left = programs.into_iter().peekable();
+    while let Some(mut program) = left.next() {
+        if left.peek().is_some() {
+            for (at, found) in program.iter_mut().rev().enumerate().filter(|(_, found)| **found == allows) {
+                *found = instruction(libc::BPF_JMP | libc::BPF_JA, at as u32);
+            }
+        }
+        chain.append(&mut program);
+    }
+    chain
 }
 
 fn add(calls: &mut Calls, rule: &Rule) {
@@ -136,19 +207,66 @@ mod tests {
         }
     }
 
+    /// What a program says of a call, as the kernel would find out.
+    fn decision(program: &BpfProgram, call: u32, argument: u32) -> u32 {
+        let (mut at, mut loaded) = (0, 0);
+        loop {
+            let sock_filter { code, jt, jf, k } = program[at];
+            let code = u32::from(code);
+            at += 1;
+            let mut jump_if = |holds| at += usize::from(if holds { jt } else { jf });
+            match (code & 0x07, code & 0xf0) {
+                // The number, the processor and the first argument are followed by the others.
+                (libc::BPF_LD, _) => loaded = [call, 0xc000_003e, 0, 0, argument, 0][k as usize / 4],
+                (libc::BPF_ALU, libc::BPF_AND) => loaded &= k,
+                (libc::BPF_JMP, libc::BPF_JA) => at += k as usize,
+                (libc::BPF_JMP, libc::BPF_JEQ) => jump_if(loaded == k),
+                (libc::BPF_JMP, libc::BPF_JGE) => jump_if(loaded >= k),
+                (libc::BPF_JMP, libc::BPF_JGT) => jump_if(loaded > k),
+                (libc::BPF_RET, _) => return k,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
     #[test]
-    fn each_action_but_the_default_has_a_program() {
+    fn one_program_does_what_each_action_says() {
         let errno = SeccompAction::Errno;
         let rules = vec![
             rule(Sysno::dup, SeccompAction::Allow, vec![]),
             rule(Sysno::mount, errno(38), vec![]),
             rule(Sysno::umount2, errno(38), vec![when(1)]),
+            rule(Sysno::umount2, SeccompAction::Allow, vec![when(2)]),
             rule(Sysno::bpf, errno(1), vec![]),
-            rule(Sysno::reboot, SeccompAction::KillProcess, vec![]),
+            rule(Sysno::reboot, errno(1), vec![]),
+            rule(Sysno::reboot, SeccompAction::Trap, vec![when(1)]),
         ];
-        for (default, programs) in [(errno(1), 3), (SeccompAction::Allow, 3), (SeccompAction::Log, 4)] {
-            let compiled = compile(&Profile { default: default.clone(), rules: rules.clone() }).unwrap();
-            assert_eq!(compiled.len(), programs, "{default:?}");
+        let (allow, log) = (libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_LOG);
+        let (refuse, absent, end) = (0x5_0001, 0x5_0000 | 38, libc::SECCOMP_RET_KILL_PROCESS);
+        for (default, of_others, of_unknown) in [
+            (errno(1), refuse, absent),
+            (SeccompAction::KillProcess, end, absent),
+            (SeccompAction::Allow, allow, allow),
+            (SeccompAction::Log, log, log),
+        ] {
+            let programs = compile(&Profile { default: default.clone(), rules: rules.clone() }).unwrap();
+            let [program] = &programs[..] else { panic!("{} programs", programs.len()) };
+            for (call, argument, expected) in [
+                (Sysno::dup.id() as u32, 0, allow),
+                (Sysno::mount.id() as u32, 0, absent),
+                (Sysno::umount2.id() as u32, 1, absent),
+                (Sysno::umount2.id() as u32, 2, allow),
+                (Sysno::umount2.id() as u32, 3, of_others),
+                (Sysno::bpf.id() as u32, 0, refuse),
+                (Sysno::reboot.id() as u32, 0, refuse),
+                (Sysno::reboot.id() as u32, 1, libc::SECCOMP_RET_TRAP),
+                (Sysno::getpid.id() as u32, 0, of_others),
+                (1000, 0, of_unknown),
+                (0x4000_0000, 0, of_others),
+            ] {
+                assert_eq!(decision(program, call, argument), expected, "{default:?} {call} {argument}");
+            }
         }
         assert!(compile(&Profile { default: SeccompAction::Allow, rules: vec![] }).unwrap().is_empty());
     }

@@ -68,8 +68,8 @@ const WITH_RIGHT: [(Capability, &str); 12] = [
 
 /// Flags of `clone` that make namespaces.
 const NEW_NAMESPACES: u64 = 0x7e02_0000;
-/// Sockets that reach the hypervisor of a virtual machine.
-const AF_VSOCK: u64 = 40;
+/// Sockets of the kernel's ciphers, and those that reach the hypervisor of a virtual machine.
+const REFUSED_SOCKETS: [u64; 2] = [38, 40];
 /// What `personality` may be set to: the usual one, 32 bits of address space less, another `uname`, both; the last asks only.
 const PERSONALITIES: [u64; 5] = [0, 8, 0x2_0000, 0x2_0008, 0xffff_ffff];
 
@@ -82,7 +82,8 @@ pub(crate) fn profile(rights: &HashSet<Capability>) -> Result<Profile, BackendEr
     let mut rules = vec![always(ALWAYS)];
     rules.extend(WITH_RIGHT.iter().filter(|(right, _)| rights.contains(right)).map(|(_, names)| always(names)));
     let allow = |call, when| Rule { calls: vec![call], action: SeccompAction::Allow, when };
-    rules.push(allow(Sysno::socket, vec![when(SeccompCmpOp::Ne, AF_VSOCK)?]));
+    let refused = REFUSED_SOCKETS.iter().map(|family| condition(SeccompCmpOp::Ne, *family));
+    rules.push(allow(Sysno::socket, vec![SeccompRule::new(refused.collect::<Result<_, _>>()?)?]));
     let personalities = PERSONALITIES.iter().map(|value| when(SeccompCmpOp::Eq, *value));
     rules.push(allow(Sysno::personality, personalities.collect::<Result<_, _>>()?));
     if !rights.contains(&Capability::CAP_SYS_ADMIN) {
@@ -94,9 +95,13 @@ pub(crate) fn profile(rights: &HashSet<Capability>) -> Result<Profile, BackendEr
     Ok(Profile { default: SeccompAction::Errno(libc::EPERM.unsigned_abs()), rules })
 }
 
-/// The kernel reads 32 bits of these arguments.
 fn when(comparison: SeccompCmpOp, value: u64) -> Result<SeccompRule, BackendError> {
-    SeccompRule::new(vec![SeccompCondition::new(0, SeccompCmpArgLen::Dword, comparison, value)?])
+    SeccompRule::new(vec![condition(comparison, value)?])
+}
+
+/// The kernel reads 32 bits of these arguments.
+fn condition(comparison: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(0, SeccompCmpArgLen::Dword, comparison, value)
 }
 
 fn known(names: &str) -> Vec<Sysno> {
