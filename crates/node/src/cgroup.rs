@@ -341,6 +341,22 @@ impl ContainerCgroup {
         Some(held.saturating_sub(field(&stat, idle).unwrap_or(0)))
     }
 
+    /// Kills what is in the group. What is made meanwhile is killed when the group is removed.
+    pub(crate) fn kill(&self) {
+        let Some(dir) = self.dirs.first() else { return };
+        // Version 2 kills all at once, also those that are being made.
+        if self.v2 && fs::write(dir.join("cgroup.kill"), "1").is_ok() {
+            return;
+        }
+        for _ in 0..KILL_ROUNDS {
+            let left = processes(dir);
+            if left.is_empty() {
+                return;
+            }
+            kill_all(left);
+        }
+    }
+
     /// Kills what is left in the group and removes it, as far as it can be.
     pub(crate) fn remove(&self) {
         for dir in &self.dirs {
@@ -440,6 +456,15 @@ fn processes(dir: &Path) -> Vec<i32> {
     pids
 }
 
+/// How often what is in a group is looked for and killed, one look right after the other.
+const KILL_ROUNDS: u32 = 5;
+
+fn kill_all(pids: Vec<i32>) {
+    for pid in pids {
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+    }
+}
+
 /// How often a group that is still busy is tried again, 5 ms apart.
 const REMOVE_ATTEMPTS: u32 = 40;
 /// Attempts before the processes of [`EXEC_GROUP`] and shims are killed too: they see by themselves that the container has
@@ -462,10 +487,7 @@ fn remove_tree(dir: &Path) {
         match fs::remove_dir(dir) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                 if attempt >= spared {
-                    for pid in processes(dir) {
-                        let pid = nix::unistd::Pid::from_raw(pid);
-                        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
-                    }
+                    kill_all(processes(dir));
                 }
                 if attempt > 0 {
                     std::thread::sleep(std::time::Duration::from_millis(5));

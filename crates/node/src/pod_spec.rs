@@ -8,8 +8,10 @@
 
 pub(crate) mod claims;
 mod environment;
+pub(crate) mod names;
 pub(crate) mod resolve;
-mod security;
+pub(crate) mod security;
 pub(crate) mod sources;
 pub(crate) mod tokens;
+mod users;
 pub(crate) mod volumes;

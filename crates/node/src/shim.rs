@@ -16,6 +16,7 @@ pub(crate) mod logs;
 pub(crate) mod namespaces;
 pub(crate) mod network;
 pub(crate) mod output;
+pub(crate) mod pod_init;
 pub(crate) mod process;
 pub(crate) mod program;
 pub(crate) mod remove;

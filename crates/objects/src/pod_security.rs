@@ -22,6 +22,7 @@ use serde_json::Value;
 use controls::{CONTROLS, Control, HOST_PROBES};
 use finding::{Finding, Pod, Subject};
 
+pub use baseline::is_safe_sysctl;
 pub use labels::{AUDIT, ENFORCE, Policy, WARN};
 
 /// The minor version of Kubernetes whose controls are `latest`.

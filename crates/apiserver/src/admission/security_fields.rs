@@ -1,11 +1,12 @@
 //! Fields of pods that ask for protection which nobody here gives: the client is told.
 //!
-//! What ignoring would make unsafe is refused by the node (`agent/security.rs` of `node`); the rest only looks as if it
+//! What ignoring would make unsafe is refused by the node (`pod_spec/security.rs` of `node`); the rest only looks as if it
 //! protected. Invariant: a pod that asks for none of it costs some look-ups. Called when an object is made, or its
 //! templates of pods change.
 
 use std::collections::BTreeMap;
 
+use pumice_objects::pod_security::is_safe_sysctl;
 use serde_json::Value;
 
 use crate::admission::Attributes;
@@ -17,12 +18,13 @@ const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContain
 /// Before the name of a container: the profile that it asks for, as it was asked for before there was a field.
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-const CONFINED: &str = "appArmorProfile RuntimeDefault has no effect here: nothing is confined";
-const CONFINED_LOCAL: &str =
-    "appArmorProfile Localhost: nodes of this platform load no profiles, and don't start the pod";
+const CONFINED: &str = "appArmorProfile: nodes of this platform confine nothing by AppArmor, and don't start the pod";
 const PROC: &str = "procMount Unmasked: nodes of this platform don't unmask /proc, and don't start the pod";
-const SYSCTLS: &str = "sysctls: nodes of this platform set none, and don't start the pod";
+const SYSCTLS: &str = "sysctls: a pod may not set these for itself, and nodes of this platform don't start it";
 const USERS: &str = "hostUsers false: nodes of this platform have no user namespaces, and don't start the pod";
+const PORTS: &str = "hostPort: nodes of this platform forward no ports without hostNetwork, and don't start the pod";
+const LABELS: &str = "seLinuxOptions have no effect here: nothing is labelled";
+const WINDOWS: &str = "windowsOptions have no effect here: nodes of this platform run Linux";
 
 /// Says what of a new object, or of changed templates in it, will not protect anything.
 pub(crate) fn warn(write: &Attributes<'_>, object: &Value, old: Option<&Value>, warnings: &mut Vec<String>) {
@@ -53,36 +55,47 @@ pub(crate) fn warn(write: &Attributes<'_>, object: &Value, old: Option<&Value>, 
 fn look(pod: &Value, tell: &mut impl FnMut(&'static str, String)) {
     let spec = &pod["spec"];
     let whole = || "pod".to_owned();
-    profiles(&spec["securityContext"], &whole, tell);
+    contexts(&spec["securityContext"], &whole, tell);
     if spec["hostUsers"] == false {
         tell(USERS, whole());
     }
-    if spec["securityContext"]["sysctls"].as_array().is_some_and(|list| !list.is_empty()) {
-        tell(SYSCTLS, whole());
+    let sysctls = spec["securityContext"]["sysctls"].as_array().into_iter().flatten();
+    for name in sysctls.filter_map(|sysctl| sysctl["name"].as_str()).filter(|name| !is_safe_sysctl(name)) {
+        tell(SYSCTLS, format!("{name:?}"));
     }
     for container in CONTAINERS.into_iter().flat_map(|list| spec[list].as_array().into_iter().flatten()) {
         let context = &container["securityContext"];
         let place = || format!("container {:?}", container["name"].as_str().unwrap_or_default());
-        profiles(context, &place, tell);
+        contexts(context, &place, tell);
         if context["procMount"] == "Unmasked" {
             tell(PROC, place());
+        }
+        let mut ports = container["ports"].as_array().into_iter().flatten();
+        if spec["hostNetwork"] != true && ports.any(|port| port["hostPort"].as_i64().is_some_and(|number| number != 0))
+        {
+            tell(PORTS, place());
         }
     }
     for (key, profile) in pod["metadata"]["annotations"].as_object().into_iter().flatten() {
         let Some(container) = key.strip_prefix(APP_ARMOR) else { continue };
         match profile.as_str().unwrap_or_default() {
-            "runtime/default" => tell(CONFINED, format!("container {container:?}")),
-            profile if profile.starts_with("localhost/") => tell(CONFINED_LOCAL, format!("container {container:?}")),
+            profile if profile == "runtime/default" || profile.starts_with("localhost/") => {
+                tell(CONFINED, format!("container {container:?}"));
+            }
             _ => {}
         }
     }
 }
 
-fn profiles(context: &Value, place: &dyn Fn() -> String, tell: &mut impl FnMut(&'static str, String)) {
-    match context["appArmorProfile"]["type"].as_str() {
-        Some("RuntimeDefault") => tell(CONFINED, place()),
-        Some("Localhost") => tell(CONFINED_LOCAL, place()),
-        _ => {}
+/// What the pod and each container may say alike.
+fn contexts(context: &Value, place: &dyn Fn() -> String, tell: &mut impl FnMut(&'static str, String)) {
+    if matches!(context["appArmorProfile"]["type"].as_str(), Some("RuntimeDefault" | "Localhost")) {
+        tell(CONFINED, place());
+    }
+    for (field, text) in [("seLinuxOptions", LABELS), ("windowsOptions", WINDOWS)] {
+        if context[field].as_object().is_some_and(|options| !options.is_empty()) {
+            tell(text, place());
+        }
     }
 }
 
@@ -103,8 +116,12 @@ mod tests {
         let context = |context: Value| json!({"spec": {"containers": [{"name": "c", "securityContext": context}]}});
         let of_pod = |spec: Value| json!({ "spec": spec });
         for (pod, text, place) in [
-            (of_pod(json!({"securityContext": {"appArmorProfile": {"type": "Localhost"}}})), CONFINED_LOCAL, "pod"),
-            (of_pod(json!({"securityContext": {"sysctls": [{"name": "a", "value": "1"}]}})), SYSCTLS, "pod"),
+            (of_pod(json!({"securityContext": {"appArmorProfile": {"type": "Localhost"}}})), CONFINED, "pod"),
+            (of_pod(json!({"securityContext": {"sysctls": [{"name": "a", "value": "1"}]}})), SYSCTLS, "\"a\""),
+            (of_pod(json!({"securityContext": {"seLinuxOptions": {"level": "s0"}}})), LABELS, "pod"),
+            (of_pod(json!({"securityContext": {"windowsOptions": {"hostProcess": false}}})), WINDOWS, "pod"),
+            (of_pod(json!({"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]})), PORTS, "container \"c\""),
+            (context(json!({"seLinuxOptions": {"level": "s0"}})), LABELS, "container \"c\""),
             (of_pod(json!({"hostUsers": false})), USERS, "pod"),
             (context(json!({"appArmorProfile": {"type": "RuntimeDefault"}})), CONFINED, "container \"c\""),
             (context(json!({"procMount": "Unmasked"})), PROC, "container \"c\""),
@@ -115,7 +132,7 @@ mod tests {
             ),
             (
                 json!({"metadata": {"annotations": {format!("{APP_ARMOR}c"): "localhost/p"}}}),
-                CONFINED_LOCAL,
+                CONFINED,
                 "container \"c\"",
             ),
         ] {
@@ -129,7 +146,10 @@ mod tests {
             json!({}),
             json!({"spec": {"hostUsers": true, "securityContext": {"seccompProfile": {"type": "Unconfined"}, "sysctls": []}}}),
             json!({"spec": {"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}}}),
-            json!({"spec": {"containers": [{"name": "c", "securityContext": {"procMount": "Default"}}, 7]}}),
+            json!({"spec": {"containers": [{"name": "c", "securityContext": {"procMount": "Default", "seLinuxOptions": {}}}, 7]}}),
+            json!({"spec": {"hostNetwork": true, "containers": [{"name": "c", "ports": [{"hostPort": 80}, {}]}]}}),
+            json!({"spec": {"securityContext": {"sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "1"}]}}}),
+            json!({"spec": {"hostPID": true, "shareProcessNamespace": true, "containers": [{"name": "c", "ports": [{"hostPort": 0}]}]}}),
             json!({"metadata": {"annotations": {format!("{APP_ARMOR}c"): "unconfined", "x": 3}}}),
         ] {
             assert_eq!(found(&pod), [], "{pod}");

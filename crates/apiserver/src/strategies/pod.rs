@@ -13,6 +13,7 @@ use super::{Hook, Strategy};
 mod account;
 mod defaults;
 mod qos;
+mod security;
 pub(crate) mod spec;
 mod template;
 mod update;

@@ -19,7 +19,7 @@ async fn a_pod_that_is_not_protected_is_made_with_a_warning() {
     asking["spec"]["hostUsers"] = json!(false);
     let made = server.post(PODS, &asking).await.is(201);
     let told = texts(&made.warnings);
-    assert!(told.contains("299 - \"appArmorProfile RuntimeDefault has no effect here"), "{told}");
+    assert!(told.contains("299 - \"appArmorProfile: nodes of this platform confine nothing by AppArmor"), "{told}");
     assert!(told.contains("hostUsers false") && told.contains("(pod)"), "{told}");
     // Said once, not with every label.
     let labelled = json!({ "metadata": { "labels": { "a": "b" } } });
@@ -30,16 +30,17 @@ async fn a_pod_that_is_not_protected_is_made_with_a_warning() {
 async fn templates_are_looked_at_when_they_change() {
     let server = server().await;
     let context = json!({ "procMount": "Unmasked", "appArmorProfile": { "type": "RuntimeDefault" } });
+    let users = json!(false);
     let container = json!({ "name": "c", "image": "i", "securityContext": context });
     let deployment = json!({
         "metadata": { "name": "d" },
         "spec": {
             "selector": { "matchLabels": { "a": "b" } },
-            "template": { "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [container] } },
+            "template": { "metadata": { "labels": { "a": "b" } }, "spec": { "hostUsers": users, "containers": [container] } },
         },
     });
     let told = texts(&server.post(DEPLOYMENTS, &deployment).await.is(201).warnings);
-    assert!(told.contains("procMount Unmasked") && told.contains("appArmorProfile RuntimeDefault"), "{told}");
+    assert!(told.contains("procMount Unmasked") && told.contains("AppArmor"), "{told}");
     let path = format!("{DEPLOYMENTS}/d");
     let labelled = json!({ "metadata": { "labels": { "x": "y" } } });
     assert_eq!(server.merge(&path, &labelled).await.is(200).warnings, [""; 0]);
@@ -47,5 +48,27 @@ async fn templates_are_looked_at_when_they_change() {
         "securityContext": { "appArmorProfile": { "type": "Localhost", "localhostProfile": "p" } },
     } } } });
     let told = texts(&server.merge(&path, &confined).await.is(200).warnings);
-    assert!(told.contains("appArmorProfile Localhost"), "{told}");
+    assert!(told.contains("AppArmor") && told.contains("(pod, container"), "{told}");
+}
+
+/// As Kubernetes does in its API, before any node sees the pod.
+#[tokio::test]
+async fn fields_that_exclude_each_other_are_refused() {
+    let server = server().await;
+    let refused = [
+        (json!({ "hostPID": true, "shareProcessNamespace": true }), "spec.securityContext.shareProcessNamespace"),
+        (json!({ "ephemeralContainers": [{ "name": "e", "image": "i" }] }), "spec.ephemeralContainers"),
+        (
+            json!({ "hostNetwork": true, "securityContext": { "sysctls": [{ "name": "net.a", "value": "1" }] } }),
+            "spec.securityContext.sysctls[0].name",
+        ),
+    ];
+    for (fields, path) in refused {
+        let mut asking = pod("asking");
+        for (field, value) in fields.as_object().unwrap() {
+            asking["spec"][field] = value.clone();
+        }
+        let told = server.post(PODS, &asking).await.is(422).body;
+        assert_eq!(told["details"]["causes"][0]["field"], path, "{told}");
+    }
 }

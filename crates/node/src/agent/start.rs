@@ -32,7 +32,9 @@ use crate::logs::retained::RetainedLogs;
 use crate::networks::addresses::PREFIX;
 use crate::networks::bridge::{self, NodeNetwork};
 use crate::networks::hosts_file::{self, Peer};
+use crate::pod_spec::names;
 use crate::pod_spec::resolve::{self, Identity, NodeGround, ResolveError, Resolved};
+use crate::pod_spec::security::{self, NodeSupport};
 use crate::pod_spec::sources::{References, Sources};
 use crate::pod_spec::volumes::{self, VolumeRoots};
 use crate::shim::format::Format;
@@ -171,6 +173,7 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources, isolation:
         only_home: context.home.as_deref(),
         common_mounts: common_mounts(context, &dir),
         api: context.api_port.map(|port| SocketAddrV4::new(api_host(context, pod), port)),
+        support: support(context),
     };
     let (pod_volumes, claims) = (volumes_dir(&dir), claims_dir(&context.data_dir));
     let roots = VolumeRoots { pod: &pod_volumes, claims: &claims };
@@ -230,6 +233,21 @@ fn filter_calls(context: &NodeContext, pod: &Pod, resolved: &mut Resolved) -> Re
     Ok(())
 }
 
+/// What of a pod's security this node can give.
+fn support(context: &NodeContext) -> NodeSupport {
+    let Capabilities { isolation, cgroup, .. } = &context.capabilities;
+    NodeSupport {
+        namespaces: isolation.namespaces,
+        networks: context.network.is_some(),
+        control_groups: cgroup.is_some(),
+        selinux: Path::new(SELINUX).exists(),
+        only_uid: only_identity(isolation.user).map(|identity| identity.uid),
+    }
+}
+
+/// Where the kernel says whether SELinux refuses or only notes; it is there where SELinux runs.
+const SELINUX: &str = "/sys/fs/selinux/enforce";
+
 /// Without root there is one identity: this process's, which a user namespace calls root.
 fn only_identity(user_namespace: bool) -> Option<Identity> {
     let (uid, gid) = (nix::unistd::Uid::effective(), nix::unistd::Gid::effective());
@@ -284,11 +302,14 @@ fn shim_spec(context: &NodeContext, order: &StartOrder, resolved: Resolved, isol
         namespace: pod.metadata.namespace.clone().unwrap_or_default(),
         name: pod.metadata.name.clone().unwrap_or_default(),
         owner: owner(pod),
-        hostname: resolve::hostname(pod),
+        hostname: names::own_name(pod),
         restart_policy: resolve::restart_policy(pod),
         grace_seconds: grace::grace_seconds(pod),
         active_deadline_seconds: spec.and_then(|spec| spec.active_deadline_seconds).and_then(|s| u64::try_from(s).ok()),
         isolation,
+        processes: security::processes(pod),
+        host_ipc: spec.and_then(|spec| spec.host_ipc) == Some(true),
+        sysctls: security::sysctls(pod),
         network,
         address: Some(order.address),
         cgroup: cgroup.map(|hierarchy| CgroupSpec {
@@ -319,7 +340,7 @@ fn write_names(dir: &Path, order: &StartOrder, spec: &ShimSpec) -> io::Result<()
 
 /// The hosts file of a pod among its peers.
 pub(crate) fn hosts_text(pod: &Pod, address: Ipv4Addr, members: &[Peer]) -> String {
-    let own = Peer { hostname: resolve::hostname(pod), address };
+    let own = Peer { hostname: names::hostname(pod), address };
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let subdomain = pod.spec.as_ref().and_then(|spec| spec.subdomain.as_deref()).filter(|name| !name.is_empty());
     hosts_file::render(&own, namespace, subdomain, members, &resolve::host_aliases(pod))

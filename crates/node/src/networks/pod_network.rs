@@ -133,7 +133,7 @@ pub(crate) mod tests {
     use crate::links;
     use crate::procfs;
     use crate::shim::format::Format;
-    use crate::shim::spec::{Isolation, RestartPolicy, RootKind, SPEC_FILE};
+    use crate::shim::spec::{Isolation, Processes, RestartPolicy, RootKind, SPEC_FILE};
     use nix::sched::unshare;
     use std::io::{Read, Write};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -157,6 +157,9 @@ pub(crate) mod tests {
             grace_seconds: 1,
             active_deadline_seconds: None,
             isolation: Isolation { namespaces: false, user: false, root: RootKind::Host },
+            processes: Processes::default(),
+            host_ipc: false,
+            sysctls: vec![],
             network,
             address: None,
             cgroup: None,

@@ -14,8 +14,10 @@ use crate::downward_api::{self, Placement};
 use crate::images::{ImageEntry, ImageMap};
 use crate::pod_spec::environment::expand;
 use crate::pod_spec::environment::{self, Environment};
-use crate::pod_spec::security;
+use crate::pod_spec::names;
+use crate::pod_spec::security::{self, NodeSupport};
 use crate::pod_spec::sources::Sources;
+use crate::pod_spec::users;
 use crate::pod_spec::volumes::{self, PlannedVolume, VolumeRoots};
 use crate::probes::ProbesAndHooks;
 use crate::shim::spec::{ContainerSpec, MountSpec, RestartPolicy};
@@ -38,8 +40,8 @@ pub(crate) enum ResolveError {
     Number(#[from] NumberError),
     #[error("this node can't provide {what}")]
     Unsupported { what: String },
-    #[error("container has runAsNonRoot and would run as root; set runAsUser")]
-    WouldRunAsRoot,
+    #[error(transparent)]
+    Security(#[from] security::Refusal),
     #[error("{0}")]
     NoCommand(String),
     // The kubelet's words, by which people look for help.
@@ -90,6 +92,7 @@ pub(crate) struct NodeGround<'a> {
     pub common_mounts: Vec<MountSpec>,
     /// Where the pod reaches the API server.
     pub api: Option<SocketAddrV4>,
+    pub support: NodeSupport,
 }
 
 /// What a pod is on this node: volumes to make before it starts, and containers as its shim runs them.
@@ -111,9 +114,7 @@ pub(crate) fn resolve(
     node: &NodeGround<'_>,
     roots: &VolumeRoots<'_>,
 ) -> Result<Resolved, ResolveError> {
-    if let Some(what) = security::lacking(pod) {
-        return Err(ResolveError::Unsupported { what });
-    }
+    security::check(pod, &node.support)?;
     let planned = volumes::plan(pod, sources, placement, roots)?;
     let spec = pod.spec.as_ref().ok_or_else(|| ResolveError::Unsupported { what: "a pod without a spec".into() })?;
     let named = id("spec.securityContext.fsGroup", spec.security_context.as_ref().and_then(|one| one.fs_group))?;
@@ -140,7 +141,7 @@ fn base_environment(
 ) -> Environment {
     let mut environment = Environment::default();
     environment.set("PATH", node.default_path.to_owned());
-    environment.set("HOSTNAME", hostname(pod));
+    environment.set("HOSTNAME", names::own_name(pod));
     // Where clients look that find themselves in a pod.
     if let Some(api) = node.api {
         environment.set("KUBERNETES_SERVICE_HOST", api.ip().to_string());
@@ -173,13 +174,15 @@ fn one(
     let pod_context = pod.spec.as_ref().and_then(|spec| spec.security_context.clone()).unwrap_or_default();
     let context = container.security_context.clone().unwrap_or_default();
     let Identity { uid, gid } = identity(&pod_context, &context, node.only_identity)?;
-    let groups = if node.only_identity.is_none() { groups(&pod_context, gid)? } else { Vec::new() };
     let root = entry.and_then(|entry| entry.root.clone());
+    let files = root.as_deref().unwrap_or(Path::new("/"));
+    let roots: Vec<&Path> = entry.and_then(|entry| entry.layer.as_deref()).into_iter().chain([files]).collect();
+    let groups = if node.only_identity.is_none() { groups(&pod_context, uid, gid, &roots)? } else { Vec::new() };
     if environment.get("HOME").is_none() {
         // In a root folder of an image there is that image's home alone.
         let home = match node.only_home {
             Some(own) if root.is_none() && node.only_identity.is_some() => own.to_owned(),
-            _ => home(root.as_deref(), uid),
+            _ => users::home(files, uid),
         };
         environment.set("HOME", home);
     }
@@ -254,11 +257,7 @@ fn identity(
     let uid = id("securityContext.runAsUser", context.run_as_user.or(pod.run_as_user))?;
     let gid = id("securityContext.runAsGroup", context.run_as_group.or(pod.run_as_group))?;
     // Who names no user is root, as images that name none are.
-    let identity = only.unwrap_or(Identity { uid: uid.unwrap_or(0), gid: gid.unwrap_or(0) });
-    if only.is_none() && identity.uid == 0 && context.run_as_non_root.or(pod.run_as_non_root) == Some(true) {
-        return Err(ResolveError::WouldRunAsRoot);
-    }
-    Ok(identity)
+    Ok(only.unwrap_or(Identity { uid: uid.unwrap_or(0), gid: gid.unwrap_or(0) }))
 }
 
 /// The user or group that a field names, if it names one.
@@ -266,23 +265,18 @@ fn id(field: &str, named: Option<i64>) -> Result<Option<u32>, NumberError> {
     named.map(|named| spec_numbers::identity(field, named)).transpose()
 }
 
-/// All groups of a container whose first is `gid`.
-fn groups(pod: &PodSecurityContext, gid: u32) -> Result<Vec<u32>, NumberError> {
+/// All groups of a container whose first is `gid`; with them those of its user in the lists of its `roots`, unless the pod wants
+/// only what it names itself.
+fn groups(pod: &PodSecurityContext, uid: u32, gid: u32, roots: &[&Path]) -> Result<Vec<u32>, NumberError> {
     let supplemental = pod.supplemental_groups.iter().flatten().map(|group| ("supplementalGroups", *group));
     let named = supplemental.chain(pod.fs_group.map(|group| ("fsGroup", group)));
-    let groups = named.map(|(field, group)| spec_numbers::identity(&format!("spec.securityContext.{field}"), group));
-    groups.chain([Ok(gid)]).collect()
-}
-
-/// The home of a user as the root folder's own list of users says.
-fn home(root: Option<&Path>, uid: u32) -> String {
-    let list = root.unwrap_or(Path::new("/")).join("etc/passwd");
-    let text = std::fs::read_to_string(list).unwrap_or_default();
-    let found = text.lines().map(|line| line.split(':').collect::<Vec<_>>()).find_map(|fields| {
-        let listed: u32 = fields.get(2)?.parse().ok()?;
-        if listed == uid { fields.get(5).map(|home| (*home).to_owned()) } else { None }
-    });
-    found.filter(|home| !home.is_empty()).unwrap_or_else(|| if uid == 0 { "/root".into() } else { "/".into() })
+    let named = named.map(|(field, group)| spec_numbers::identity(&format!("spec.securityContext.{field}"), group));
+    let mut groups = named.chain([Ok(gid)]).collect::<Result<Vec<u32>, NumberError>>()?;
+    if pod.supplemental_groups_policy.as_deref() != Some("Strict") {
+        let listed = users::groups(roots, uid).into_iter().filter(|group| !groups.contains(group)).collect::<Vec<_>>();
+        groups.extend(listed);
+    }
+    Ok(groups)
 }
 
 fn limits(container: &Container) -> Limits {
@@ -300,14 +294,6 @@ fn limits(container: &Container) -> Limits {
         cpu_request_milli: quantity(requests, "cpu").map(|cpu| cpu.cpu_milli()).or(cpu_limit_milli),
         cpu_limit_milli,
     }
-}
-
-/// The host name that a pod sees and its peers use; cut as the kubelet cuts it.
-pub(crate) fn hostname(pod: &Pod) -> String {
-    let named = pod.spec.as_ref().and_then(|spec| spec.hostname.clone()).filter(|name| !name.is_empty());
-    let mut name = named.or_else(|| pod.metadata.name.clone()).unwrap_or_default();
-    name.truncate(name.floor_char_boundary(63));
-    name.trim_end_matches(['-', '.']).to_owned()
 }
 
 /// The restart policy, which is Always when none is given.
@@ -418,6 +404,13 @@ mod tests {
             only_home: only.map(|(_, home)| home),
             common_mounts: vec![],
             api: Some(SocketAddrV4::new([10, 0, 0, 1].into(), 6443)),
+            support: NodeSupport {
+                namespaces: true,
+                networks: true,
+                control_groups: true,
+                selinux: false,
+                only_uid: only.map(|(identity, _)| identity.uid),
+            },
         };
         let roots = VolumeRoots { pod: Path::new("/pod"), claims: Path::new("/claims") };
         let resolved = resolve(&pod, &Sources::default(), &downward_api::placement(), &node, &roots)?;
@@ -461,7 +454,7 @@ mod tests {
         isolated["spec"]["hostUsers"] = json!(false);
         let refused = resolved(isolated).expect_err("refused");
         assert_eq!(refused.reason(), "CreateContainerConfigError");
-        assert_eq!(refused.to_string(), "this node can't provide a user namespace (hostUsers: false)");
+        assert!(refused.to_string().starts_with("spec.hostUsers: this node has no user namespaces"), "{refused}");
     }
 
     #[test]
@@ -487,7 +480,23 @@ mod tests {
         assert_eq!((spec.capabilities_add, spec.capabilities_drop), (vec!["NET_ADMIN".into()], vec!["ALL".to_owned()]));
 
         let refused = resolved(pod(json!({"name": "c", "image": "tf", "securityContext": {"runAsNonRoot": true}})));
-        assert!(matches!(refused, Err(ResolveError::WouldRunAsRoot)));
+        assert!(matches!(refused, Err(ResolveError::Security(_))));
+    }
+
+    #[test]
+    fn groups_of_the_image_are_merged_unless_the_policy_is_strict() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("etc")).unwrap();
+        std::fs::write(root.path().join("etc/passwd"), "ada:x:7:7::/:/bin/sh\n").unwrap();
+        std::fs::write(root.path().join("etc/group"), "video:x:44:ada\nfour:x:4:ada\n").unwrap();
+        for (policy, expected) in
+            [(json!(null), vec![4, 2, 44]), (json!("Merge"), vec![4, 2, 44]), (json!("Strict"), vec![4, 2])]
+        {
+            let context =
+                json!({"runAsUser": 7, "runAsGroup": 2, "supplementalGroups": [4], "supplementalGroupsPolicy": policy});
+            let context = serde_json::from_value(context).unwrap();
+            assert_eq!(groups(&context, 7, 2, &[root.path()]).unwrap(), expected, "{policy}");
+        }
     }
 
     /// Bug: without root a pod's home was `/root`, which it may neither read nor write.
@@ -560,19 +569,5 @@ mod tests {
         assert_eq!(with(&[("sidecar", "1"), ("init", "2")], "500m"), 3000);
         assert_eq!(with(&[("init", "2"), ("sidecar", "1")], "500m"), 2000);
         assert_eq!(with(&[("sidecar", "1"), ("sidecar", "1")], "500m"), 2500);
-    }
-
-    #[test]
-    fn host_names_fit_the_kernel() {
-        let named = |name: &str, hostname: Value| {
-            hostname_of(json!({"metadata": {"name": name}, "spec": {"containers": [], "hostname": hostname}}))
-        };
-        assert_eq!(named("p", json!("h")), "h");
-        assert_eq!(named("p", json!(null)), "p");
-        assert_eq!(named(&format!("{}-b", "a".repeat(62)), json!(null)), "a".repeat(62));
-    }
-
-    fn hostname_of(pod: Value) -> String {
-        hostname(&serde_json::from_value(pod).unwrap())
     }
 }

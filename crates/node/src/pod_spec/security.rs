@@ -1,52 +1,220 @@
-//! What of a pod's security this node can't keep, and must not pass over.
+//! What of a pod's security this node can't give, and must not pass over.
 //!
-//! A pod that asks for a user namespace, for a profile of AppArmor, for an unmasked `/proc` or for parameters of the kernel
-//! relies on getting them, so it is not started. AppArmor's `RuntimeDefault` asks for what the runtime has, and here that is
-//! nothing; the API server warns of it. Invariant: pure. Called when a pod is resolved.
+//! A pod that asks for a user namespace, for a profile of AppArmor or for parameters of the kernel relies on getting them, so
+//! it is not started where it would go without. What a kubelet passes over on a node without SELinux or Windows is passed over
+//! here, too, and the API server warns of it. Invariant: pure. Called when a pod is resolved.
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, PodSpec, SecurityContext};
+use pumice_objects::pod_security::is_safe_sysctl;
 
-/// The type of a profile that is a file on the node.
-const LOCALHOST: &str = "Localhost";
+use crate::pod_spec::names::{FQDN_BYTES_MAX, full_name};
+use crate::shim::spec::{Processes, Sysctl};
+
 /// Before the name of a container: its AppArmor profile, as it was asked for before there was a field.
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+const UNCONFINED: &str = "Unconfined";
 
-/// The first thing that a pod relies on and does not get, in words that go on from "this node can't provide".
-pub(crate) fn lacking(pod: &Pod) -> Option<String> {
-    let spec = pod.spec.as_ref()?;
-    let none = PodSecurityContext::default();
-    let of_pod = spec.security_context.as_ref().unwrap_or(&none);
-    if spec.host_users == Some(false) {
-        return Some("a user namespace (hostUsers: false)".to_owned());
-    }
-    if let Some(sysctl) = of_pod.sysctls.iter().flatten().next() {
-        return Some(format!("the sysctl {:?}", sysctl.name));
-    }
-    if let Some((key, _)) = pod
-        .metadata
-        .annotations
-        .iter()
-        .flatten()
-        .find(|(key, profile)| key.starts_with(APP_ARMOR) && profile.starts_with("localhost/"))
-    {
-        return Some(format!("the AppArmor profile of annotation {key:?}"));
-    }
-    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
-    containers.into_iter().find_map(|container| of_container(container, of_pod))
+/// What this node has of what pods may ask for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NodeSupport {
+    /// Own processes, mounts and System V objects for pods.
+    pub namespaces: bool,
+    /// Own networks for pods.
+    pub networks: bool,
+    pub control_groups: bool,
+    /// Whether the machine runs SELinux, whose labels this node does not set.
+    pub selinux: bool,
+    /// The one user that pods can have, as they see it.
+    pub only_uid: Option<u32>,
 }
 
-fn of_container(container: &Container, of_pod: &PodSecurityContext) -> Option<String> {
+/// A field that this node does not do what it says.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {detail}")]
+pub(crate) struct Refusal {
+    path: String,
+    detail: String,
+}
+
+type Checked = Result<(), Refusal>;
+
+fn refuse<T>(path: impl Into<String>, detail: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal { path: path.into(), detail: detail.into() })
+}
+
+/// Refuses a pod for the first field that it relies on in vain.
+pub(crate) fn check(pod: &Pod, node: &NodeSupport) -> Checked {
+    let Some(spec) = &pod.spec else { return Ok(()) };
+    let none = PodSecurityContext::default();
+    let of_pod = spec.security_context.as_ref().unwrap_or(&none);
+    whole(pod, spec, node)?;
+    check_sysctls(spec, of_pod, node)?;
+    app_armor(pod, of_pod)?;
+    if node.selinux && of_pod.se_linux_options.is_some() {
+        return refuse("spec.securityContext.seLinuxOptions", SELINUX);
+    }
+    let lists = [("initContainers", spec.init_containers.as_deref()), ("containers", Some(&*spec.containers))];
+    for (list, containers) in lists {
+        for (index, container) in containers.unwrap_or_default().iter().enumerate() {
+            of_container(&format!("spec.{list}[{index}]"), container, spec, of_pod, node)?;
+        }
+    }
+    Ok(())
+}
+
+const SELINUX: &str = "this node sets no labels of SELinux, which this machine runs";
+const APP_ARMOR_DETAIL: &str = "this node confines nothing by AppArmor; leave it out, or say Unconfined";
+const NO_NAMESPACES: &str = "this node can't separate its pods from the machine's processes; run it as root";
+const NO_GROUPS: &str = "this node has no control groups, by which it would end what a container leaves behind";
+
+fn whole(pod: &Pod, spec: &PodSpec, node: &NodeSupport) -> Checked {
+    if spec.host_users == Some(false) {
+        return refuse("spec.hostUsers", "this node has no user namespaces for its pods; leave it out, or say true");
+    }
+    if let Some(name) = spec.os.as_ref().map(|os| &os.name).filter(|name| *name != "linux") {
+        return refuse("spec.os.name", format!("this node runs pods of linux, not of {name:?}"));
+    }
+    let shared = [("spec.hostPID", spec.host_pid), ("spec.shareProcessNamespace", spec.share_process_namespace)];
+    for (path, _) in shared.into_iter().filter(|(_, wanted)| *wanted == Some(true)) {
+        // Without namespaces everybody has the host's processes, and process 1 of a container ends what is left.
+        if node.namespaces && !node.control_groups {
+            return refuse(path, NO_GROUPS);
+        }
+    }
+    if spec.share_process_namespace == Some(true) {
+        if !node.namespaces {
+            return refuse("spec.shareProcessNamespace", NO_NAMESPACES);
+        }
+        if spec.host_pid == Some(true) {
+            return refuse("spec.shareProcessNamespace", "it can't be had together with hostPID");
+        }
+    }
+    if spec.ephemeral_containers.as_ref().is_some_and(|list| !list.is_empty()) {
+        return refuse("spec.ephemeralContainers", "this node starts no containers beside those that a pod began with");
+    }
+    match full_name(pod) {
+        Some(name) if name.len() > FQDN_BYTES_MAX => refuse(
+            "spec.setHostnameAsFQDN",
+            format!("{name:?} has {} characters, and a host name has {FQDN_BYTES_MAX} at most", name.len()),
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn check_sysctls(spec: &PodSpec, of_pod: &PodSecurityContext, node: &NodeSupport) -> Checked {
+    for (index, sysctl) in of_pod.sysctls.iter().flatten().enumerate() {
+        let name = &sysctl.name;
+        let refuse =
+            |why: &str| refuse(format!("spec.securityContext.sysctls[{index}].name"), format!("{name:?} {why}"));
+        if !is_safe_sysctl(name) {
+            return refuse("is not a sysctl that a pod may set for itself");
+        }
+        let is_network = name.starts_with("net.");
+        if is_network && spec.host_network == Some(true) {
+            return refuse("can't be set with hostNetwork: true");
+        }
+        if is_network && !node.networks {
+            return refuse("is the machine's: this node has no networks for its pods");
+        }
+        if !is_network && spec.host_ipc == Some(true) {
+            return refuse("can't be set with hostIPC: true");
+        }
+        if !is_network && !node.namespaces {
+            return refuse("is the machine's: this node can't separate its pods from it");
+        }
+    }
+    Ok(())
+}
+
+/// A kubelet refuses a pod with a profile where it finds no AppArmor, whether its containers say something else or not.
+fn app_armor(pod: &Pod, of_pod: &PodSecurityContext) -> Checked {
+    let is_asked_for = of_pod.app_armor_profile.as_ref().is_some_and(|profile| profile.type_ != UNCONFINED);
+    if is_asked_for {
+        return refuse("spec.securityContext.appArmorProfile.type", APP_ARMOR_DETAIL);
+    }
+    let mut annotations = pod.metadata.annotations.iter().flatten();
+    let found = annotations.find(|(key, profile)| {
+        key.starts_with(APP_ARMOR) && (*profile == "runtime/default" || profile.starts_with("localhost/"))
+    });
+    match found {
+        Some((key, _)) => refuse(format!("metadata.annotations[{key}]"), APP_ARMOR_DETAIL),
+        None => Ok(()),
+    }
+}
+
+fn of_container(
+    path: &str,
+    container: &Container,
+    spec: &PodSpec,
+    of_pod: &PodSecurityContext,
+    node: &NodeSupport,
+) -> Checked {
     let none = SecurityContext::default();
     let own = container.security_context.as_ref().unwrap_or(&none);
-    let name = &container.name;
-    // What a container says goes before what its pod says.
-    let confined = own.app_armor_profile.as_ref().or(of_pod.app_armor_profile.as_ref());
-    if let Some(profile) = confined.filter(|profile| profile.type_ == LOCALHOST) {
-        let file = profile.localhost_profile.as_deref().unwrap_or_default();
-        return Some(format!("the AppArmor profile {file:?} of container {name:?}"));
+    let field = |name: &str| format!("{path}.securityContext.{name}");
+    if own.app_armor_profile.as_ref().is_some_and(|profile| profile.type_ != UNCONFINED) {
+        return refuse(field("appArmorProfile.type"), APP_ARMOR_DETAIL);
     }
-    let unmasked = own.proc_mount.as_deref() == Some("Unmasked");
-    unmasked.then(|| format!("an unmasked /proc (procMount of container {name:?})"))
+    if own.proc_mount.as_deref() == Some("Unmasked") {
+        return refuse(field("procMount"), "Unmasked needs a user namespace, and this node has none for its pods");
+    }
+    if node.selinux && own.se_linux_options.is_some() {
+        return refuse(field("seLinuxOptions"), SELINUX);
+    }
+    if own.read_only_root_filesystem == Some(true) && !node.namespaces {
+        return refuse(field("readOnlyRootFilesystem"), "this node has no right to mount; run it as root");
+    }
+    non_root(path, own, of_pod, node)?;
+    for (index, port) in container.ports.iter().flatten().enumerate() {
+        let wanted = port.host_port.unwrap_or(0);
+        let is_the_hosts = spec.host_network == Some(true) || !node.networks;
+        if wanted != 0 && !(is_the_hosts && wanted == port.container_port) {
+            let detail = "this node forwards no ports of the machine to its pods; say hostNetwork: true";
+            return refuse(format!("{path}.ports[{index}].hostPort"), detail);
+        }
+    }
+    Ok(())
+}
+
+/// As a kubelet judges it: by the number, which is the image's where the pod names none, and here root's or that of the one user
+/// that there is.
+fn non_root(path: &str, own: &SecurityContext, of_pod: &PodSecurityContext, node: &NodeSupport) -> Checked {
+    if own.run_as_non_root.or(of_pod.run_as_non_root) != Some(true) {
+        return Ok(());
+    }
+    let place = |of_container: bool, field: &str| match of_container {
+        true => format!("{path}.securityContext.{field}"),
+        false => format!("spec.securityContext.{field}"),
+    };
+    let named = own.run_as_user.or(of_pod.run_as_user);
+    if named == Some(0) {
+        let detail = "container's runAsUser breaks non-root policy: it is 0, with runAsNonRoot: true";
+        return refuse(place(own.run_as_user.is_some(), "runAsUser"), detail);
+    }
+    let path = place(own.run_as_non_root.is_some(), "runAsNonRoot");
+    match (named, node.only_uid) {
+        (_, Some(0)) => {
+            refuse(path, "container would run as root: without root of the machine, pods are root in a user namespace")
+        }
+        (None, None) => refuse(path, "container has runAsNonRoot and would run as root; set runAsUser"),
+        _ => Ok(()),
+    }
+}
+
+/// What a pod shares of the processes of its host or among its containers.
+pub(crate) fn processes(pod: &Pod) -> Processes {
+    match pod.spec.as_ref() {
+        Some(spec) if spec.host_pid == Some(true) => Processes::Host,
+        Some(spec) if spec.share_process_namespace == Some(true) => Processes::Pod,
+        _ => Processes::Container,
+    }
+}
+
+/// The parameters of the kernel that a pod sets for itself.
+pub(crate) fn sysctls(pod: &Pod) -> Vec<Sysctl> {
+    let context = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
+    let named = context.into_iter().flat_map(|context| context.sysctls.iter().flatten());
+    named.map(|sysctl| Sysctl { name: sysctl.name.clone(), value: sysctl.value.clone() }).collect()
 }
 
 #[cfg(test)]
@@ -55,52 +223,165 @@ mod tests {
 
     use super::*;
 
+    const ALL: NodeSupport =
+        NodeSupport { namespaces: true, networks: true, control_groups: true, selinux: false, only_uid: None };
+    const ROOTLESS: NodeSupport = NodeSupport { networks: false, control_groups: false, only_uid: Some(0), ..ALL };
+    const BARE: NodeSupport = NodeSupport { namespaces: false, only_uid: Some(1000), ..ROOTLESS };
+    const SELINUX: NodeSupport = NodeSupport { selinux: true, ..ALL };
+
     fn pod(spec: Value) -> Pod {
         let mut whole = json!({"containers": [{"name": "c"}]});
         whole.as_object_mut().expect("fields").extend(spec.as_object().cloned().expect("fields"));
-        serde_json::from_value(json!({ "spec": whole })).expect("a pod")
+        serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "n"}, "spec": whole })).expect("a pod")
+    }
+
+    fn container(container: Value) -> Value {
+        let mut whole = json!({"name": "c"});
+        whole.as_object_mut().expect("fields").extend(container.as_object().cloned().expect("fields"));
+        json!({ "containers": [whole] })
+    }
+
+    fn context(context: Value) -> Value {
+        container(json!({ "securityContext": context }))
+    }
+
+    fn sysctls(names: &[&str]) -> Value {
+        json!({ "sysctls": names.iter().map(|name| json!({"name": name, "value": "1"})).collect::<Vec<_>>() })
     }
 
     #[test]
-    fn what_a_pod_relies_on_is_named() {
-        let context = |context: Value| pod(json!({"containers": [{"name": "c", "securityContext": context}]}));
+    fn what_a_pod_relies_on_is_refused_with_its_path() {
         let local = json!({"type": "Localhost", "localhostProfile": "p"});
-        for (pod, wanted) in [
-            (pod(json!({"hostUsers": false})), "a user namespace (hostUsers: false)"),
-            (pod(json!({"securityContext": {"sysctls": [{"name": "a.b", "value": "1"}]}})), "the sysctl \"a.b\""),
-            (
-                pod(json!({"securityContext": {"appArmorProfile": local}})),
-                "the AppArmor profile \"p\" of container \"c\"",
-            ),
-            (context(json!({"appArmorProfile": local})), "the AppArmor profile \"p\" of container \"c\""),
-            (context(json!({"procMount": "Unmasked"})), "an unmasked /proc (procMount of container \"c\")"),
-            (
-                pod(json!({"initContainers": [{"name": "i", "securityContext": {"procMount": "Unmasked"}}]})),
-                "an unmasked /proc (procMount of container \"i\")",
-            ),
-        ] {
-            assert_eq!(lacking(&pod).as_deref(), Some(wanted));
-        }
-        let mut annotated = pod(json!({}));
-        annotated.metadata.annotations = Some([(format!("{APP_ARMOR}c"), "localhost/p".to_owned())].into());
-        assert!(lacking(&annotated).is_some_and(|text| text.contains(APP_ARMOR)));
-    }
-
-    #[test]
-    fn what_the_runtime_has_is_enough() {
         let default = json!({"type": "RuntimeDefault"});
-        let local = json!({"type": "Localhost", "localhostProfile": "p"});
-        for spec in [
-            json!({}),
-            json!({"hostUsers": true, "securityContext": {"seccompProfile": default, "appArmorProfile": default}}),
-            json!({"securityContext": {"sysctls": []}}),
-            json!({
-                "securityContext": {"seccompProfile": local},
-                "containers": [{"name": "c", "securityContext": {"seccompProfile": default, "procMount": "Default"}}],
-            }),
+        let ports = json!([{"containerPort": 80}, {"containerPort": 80, "hostPort": 8080}]);
+        let root = json!({"runAsNonRoot": true, "runAsUser": 0});
+        for (node, spec, path) in [
+            (ALL, json!({"hostUsers": false}), "spec.hostUsers: "),
+            (ALL, json!({"os": {"name": "windows"}}), "spec.os.name: "),
+            (ALL, json!({"ephemeralContainers": [{"name": "e"}]}), "spec.ephemeralContainers: "),
+            (ALL, json!({"hostPID": true, "shareProcessNamespace": true}), "spec.shareProcessNamespace: "),
+            (ROOTLESS, json!({"hostPID": true}), "spec.hostPID: "),
+            (ROOTLESS, json!({"shareProcessNamespace": true}), "spec.shareProcessNamespace: "),
+            (BARE, json!({"shareProcessNamespace": true}), "spec.shareProcessNamespace: "),
+            (
+                ALL,
+                json!({"setHostnameAsFQDN": true, "subdomain": "s", "hostname": "h".repeat(45)}),
+                "spec.setHostnameAsFQDN: ",
+            ),
+            (
+                ALL,
+                json!({"securityContext": sysctls(&["net.ipv4.tcp_syncookies", "kernel.msgmax"])}),
+                "spec.securityContext.sysctls[1].name: \"kernel.msgmax\" is not a sysctl that a pod may set for itself",
+            ),
+            (
+                ALL,
+                json!({"hostNetwork": true, "securityContext": sysctls(&["net.ipv4.tcp_syncookies"])}),
+                "spec.securityContext.sysctls[0].name: ",
+            ),
+            (
+                ROOTLESS,
+                json!({"securityContext": sysctls(&["net.ipv4.tcp_syncookies"])}),
+                "spec.securityContext.sysctls[0].name: ",
+            ),
+            (
+                ALL,
+                json!({"hostIPC": true, "securityContext": sysctls(&["kernel.shm_rmid_forced"])}),
+                "spec.securityContext.sysctls[0].name: ",
+            ),
+            (
+                BARE,
+                json!({"securityContext": sysctls(&["kernel.shm_rmid_forced"])}),
+                "spec.securityContext.sysctls[0].name: ",
+            ),
+            (
+                ALL,
+                json!({"securityContext": {"appArmorProfile": local}}),
+                "spec.securityContext.appArmorProfile.type: ",
+            ),
+            (
+                ALL,
+                json!({"securityContext": {"appArmorProfile": default}}),
+                "spec.securityContext.appArmorProfile.type: ",
+            ),
+            (
+                ALL,
+                context(json!({"appArmorProfile": default})),
+                "spec.containers[0].securityContext.appArmorProfile.type: ",
+            ),
+            (ALL, context(json!({"procMount": "Unmasked"})), "spec.containers[0].securityContext.procMount: "),
+            (
+                ALL,
+                json!({"initContainers": [{"name": "i"}, {"name": "j", "securityContext": {"procMount": "Unmasked"}}]}),
+                "spec.initContainers[1].securityContext.procMount: ",
+            ),
+            (SELINUX, json!({"securityContext": {"seLinuxOptions": {}}}), "spec.securityContext.seLinuxOptions: "),
+            (SELINUX, context(json!({"seLinuxOptions": {}})), "spec.containers[0].securityContext.seLinuxOptions: "),
+            (
+                BARE,
+                context(json!({"readOnlyRootFilesystem": true})),
+                "spec.containers[0].securityContext.readOnlyRootFilesystem: ",
+            ),
+            (ALL, json!({"securityContext": root}), "spec.securityContext.runAsUser: "),
+            (BARE, context(root), "spec.containers[0].securityContext.runAsUser: "),
+            (ALL, json!({"securityContext": {"runAsNonRoot": true}}), "spec.securityContext.runAsNonRoot: "),
+            (
+                ROOTLESS,
+                context(json!({"runAsNonRoot": true, "runAsUser": 7})),
+                "spec.containers[0].securityContext.runAsNonRoot: ",
+            ),
+            (ALL, container(json!({"ports": ports})), "spec.containers[0].ports[1].hostPort: "),
+            (ROOTLESS, container(json!({"ports": ports})), "spec.containers[0].ports[1].hostPort: "),
         ] {
-            assert_eq!(lacking(&pod(spec)), None);
+            let refused = check(&pod(spec.clone()), &node).expect_err(&format!("{spec} was not refused"));
+            assert!(refused.to_string().starts_with(path), "{spec}: {refused}");
         }
-        assert_eq!(lacking(&Pod::default()), None);
+        for profile in ["runtime/default", "localhost/p"] {
+            let mut annotated = pod(json!({}));
+            annotated.metadata.annotations = Some([(format!("{APP_ARMOR}c"), profile.to_owned())].into());
+            let refused = check(&annotated, &ALL).expect_err("refused").to_string();
+            assert!(refused.starts_with(&format!("metadata.annotations[{APP_ARMOR}c]: ")), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_the_node_does_and_what_a_kubelet_passes_over_is_let_through() {
+        let unconfined = json!({"type": "Unconfined"});
+        let local = json!({"type": "Localhost", "localhostProfile": "p"});
+        let ports = json!([{"containerPort": 80, "hostPort": 80}]);
+        let mut on_the_host = container(json!({"ports": ports}));
+        on_the_host["hostNetwork"] = json!(true);
+        for (node, spec) in [
+            (ALL, json!({})),
+            (
+                ALL,
+                json!({"hostUsers": true, "securityContext": {"appArmorProfile": unconfined, "seccompProfile": local}}),
+            ),
+            (ALL, json!({"os": {"name": "linux"}, "hostPID": true, "hostIPC": true, "hostNetwork": true})),
+            (ALL, json!({"shareProcessNamespace": true, "ephemeralContainers": []})),
+            (ALL, json!({"setHostnameAsFQDN": true, "subdomain": "s"})),
+            // Without a subdomain there is no longer name.
+            (ALL, json!({"setHostnameAsFQDN": true, "hostname": "h".repeat(63)})),
+            (BARE, json!({"hostPID": true, "hostIPC": true, "shareProcessNamespace": false})),
+            (ALL, json!({"securityContext": sysctls(&["net.ipv4.tcp_syncookies", "kernel.shm_rmid_forced"])})),
+            (ALL, json!({"hostNetwork": true, "securityContext": sysctls(&["kernel.shm_rmid_forced"])})),
+            (ALL, json!({"securityContext": {"seLinuxOptions": {}, "windowsOptions": {}}})),
+            (ALL, context(json!({"procMount": "Default", "readOnlyRootFilesystem": true, "windowsOptions": {}}))),
+            (ALL, context(json!({"runAsNonRoot": true, "runAsUser": 7}))),
+            (BARE, context(json!({"runAsNonRoot": true}))),
+            (ALL, json!({"securityContext": {"runAsNonRoot": true, "runAsUser": 7}})),
+            (ALL, on_the_host),
+            (ROOTLESS, container(json!({"ports": ports}))),
+            (
+                ALL,
+                json!({"securityContext": {"runAsNonRoot": true},
+                       "containers": [{"name": "c", "securityContext": {"runAsNonRoot": false}}]}),
+            ),
+        ] {
+            assert_eq!(check(&pod(spec.clone()), &node), Ok(()), "{spec}");
+        }
+        assert_eq!(check(&Pod::default(), &ALL), Ok(()));
+        let mut annotated = pod(json!({}));
+        annotated.metadata.annotations = Some([(format!("{APP_ARMOR}c"), "unconfined".to_owned())].into());
+        assert_eq!(check(&annotated, &ALL), Ok(()));
     }
 }

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use super::control::ShimProcess;
 use super::init::{self, Report};
 use super::program::{Handles, become_program, close_on_exec_all, give_away, hide_process, leave_streams, null};
-use super::spec::{ContainerSpec, Network, ShimSpec};
+use super::spec::{ContainerSpec, Network, Processes, ShimSpec};
 use super::status::{ContainerState, ShimStatus};
 use super::syscall_filter;
 use crate::cgroup::ContainerCgroup;
@@ -172,8 +172,10 @@ impl Process1 {
         if !spec.isolation.namespaces {
             return Ok(());
         }
-        let mut namespaces =
-            CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWIPC;
+        let mut namespaces = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS;
+        // An ordinary user may not even enter those of the host that it is in.
+        namespaces.set(CloneFlags::CLONE_NEWPID, spec.processes != Processes::Host);
+        namespaces.set(CloneFlags::CLONE_NEWIPC, !spec.host_ipc);
         namespaces.set(CloneFlags::CLONE_NEWUSER, spec.isolation.user);
         namespaces.set(CloneFlags::CLONE_NEWNET, matches!(spec.network, Network::Bridge { .. }));
         setns(&self.handle, namespaces)

@@ -1,4 +1,4 @@
-//! Process 1 of a container: makes its root, starts its program, and stands by until that has ended.
+//! Process 1 of a container, where it has processes of its own: makes its root, starts its program, and stands by until that has ended.
 //!
 //! Invariant: it reports how the program ended as soon as it has. It stays out of the container's memory group, so that the
 //! kernel's choice never falls on it.
@@ -97,7 +97,7 @@ pub(crate) fn run(birth: Birth<'_>) -> ! {
             Report::Started.send(&birth.report);
             let Birth { spec, container, report, handles, .. } = birth;
             drop(handles);
-            signals::attend(program, &signals, &report, spec.isolation.namespaces);
+            signals::attend(program, &signals, &report, spec.has_own_processes());
             if let Some(found) = layer.and_then(|layer| discarded::look(layer, container)) {
                 Report::Discarded(found).send(&report);
             }
@@ -143,6 +143,8 @@ fn start(birth: &Birth<'_>) -> Result<Running, Report> {
         })?;
     } else {
         refuse_mounts(birth.container).map_err(Report::Failed)?;
+    }
+    if !birth.spec.has_own_processes() {
         prctl::set_child_subreaper(true).map_err(failed("adopt orphans"))?;
     }
     // Programs of the container may look into this process, if they have the right to trace it.

@@ -19,7 +19,7 @@ use pumice_clock as clock;
 
 use super::init::{self, Birth, Report};
 use super::logs::{LogFile, log_path, tail};
-use super::namespaces::SHARED_MEMORY;
+use super::namespaces::shared_memory;
 use super::output::Output;
 use super::program::Handles;
 use super::remove;
@@ -49,7 +49,7 @@ pub(crate) struct Process {
     log_file: PathBuf,
     layers: Layers,
     group: Option<ContainerCgroup>,
-    namespaced: bool,
+    has_own_processes: bool,
     memory_limit: Option<u64>,
     over_memory: bool,
     /// When it was started.
@@ -80,7 +80,7 @@ impl Process {
     /// Starts a run of a container, in fresh layers and a control group of its own; after an error no program has begun.
     pub(crate) fn start(ground: &Ground<'_>, now: Timestamp) -> io::Result<Process> {
         let Ground { dir, spec, container, attempt } = *ground;
-        let layers = make_layers(dir, container, attempt)?;
+        let layers = make_layers(dir, spec, container, attempt)?;
         let group = match &spec.cgroup {
             Some(pod) => Some(ContainerCgroup::create(pod, &container.name, &container.limits)?),
             None => None,
@@ -93,11 +93,9 @@ impl Process {
         let cgroup = group.as_ref().map(ContainerCgroup::processes_files).transpose()?.unwrap_or_default();
         let filters = syscall_filter::of(container)?;
         let handles = Handles { stdin: None, stdout: stdout_end, stderr: stderr_end, terminal: false, cgroup, filters };
-        let namespaces = if spec.isolation.namespaces {
-            CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS
-        } else {
-            CloneFlags::empty()
-        };
+        let mut namespaces = CloneFlags::empty();
+        namespaces.set(CloneFlags::CLONE_NEWNS, spec.isolation.namespaces);
+        namespaces.set(CloneFlags::CLONE_NEWPID, spec.has_own_processes());
         let birth = Birth { spec, container, layers: layers.clone(), handles, report: report_end };
         let pid = match clone_self(namespaces)? {
             ForkResult::Child => init::run(birth),
@@ -113,7 +111,7 @@ impl Process {
             layers,
             memory_limit: watched_limit(group.is_some(), container),
             group,
-            namespaced: spec.isolation.namespaces,
+            has_own_processes: spec.has_own_processes(),
             over_memory: false,
             started_at: now,
         })
@@ -146,8 +144,14 @@ impl Process {
 
     /// Ends everything in the container.
     pub(crate) fn kill(&self) {
-        if self.namespaced {
+        if self.has_own_processes {
             let _ = kill(self.pid, Signal::SIGKILL);
+            return;
+        }
+        if let Some(group) = &self.group {
+            // First who could start another program. What it leaves is the shim's to reap, and in the group.
+            let _ = kill(self.pid, Signal::SIGKILL);
+            group.kill();
             return;
         }
         // Its process 1 must live to report; it ends the rest when the program is dead.
@@ -215,7 +219,7 @@ fn watched_limit(grouped: bool, container: &ContainerSpec) -> Option<u64> {
 }
 
 /// A fresh directory for this run; the layers of the run before are removed.
-fn make_layers(dir: &Path, container: &ContainerSpec, attempt: u32) -> io::Result<Layers> {
+fn make_layers(dir: &Path, spec: &ShimSpec, container: &ContainerSpec, attempt: u32) -> io::Result<Layers> {
     let own = dir.join("c").join(&container.name);
     remove::remove_runs_before(&own, attempt);
     let layers = own.join(attempt.to_string());
@@ -226,7 +230,7 @@ fn make_layers(dir: &Path, container: &ContainerSpec, attempt: u32) -> io::Resul
     fs::write(&termination, "")?;
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o666);
     fs::set_permissions(&termination, everybody)?;
-    Ok(Layers { dir: layers, shared_memory: dir.join(SHARED_MEMORY), termination })
+    Ok(Layers { dir: layers, shared_memory: shared_memory(spec, dir), termination })
 }
 
 /// A pipe whose reading end does not block.
@@ -238,7 +242,7 @@ fn pipe() -> io::Result<(File, File)> {
 
 /// `fork` into new namespaces.
 #[allow(unsafe_code)]
-fn clone_self(namespaces: CloneFlags) -> nix::Result<ForkResult> {
+pub(super) fn clone_self(namespaces: CloneFlags) -> nix::Result<ForkResult> {
     let flags = i64::from(namespaces.bits() | libc::SIGCHLD);
     // SAFETY: without a stack argument this is `fork` with namespaces: the child goes on here on a
     // copy of this stack. The shim has one thread, so no lock is held by a thread that is not copied.

@@ -5,7 +5,7 @@
 //! those it had started, who got the signal too: they have the rest of the grace, whose end is the shim's to bring about.
 //!
 //! Invariant: no process gets a signal twice from here. One outside the program's group gets it when the process that could have
-//! passed it on has died of it. What is left when process 1 ends, the kernel kills (or, without a pid namespace, this code).
+//! passed it on has died of it. What is left when process 1 ends, the kernel kills (or, without a pid namespace of its own, this code).
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -19,7 +19,7 @@ use super::init::Report;
 use crate::procfs;
 
 /// Returns when the container is over; how its program ended is reported before.
-pub(super) fn attend(program: Pid, signals: &SignalFd, report: &File, namespaced: bool) {
+pub(super) fn attend(program: Pid, signals: &SignalFd, report: &File, has_own_processes: bool) {
     let mut container = Container { program, report, stop: None, stage: Stage::Running, reached: BTreeSet::new() };
     // From within a pid namespace the shim has no pid: it is 0, which nobody inside can be.
     let shim = getppid();
@@ -38,7 +38,7 @@ pub(super) fn attend(program: Pid, signals: &SignalFd, report: &File, namespaced
             Err(_) => {}
         }
     }
-    if !namespaced {
+    if !has_own_processes {
         kill_leftovers();
     }
 }
@@ -113,7 +113,7 @@ impl Container<'_> {
     }
 }
 
-/// Rounds of killing what a program without a pid namespace left behind.
+/// Rounds of killing what a program without a pid namespace of its own left behind.
 const KILL_ROUNDS: u32 = 50;
 
 fn kill_leftovers() {

@@ -53,6 +53,15 @@ pub struct ShimSpec {
     pub active_deadline_seconds: Option<u64>,
     /// How its processes are separated from the host.
     pub isolation: Isolation,
+    /// Whose processes its containers see.
+    #[serde(default)]
+    pub processes: Processes,
+    /// Whether it has the host's System V objects, message queues and shared memory.
+    #[serde(default)]
+    pub host_ipc: bool,
+    /// Set in its own namespaces.
+    #[serde(default)]
+    pub sysctls: Vec<Sysctl>,
     pub network: Network,
     /// The address that the pod was given, whether its network is its own or not.
     pub address: Option<Ipv4Addr>,
@@ -80,6 +89,11 @@ impl ShimSpec {
     pub(crate) fn read(dir: &Path) -> Result<ShimSpec, SpecError> {
         let bytes = read_bounded(&dir.join(SPEC_FILE), SPEC_BYTES_MAX).map_err(SpecError::Read)?;
         serde_json::from_slice(&bytes).map_err(SpecError::Parse)
+    }
+
+    /// Whether each container has a pid namespace of its own, with whose process 1 all of it ends.
+    pub(crate) fn has_own_processes(&self) -> bool {
+        self.isolation.namespaces && self.processes == Processes::Container
     }
 
     /// The container called `name`, of either list.
@@ -120,6 +134,26 @@ pub struct Isolation {
     pub user: bool,
     /// What the root directory is.
     pub root: RootKind,
+}
+
+/// Whose processes the containers of a pod see, beside their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Processes {
+    /// Nobody's.
+    #[default]
+    Container,
+    /// Those of the pod's other containers.
+    Pod,
+    /// All of the host's.
+    Host,
+}
+
+/// A parameter of the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sysctl {
+    /// With dots, such as `net.ipv4.tcp_syncookies`.
+    pub name: String,
+    pub value: String,
 }
 
 /// What a container's root directory is.

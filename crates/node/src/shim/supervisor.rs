@@ -28,8 +28,9 @@ use super::journal;
 use super::logs::LogFile;
 use super::namespaces;
 use super::network::{self, PodNetworkError};
+use super::pod_init;
 use super::process::Process;
-use super::spec::{ContainerSpec, ShimSpec, SpecError};
+use super::spec::{ContainerSpec, Processes, ShimSpec, SpecError};
 use super::status::{
     ContainerState, ContainerStatus, DEADLINE_EXCEEDED, Exit, START_ERROR, STATUS_FILE, ShimPhase, ShimStatus,
 };
@@ -188,6 +189,11 @@ impl Supervisor {
             namespaces::share(spec, &self.dir).map_err(|error| format!("can't prepare the pod: {error}"))?;
         }
         network::enter(&spec.network).map_err(|error: PodNetworkError| with_causes(&error))?;
+        namespaces::set_sysctls(&spec.sysctls)?;
+        if spec.isolation.namespaces && spec.processes == Processes::Pod {
+            let failed = |error| format!("can't let the pod's containers see each other's processes: {error}");
+            pod_init::share_processes(&self.dir).map_err(failed)?;
+        }
         if let Some(group) = &spec.cgroup {
             let sidecars = spec.init_containers.iter().filter(|container| container.sidecar);
             let requests =

@@ -7,7 +7,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pumice_node::shim::format::Format;
-use pumice_node::shim::spec::{ContainerSpec, Isolation, Network, RestartPolicy, RootKind, SPEC_FILE, ShimSpec};
+use pumice_node::shim::spec::{
+    ContainerSpec, Isolation, Network, Processes, RestartPolicy, RootKind, SPEC_FILE, ShimSpec,
+};
 use pumice_node::shim::status::{Exit, ShimPhase, ShimStatus};
 use pumice_node::{CgroupSpec, Hierarchy, Limits, shim};
 
@@ -74,6 +76,9 @@ impl TestPod {
             grace_seconds: 5,
             active_deadline_seconds: None,
             isolation: Isolation { namespaces: true, user: false, root: RootKind::Overlay },
+            processes: Processes::default(),
+            host_ipc: false,
+            sysctls: vec![],
             network: Network::Host,
             address: None,
             cgroup: cgroup(&uid),

@@ -11,6 +11,7 @@ mod grace;
 mod harness;
 mod node;
 mod port_forward;
+mod security_fields;
 mod shim;
 mod side_doors;
 mod tokens;

@@ -220,6 +220,11 @@ pub(super) fn sysctls<'a>(pod: &Pod<'a>, found: &mut Vec<Finding<'a>>) {
     }
 }
 
+/// Whether a pod may set this parameter of the kernel, which it has for itself, in every profile.
+pub fn is_safe_sysctl(name: &str) -> bool {
+    SYSCTLS.iter().any(|(known, _)| *known == name)
+}
+
 pub(super) fn tell_sysctls(found: &[&Finding<'_>]) -> Violation {
     let names = unique(found.iter().filter_map(|finding| finding.value.as_deref()));
     Violation { reason: "forbidden sysctls", detail: names.join(", ") }

@@ -165,3 +165,52 @@ fn a_platform_has_a_profile_for_namespaces_that_say_nothing() {
     platform.kubectl(["label", "namespace", "default", "pod-security.kubernetes.io/enforce=privileged"]).ok();
     platform.kubectl_with_input(["create", "-f", "-"], &pod.to_string()).ok();
 }
+
+/// Fields of a pod as `kubectl` gives them: what they say is so, or they are refused where it is known first.
+#[test]
+fn fields_of_a_pods_security_do_what_they_say() {
+    let platform = Platform::new();
+    let container = |name: &str, script: &str| json!({"name": name, "image": "pumice.sh/host", "command": ["/bin/sh", "-c", script]});
+    let pod = |name: &str, spec: Value| {
+        let mut pod =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"restartPolicy": "Never"}});
+        pod["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        pod.to_string()
+    };
+    let create = |pod: &str| platform.kubectl_with_input(["create", "-f", "-"], pod);
+    let look = "until grep -qa '^sleep.3601' /proc/[0-9]*/cmdline; do sleep 0.05; done; cat /proc/sys/net/ipv4/tcp_fin_timeout";
+    let spec = json!({
+        "shareProcessNamespace": true,
+        "securityContext": {"sysctls": [{"name": "net.ipv4.tcp_fin_timeout", "value": "17"}]},
+        "containers": [container("main", look), container("other", "exec sleep 3601")],
+    });
+    create(&pod("shared", spec)).ok();
+    eventually("the other container has been seen", || {
+        match platform.kubectl(["logs", "shared", "-c", "main"]).stdout {
+            log if log == "17\n" => Ok(()),
+            log => Err(log),
+        }
+    });
+
+    let conflict = pod(
+        "conflict",
+        json!({"hostPID": true, "shareProcessNamespace": true, "containers": [container("main", "true")]}),
+    );
+    let refused = create(&conflict);
+    assert!(
+        refused.code != 0 && refused.stderr.contains("ShareProcessNamespace and HostPID cannot both be enabled"),
+        "{refused:?}"
+    );
+
+    let spec = json!({"hostUsers": false, "containers": [container("main", "true")]});
+    create(&pod("apart", spec)).ok();
+    eventually("the pod says what it waits for", || {
+        let pod = platform.get("pod", "apart").unwrap_or_default();
+        let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"]["message"];
+        if waiting.as_str().is_some_and(|text| text.starts_with("spec.hostUsers: ")) {
+            Ok(())
+        } else {
+            Err(pod["status"].to_string())
+        }
+    });
+}

@@ -7,7 +7,7 @@ use pumice_objects::names;
 use pumice_units::Quantity;
 use serde_json::{Map, Value};
 
-use super::{CONTAINER_LISTS, containers};
+use super::{CONTAINER_LISTS, containers, security};
 use crate::problems::Problems;
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
@@ -42,6 +42,7 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
         }
     }
     numbers(spec, &mut problems);
+    security::validate(spec, &mut problems);
     problems.into_errors()
 }
 

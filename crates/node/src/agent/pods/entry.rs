@@ -16,7 +16,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::agent::pods::probing::Probed;
 use crate::agent::pods::{START_AGAIN, TURN_TOLD_AFTER};
-use crate::pod_spec::resolve::{Requests, hostname, requests};
+use crate::pod_spec::names::hostname;
+use crate::pod_spec::resolve::{Requests, requests};
 use crate::shim::status::ShimStatus;
 
 /// Whether the API server has the pod.
