@@ -24,7 +24,7 @@ use super::output::Output;
 use super::program::Handles;
 use super::remove;
 use super::rootfs::Layers;
-use super::spec::{ContainerSpec, ShimSpec};
+use super::spec::{ContainerSpec, Processes, ShimSpec};
 use super::status::{Exit, START_ERROR};
 use super::syscall_filter;
 use crate::cgroup::ContainerCgroup;
@@ -50,6 +50,7 @@ pub(crate) struct Process {
     layers: Layers,
     group: Option<ContainerCgroup>,
     has_own_processes: bool,
+    shares_processes: bool,
     memory_limit: Option<u64>,
     over_memory: bool,
     /// When it was started.
@@ -112,6 +113,7 @@ impl Process {
             memory_limit: watched_limit(group.is_some(), container),
             group,
             has_own_processes: spec.has_own_processes(),
+            shares_processes: spec.isolation.namespaces && spec.processes != Processes::Container,
             over_memory: false,
             started_at: now,
         })
@@ -148,14 +150,14 @@ impl Process {
             let _ = kill(self.pid, Signal::SIGKILL);
             return;
         }
-        if let Some(group) = &self.group {
-            // First who could start another program. What it leaves is the shim's to reap, and in the group.
+        let left = procfs::descendants(self.pid.as_raw());
+        if let (true, Some(group)) = (self.shares_processes, &self.group) {
+            // First who could start another program. What it leaves is in the group, and others' to reap.
             let _ = kill(self.pid, Signal::SIGKILL);
             group.kill();
-            return;
         }
-        // Its process 1 must live to report; it ends the rest when the program is dead.
-        for pid in procfs::descendants(self.pid.as_raw()) {
+        // Without namespaces its process 1 must live to report; it ends the rest when the program is dead.
+        for pid in left {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
     }
