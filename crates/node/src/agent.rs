@@ -35,6 +35,7 @@ pub use leftovers::set_aside::{SetAside, SetAsideError, remove_set_aside, set_as
 pub use options::{Options, POD_PIDS_MAX};
 pub use teardown::{TornDown, Unended, tear_down};
 
+use crate::confinement::accelerators::DeviceFolders;
 use crate::confinement::seccomp::filter_file::FilterFolder;
 use crate::files::private_dir;
 use crate::kubelet_api::NodeService;
@@ -185,6 +186,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         memory_bytes: options.memory_bytes.unwrap_or_else(node_object::machine_memory),
         pods: options.pods_max,
         disk_bytes: disk_bytes(&paths),
+        accelerators: DeviceFolders::of_machine().offered(),
         kubelet_port: options.kubelet_port,
     };
     let (recorder, events) = EventRecorder::new(options.client.clone(), COMPONENT);
@@ -321,7 +323,7 @@ async fn register_and_renew(context: &NodeContext, capacity: Capacity, shutdown:
     let (client, name) = (&context.client, &context.node_name);
     let work = async {
         while let Err(error) =
-            node_object::register(client, name, capacity, &context.capabilities, context.host_ip, clock::now()).await
+            node_object::register(client, name, &capacity, &context.capabilities, context.host_ip, clock::now()).await
         {
             tracing::warn!(node = name, error = %error, "node not registered, will try again");
             tokio::time::sleep(REGISTER_AGAIN).await;

@@ -12,7 +12,12 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
+mod device_program;
+mod devices;
 mod own;
+
+pub(crate) use devices::OWN as OWN_DEVICES;
+pub use devices::{Device, DeviceKind};
 
 /// Root of all groups of this product.
 pub(crate) const PUMICE: &str = "pumice";
@@ -49,6 +54,9 @@ pub enum Hierarchy {
         /// The controller that counts processes.
         #[serde(default)]
         pids: Option<PathBuf>,
+        /// The controller of devices.
+        #[serde(default)]
+        devices: Option<PathBuf>,
     },
     /// Version 2: one mount.
     V2 {
@@ -57,6 +65,9 @@ pub enum Hierarchy {
         /// Whether processes are counted.
         #[serde(default)]
         pids: bool,
+        /// Whether the kernel can be given programs that it asks about devices.
+        #[serde(default)]
+        devices: bool,
     },
 }
 
@@ -76,20 +87,21 @@ impl Hierarchy {
     /// where there is one, else version 2.
     pub fn find(mounts: &str) -> Option<Hierarchy> {
         let fields = mounts.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
-        let (mut memory, mut cpu, mut pids, mut v2) = (None, None, None, None);
+        let (mut memory, mut cpu, mut pids, mut devices, mut v2) = (None, None, None, None, None);
         for field in fields {
             let [_, at, kind, options, ..] = field[..] else { continue };
             match kind {
                 "cgroup" if options.split(',').any(|option| option == "memory") => memory = Some(PathBuf::from(at)),
                 "cgroup" if options.split(',').any(|option| option == "cpu") => cpu = Some(PathBuf::from(at)),
                 "cgroup" if options.split(',').any(|option| option == "pids") => pids = Some(PathBuf::from(at)),
+                "cgroup" if options.split(',').any(|option| option == "devices") => devices = Some(PathBuf::from(at)),
                 "cgroup2" => v2 = v2.or(Some(PathBuf::from(at))),
                 _ => {}
             }
         }
         match memory {
-            Some(memory) => Some(Hierarchy::V1 { memory, cpu, pids }),
-            None => v2.map(|root| Hierarchy::V2 { root, pids: true }),
+            Some(memory) => Some(Hierarchy::V1 { memory, cpu, pids, devices }),
+            None => v2.map(|root| Hierarchy::V2 { root, pids: true, devices: true }),
         }
     }
 
@@ -104,8 +116,8 @@ impl Hierarchy {
     /// The same where processes can't be counted.
     pub(crate) fn without_pids(self) -> Hierarchy {
         match self {
-            Hierarchy::V1 { memory, cpu, .. } => Hierarchy::V1 { memory, cpu, pids: None },
-            Hierarchy::V2 { root, .. } => Hierarchy::V2 { root, pids: false },
+            Hierarchy::V1 { memory, cpu, devices, .. } => Hierarchy::V1 { memory, cpu, pids: None, devices },
+            Hierarchy::V2 { root, devices, .. } => Hierarchy::V2 { root, pids: false, devices },
         }
     }
 
@@ -137,7 +149,7 @@ impl Hierarchy {
         self.prepare_own(node, milli)?;
         let probe = CgroupSpec { hierarchy: self.clone(), path: node.join("probe"), pids_max: Some(100) };
         let limits = Limits { memory_bytes: Some(64 << 20), ..Limits::default() };
-        let made = probe.create(100).and_then(|()| ContainerCgroup::create(&probe, "probe", &limits));
+        let made = probe.create(100).and_then(|()| ContainerCgroup::create(&probe, "probe", &limits, Some(&[])));
         let opened = made.and_then(|group| group.processes_files().map(drop));
         probe.remove();
         opened
@@ -160,6 +172,7 @@ impl Hierarchy {
         if self.is_v1() {
             roots.extend(self.pids_root());
         }
+        roots.extend(self.devices_root());
         roots
     }
 
@@ -175,7 +188,7 @@ impl Hierarchy {
     fn pids_root(&self) -> Option<&Path> {
         match self {
             Hierarchy::V1 { pids, .. } => pids.as_deref(),
-            Hierarchy::V2 { root, pids } => pids.then_some(root),
+            Hierarchy::V2 { root, pids, .. } => pids.then_some(root),
         }
     }
 
@@ -215,7 +228,7 @@ impl CgroupSpec {
     /// Files that move the writer into the pod's group of those that start programs beside the containers' own, for which
     /// no container's limit holds; it is made when missing, unless the pod has ended.
     pub(crate) fn exec_processes_files(&self) -> io::Result<Vec<File>> {
-        let group = ContainerCgroup::of(self, EXEC_GROUP);
+        let group = ContainerCgroup { devices: None, ..ContainerCgroup::of(self, EXEC_GROUP) };
         for dir in &group.dirs {
             match fs::create_dir(dir) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -240,6 +253,8 @@ pub(crate) struct ContainerCgroup {
     dirs: Vec<PathBuf>,
     /// The pod's group that counts processes, in version 1.
     pids: Option<PathBuf>,
+    /// The group that limits devices, in version 1.
+    devices: Option<PathBuf>,
     v2: bool,
 }
 
@@ -249,16 +264,25 @@ impl ContainerCgroup {
         let dirs = pod.hierarchy.container_roots().iter().map(|root| root.join(&pod.path).join(name)).collect();
         let v1 = pod.hierarchy.is_v1();
         let pids = if v1 { pod.hierarchy.pids_root().map(|root| root.join(&pod.path)) } else { None };
-        ContainerCgroup { dirs, pids, v2: !v1 }
+        let devices = pod.hierarchy.devices_root().map(|root| root.join(&pod.path).join(name));
+        ContainerCgroup { dirs, pids, devices, v2: !v1 }
     }
 
-    /// Makes the group `name` of a pod and sets its limits.
-    pub(crate) fn create(pod: &CgroupSpec, name: &str, limits: &Limits) -> io::Result<Self> {
+    /// Makes the group `name` of a pod and sets its limits. It may use these devices beside those of every container, or all.
+    pub(crate) fn create(
+        pod: &CgroupSpec,
+        name: &str,
+        limits: &Limits,
+        devices: Option<&[Device]>,
+    ) -> io::Result<Self> {
         let group = Self::of(pod, name);
-        for dir in &group.dirs {
+        for dir in group.own_dirs() {
             make_dir(dir)?;
         }
         let limited = if group.v2 { group.limit_v2(limits) } else { group.limit_v1(limits) };
+        let limited = limited.and_then(|()| {
+            devices.map_or(Ok(()), |allowed| pod.hierarchy.limit_devices(&pod.path.join(name), allowed))
+        });
         limited.inspect_err(|_| group.remove())?;
         Ok(group)
     }
@@ -298,7 +322,7 @@ impl ContainerCgroup {
 
     /// Files that move the writer into the group, by [`join`].
     pub(crate) fn processes_files(&self) -> io::Result<Vec<File>> {
-        self.dirs.iter().chain(&self.pids).map(|dir| processes_file(dir, self.v2)).collect()
+        self.own_dirs().chain(&self.pids).map(|dir| processes_file(dir, self.v2)).collect()
     }
 
     /// How many processes of the group the kernel has killed for memory.
@@ -357,9 +381,14 @@ impl ContainerCgroup {
         }
     }
 
+    /// The directories that are this container's alone.
+    fn own_dirs(&self) -> impl Iterator<Item = &PathBuf> {
+        self.dirs.iter().chain(&self.devices)
+    }
+
     /// Kills what is left in the group and removes it, as far as it can be.
     pub(crate) fn remove(&self) {
-        for dir in &self.dirs {
+        for dir in self.own_dirs() {
             remove_tree(dir);
         }
     }
@@ -518,6 +547,7 @@ mod tests {
                   cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n\
                   cgroup /sys/fs/cgroup/memory cgroup rw,relatime,memory 0 0\n\
                   cgroup /sys/fs/cgroup/pids cgroup rw,pids 0 0\n\
+                  cgroup /sys/fs/cgroup/devices cgroup rw,devices 0 0\n\
                   cgroup2 /sys/fs/cgroup/unified cgroup2 rw,relatime 0 0\n";
         let v2 = "proc /proc proc rw 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0\n";
         let joined = "cgroup /c/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\ncgroup /c/memory cgroup rw,memory 0 0\n";
@@ -528,12 +558,18 @@ mod tests {
                     memory: "/sys/fs/cgroup/memory".into(),
                     cpu: Some("/sys/fs/cgroup/cpu".into()),
                     pids: Some("/sys/fs/cgroup/pids".into()),
+                    devices: Some("/sys/fs/cgroup/devices".into()),
                 }),
             ),
-            (v2, Some(Hierarchy::V2 { root: "/sys/fs/cgroup".into(), pids: true })),
+            (v2, Some(Hierarchy::V2 { root: "/sys/fs/cgroup".into(), pids: true, devices: true })),
             (
                 joined,
-                Some(Hierarchy::V1 { memory: "/c/memory".into(), cpu: Some("/c/cpu,cpuacct".into()), pids: None }),
+                Some(Hierarchy::V1 {
+                    memory: "/c/memory".into(),
+                    cpu: Some("/c/cpu,cpuacct".into()),
+                    pids: None,
+                    devices: None,
+                }),
             ),
             ("proc /proc proc rw 0 0\nnonsense\n", None),
         ];
@@ -550,24 +586,31 @@ mod tests {
 
         let below = |name: &str| root.path().join(name);
         let pod = |hierarchy| CgroupSpec { hierarchy, path: "p/u".into(), pids_max: Some(77) };
-        let v1 = pod(Hierarchy::V1 { memory: below("memory"), cpu: Some(below("cpu")), pids: Some(below("pids")) });
+        let v1 = pod(Hierarchy::V1 {
+            memory: below("memory"),
+            cpu: Some(below("cpu")),
+            pids: Some(below("pids")),
+            devices: Some(below("devices")),
+        });
         v1.create(500).unwrap();
         assert_eq!(read("pids/p/u/pids.max"), "77");
-        let group = ContainerCgroup::create(&v1, "c", &limits).unwrap();
-        for name in ["memory/p/u/c", "cpu/p/u/c", "pids/p/u"] {
+        let group = ContainerCgroup::create(&v1, "c", &limits, Some(&[])).unwrap();
+        for name in ["memory/p/u/c", "cpu/p/u/c", "pids/p/u", "devices/p/u/c"] {
             fs::write(below(name).join("tasks"), "").unwrap();
         }
         group.processes_files().unwrap().iter().for_each(|file| join(file).unwrap());
         assert_eq!(read("pids/p/u/tasks"), "0", "a container's processes count in the pod's group");
+        assert_eq!(read("devices/p/u/c/tasks"), "0");
+        assert_eq!(read("devices/p/u/c/devices.deny"), "a");
         assert_eq!(read("memory/p/u/c/memory.limit_in_bytes"), "1048576");
         assert_eq!(read("cpu/p/u/c/cpu.shares"), "512");
         assert_eq!(read("cpu/p/u/c/cpu.cfs_quota_us"), "150000");
 
-        let v2 = pod(Hierarchy::V2 { root: below("unified"), pids: true });
+        let v2 = pod(Hierarchy::V2 { root: below("unified"), pids: true, devices: false });
         v2.create(500).unwrap();
         assert_eq!(read("unified/p/u/pids.max"), "77");
         assert_eq!(read("unified/p/u/cgroup.subtree_control"), "+memory +cpu +pids");
-        ContainerCgroup::create(&v2, "c", &limits).unwrap();
+        ContainerCgroup::create(&v2, "c", &limits, Some(&[])).unwrap();
         assert_eq!(read("unified/p/u/c/memory.max"), "1048576");
         assert_eq!(read("unified/p/u/c/cpu.max"), "150000 100000");
         assert_eq!(read("unified/p/u/c/cpu.weight"), "20");
@@ -577,7 +620,7 @@ mod tests {
     fn all_pods_of_a_node_weigh_as_much_as_the_machine_has_cpus() {
         let dir = tempfile::tempdir().unwrap();
         let (memory, cpu) = (dir.path().join("memory"), dir.path().join("cpu"));
-        let hierarchy = Hierarchy::V1 { memory, cpu: Some(cpu.clone()), pids: None };
+        let hierarchy = Hierarchy::V1 { memory, cpu: Some(cpu.clone()), pids: None, devices: None };
         // What the kernel makes by itself in a group is missing here, and so the last step fails.
         let error = hierarchy.prepare(Path::new("pumice/node")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
@@ -652,6 +695,7 @@ mod tests {
         let group = |dirs: &[&str], v2| ContainerCgroup {
             dirs: dirs.iter().map(|name| dir.path().join(name)).collect(),
             pids: None,
+            devices: None,
             v2,
         };
         let used = |group: ContainerCgroup| (group.cpu_ns(), group.working_set_bytes());

@@ -56,7 +56,7 @@ pub use agent::{
     AgentError, Capabilities, Handle, NodeAgent, Options, POD_PIDS_MAX, SetAside, SetAsideError, TornDown, Unended,
     finish_removals, host_ip, remove_set_aside, set_aside, tear_down,
 };
-pub use cgroup::{CgroupSpec, Hierarchy, Limits};
+pub use cgroup::{CgroupSpec, Device, DeviceKind, Hierarchy, Limits};
 pub use images::{ImageEntry, ImageMap, ImageMapError};
 pub use kubelet_api::NodeBody;
 pub use launcher::ShimCommand;

@@ -122,11 +122,17 @@ impl Capabilities {
         });
         let cgroup = probes.cgroup.map_err(|error| {
             notes.push(format!(
-                "no control groups ({error}): memory is watched, cpu and the number of processes are not limited"
+                "no control groups ({error}): memory is watched, cpu, devices and the number of processes are not limited"
             ));
         });
         if cgroup.as_ref().is_ok_and(|hierarchy| !hierarchy.counts_processes()) {
             notes.push("no control group counts processes: their number is not limited".to_owned());
+        }
+        if cgroup.as_ref().is_ok_and(|hierarchy| !hierarchy.limits_devices()) {
+            notes.push(
+                "no control group limits devices: pods can open each device whose node they find in a volume"
+                    .to_owned(),
+            );
         }
         if let Err(error) = probes.program_view {
             notes.push(format!("no read-only view of this program ({error}): pods can reach its file"));
@@ -222,12 +228,17 @@ pub(crate) fn try_network() -> io::Result<()> {
 fn try_cgroup(node: &Path) -> Result<Hierarchy, String> {
     let mounts = fs::read_to_string("/proc/self/mounts").map_err(|error| error.to_string())?;
     let hierarchy = Hierarchy::find(&mounts).ok_or("none is mounted")?;
-    if hierarchy.counts_processes() && hierarchy.prepare(node).is_ok() {
-        return Ok(hierarchy);
+    // With as much as can be had.
+    let without_pids = hierarchy.clone().without_pids();
+    let tried = [hierarchy.clone(), hierarchy.without_devices(), without_pids.clone(), without_pids.without_devices()];
+    let mut failed = None;
+    for hierarchy in tried {
+        match hierarchy.prepare(node) {
+            Ok(()) => return Ok(hierarchy),
+            Err(error) => failed = Some(error),
+        }
     }
-    let hierarchy = hierarchy.without_pids();
-    hierarchy.prepare(node).map_err(|error| with_causes(&error))?;
-    Ok(hierarchy)
+    Err(failed.map(|error| with_causes(&error)).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -239,7 +250,7 @@ mod tests {
     }
 
     fn v2() -> Hierarchy {
-        Hierarchy::V2 { root: "/sys/fs/cgroup".into(), pids: true }
+        Hierarchy::V2 { root: "/sys/fs/cgroup".into(), pids: true, devices: true }
     }
 
     #[test]
@@ -284,6 +295,11 @@ mod tests {
             (
                 Probes { cgroup: Ok(v2().without_pids()), ..full() },
                 "namespaces=yes root=overlay network=yes cgroup=v2; no control group counts",
+                1,
+            ),
+            (
+                Probes { cgroup: Ok(v2().without_devices()), ..full() },
+                "namespaces=yes root=overlay network=yes cgroup=v2; no control group limits devices",
                 1,
             ),
             (

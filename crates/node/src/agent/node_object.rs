@@ -21,7 +21,7 @@ pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(10);
 const CAPABILITIES_ANNOTATION: &str = "pumice.sh/node-capabilities";
 
 /// What this machine has, after the options' say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Capacity {
     /// Thousandths of a core.
     pub cpu_milli: i64,
@@ -30,6 +30,8 @@ pub(crate) struct Capacity {
     pub pods: u32,
     /// Bytes on the data directory's disk.
     pub disk_bytes: i64,
+    /// Amounts by their resources, such as `nvidia.com/gpu`.
+    pub accelerators: BTreeMap<&'static str, u32>,
     /// Where the agent answers, if the API server is in another process.
     pub kubelet_port: Option<u16>,
 }
@@ -60,7 +62,7 @@ pub(crate) fn boot_id() -> String {
 pub(crate) async fn register(
     client: &Client,
     name: &str,
-    capacity: Capacity,
+    capacity: &Capacity,
     capabilities: &Capabilities,
     host_ip: Ipv4Addr,
     now: Timestamp,
@@ -93,14 +95,18 @@ fn metadata(name: &str, capabilities: &Capabilities) -> Value {
     })
 }
 
-fn status(name: &str, capacity: Capacity, host_ip: Ipv4Addr, now: Timestamp) -> Value {
+fn status(name: &str, capacity: &Capacity, host_ip: Ipv4Addr, now: Timestamp) -> Value {
     let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let resources = json!({
+    let mut resources = json!({
         "cpu": cpu(capacity.cpu_milli),
         "memory": format!("{}Ki", capacity.memory_bytes / 1024),
         "pods": capacity.pods.to_string(),
         "ephemeral-storage": format!("{}Ki", capacity.disk_bytes / 1024),
     });
+    // What others have written for a device of their own stays.
+    for (name, amount) in &capacity.accelerators {
+        resources[name] = amount.to_string().into();
+    }
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
         json!({"type": kind, "status": status, "reason": reason, "message": message,
                "lastHeartbeatTime": now, "lastTransitionTime": now})
@@ -168,12 +174,15 @@ mod tests {
             memory_bytes: 1 << 30,
             pods: 10,
             disk_bytes: 1 << 40,
+            accelerators: [("nvidia.com/gpu", 3)].into(),
             kubelet_port: Some(10250),
         };
-        let value = status("n", capacity, Ipv4Addr::LOCALHOST, Timestamp::UNIX_EPOCH);
+        let value = status("n", &capacity, Ipv4Addr::LOCALHOST, Timestamp::UNIX_EPOCH);
         let parsed: k8s_openapi::api::core::v1::NodeStatus = serde_json::from_value(value).unwrap();
         assert_eq!(parsed.daemon_endpoints.unwrap().kubelet_endpoint.unwrap().port, 10250);
+        let allocatable = parsed.allocatable.unwrap();
+        assert_eq!(allocatable["memory"].0, "1048576Ki");
+        assert_eq!(allocatable["nvidia.com/gpu"].0, "3");
         assert_eq!(parsed.capacity.unwrap()["cpu"].0, "1500m");
-        assert_eq!(parsed.allocatable.unwrap()["memory"].0, "1048576Ki");
     }
 }

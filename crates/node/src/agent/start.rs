@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Container, Namespace, Pod};
 use kube::{Api, Client};
 use pumice_cluster::EventRecorder;
 use pumice_objects::pod_security::{Policy, Profile};
@@ -18,7 +18,8 @@ use serde_json::Value;
 
 use crate::agent::capabilities::Capabilities;
 use crate::agent::leftovers::remover::Remover;
-use crate::cgroup::CgroupSpec;
+use crate::cgroup::{CgroupSpec, Device};
+use crate::confinement::accelerators::DeviceFolders;
 use crate::confinement::capability_set;
 use crate::confinement::seccomp::ProfileChoice;
 use crate::confinement::seccomp::filter_file::{FilterError, FilterFolder};
@@ -39,7 +40,7 @@ use crate::pod_spec::sources::{References, Sources};
 use crate::pod_spec::volumes::{self, VolumeRoots};
 use crate::shim::format::Format;
 use crate::shim::namespaces::SHARED_MEMORY;
-use crate::shim::spec::{Isolation, Network, RootKind, SPEC_FILE, ShimSpec};
+use crate::shim::spec::{ContainerSpec, Isolation, MountSpec, Network, RootKind, SPEC_FILE, ShimSpec};
 use crate::spec_numbers;
 
 /// What all starts on this node share.
@@ -190,6 +191,7 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources, isolation:
         let failed = |source| StartError::Mount { volume: name.clone(), source };
         volumes::make(volume, resolved.group, &context.data_dir).map_err(failed)?;
     }
+    give_devices(&isolation, pod, &mut resolved);
     let spec = shim_spec(context, order, resolved, isolation);
     write_names(&dir, order, &spec).map_err(step("write the pod's hosts and resolver files"))?;
     let bytes = serde_json::to_vec(&spec).map_err(|error| step("write the pod's spec")(error.into()))?;
@@ -248,6 +250,36 @@ fn support(context: &NodeContext) -> NodeSupport {
 /// Where the kernel says whether SELinux refuses or only notes; it is there where SELinux runs.
 const SELINUX: &str = "/sys/fs/selinux/enforce";
 
+/// Gives each container its devices.
+fn give_devices(isolation: &Isolation, pod: &Pod, resolved: &mut Resolved) {
+    let Some(spec) = &pod.spec else { return };
+    let folders = DeviceFolders::of_machine();
+    let given = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let specs = resolved.init_containers.iter_mut().chain(&mut resolved.containers);
+    given.zip(specs).for_each(|(given, spec)| add_devices(given, spec, &folders, isolation.namespaces));
+}
+
+/// Shows a container the accelerators that its resources name, and has it use these and the devices among its volumes alone.
+fn add_devices(given: &Container, spec: &mut ContainerSpec, folders: &DeviceFolders<'_>, namespaces: bool) {
+    // It sees the host's own devices.
+    if spec.privileged {
+        return;
+    }
+    let accelerators = folders.nodes_of(given);
+    // A node within a volume was not named: it lies there by chance, or by somebody's doing.
+    let whole = spec.mounts.iter().filter(|mount| mount.sub_path.is_none()).map(|mount| &mount.source);
+    spec.devices = Some(whole.chain(&accelerators).filter_map(|path| Device::of_node(path)).collect());
+    if namespaces {
+        // Read-only, so that the owner and mode of the host's node can't be changed.
+        spec.mounts.extend(accelerators.into_iter().map(|path| MountSpec {
+            source: path.clone(),
+            sub_path: None,
+            target: path,
+            read_only: true,
+        }));
+    }
+}
+
 /// Without root there is one identity: this process's, which a user namespace calls root.
 fn only_identity(user_namespace: bool) -> Option<Identity> {
     let (uid, gid) = (nix::unistd::Uid::effective(), nix::unistd::Gid::effective());
@@ -267,7 +299,7 @@ fn api_host(context: &NodeContext, pod: &Pod) -> Ipv4Addr {
     network(context, pod).map_or(Ipv4Addr::LOCALHOST, |network| network.subnet().gateway())
 }
 
-fn common_mounts(context: &NodeContext, dir: &Path) -> Vec<crate::shim::spec::MountSpec> {
+fn common_mounts(context: &NodeContext, dir: &Path) -> Vec<MountSpec> {
     if context.capabilities.isolation.namespaces { resolve::common_mounts(dir) } else { Vec::new() }
 }
 
@@ -380,4 +412,48 @@ pub(crate) fn spawn_shim(shim: &Launcher, dir: &Path) -> Result<(), StartError> 
     let text = files::read_bounded(&log, 1 << 20).unwrap_or_default();
     let last = String::from_utf8_lossy(&text).lines().last().unwrap_or("it could not say why").to_owned();
     Err(StartError::Shim(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::os::unix::fs::symlink;
+
+    use serde_json::json;
+
+    /// What a container may use and what is mounted for it, on a machine with a card; it has the host's zero device as a volume,
+    /// and its full device as a part of one.
+    fn devices_of(name: &str, privileged: bool, namespaces: bool) -> (Option<Vec<String>>, Vec<String>) {
+        let dev = tempfile::tempdir().unwrap();
+        symlink("/dev/null", dev.path().join("nvidia0")).unwrap();
+        let folders = DeviceFolders { dev: dev.path(), graphics: Path::new("/none") };
+        let given = json!({"name": "c", "resources": {"limits": {name: "1"}}});
+        let given: Container = serde_json::from_value(given).unwrap();
+        let volume = |source: &str, sub_path: Option<&str>| MountSpec {
+            source: source.into(),
+            sub_path: sub_path.map(str::to_owned),
+            target: "/volume".into(),
+            read_only: false,
+        };
+        let mounts = vec![volume("/dev/zero", None), volume("/dev", Some("full")), volume("/usr", None)];
+        let mut spec = ContainerSpec { mounts, privileged, ..ContainerSpec::default() };
+        add_devices(&given, &mut spec, &folders, namespaces);
+        let devices = spec.devices.map(|devices| devices.iter().map(Device::to_string).collect());
+        let shown = spec.mounts[3..].iter().map(|mount| {
+            assert!(mount.read_only && mount.source == mount.target);
+            mount.target.file_name().unwrap().to_string_lossy().into_owned()
+        });
+        (devices, shown.collect())
+    }
+
+    #[test]
+    fn a_container_has_the_devices_that_it_names() {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let (zero, both) = (texts(&["c 1:5 rw"]), texts(&["c 1:5 rw", "c 1:3 rw"]));
+        assert_eq!(devices_of("nvidia.com/gpu", false, true), (Some(both.clone()), texts(&["nvidia0"])));
+        assert_eq!(devices_of("nvidia.com/gpu", false, false), (Some(both), vec![]));
+        assert_eq!(devices_of("amd.com/gpu", false, true), (Some(zero), vec![]));
+        assert_eq!(devices_of("nvidia.com/gpu", true, true), (None, vec![]));
+    }
 }

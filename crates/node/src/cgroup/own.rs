@@ -94,7 +94,8 @@ mod tests {
     fn the_agent_weighs_more_than_all_pods_and_shims_as_much_as_a_cpu() {
         let dir = tempfile::tempdir().unwrap();
         let (memory, cpu) = (dir.path().join("memory"), dir.path().join("cpu"));
-        let (hierarchy, node) = (Hierarchy::V1 { memory, cpu: Some(cpu), pids: None }, Path::new("pumice/node"));
+        let (hierarchy, node) =
+            (Hierarchy::V1 { memory, cpu: Some(cpu), pids: None, devices: None }, Path::new("pumice/node"));
         hierarchy.prepare_own(node, 4000).unwrap();
         for (group, shares) in [(AGENT, "32768"), (SHIMS, "1024")] {
             let file = dir.path().join("cpu/pumice/node").join(group).join("cpu.shares");
@@ -102,7 +103,7 @@ mod tests {
         }
         fs::create_dir(dir.path().join("cpu/pumice/node/a-uid")).unwrap();
         assert_eq!(super::super::pods(&hierarchy, node), ["a-uid"]);
-        let none = Hierarchy::V1 { memory: dir.path().into(), cpu: None, pids: None };
+        let none = Hierarchy::V1 { memory: dir.path().into(), cpu: None, pids: None, devices: None };
         assert!(none.prepare_own(node, 4000).is_ok() && none.join_shims(node).is_ok() && none.join_agent(node).is_ok());
     }
 }

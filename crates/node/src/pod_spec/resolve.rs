@@ -204,8 +204,9 @@ fn one(
         capabilities_add: capabilities.add.unwrap_or_default(),
         capabilities_drop: capabilities.drop.unwrap_or_default(),
         no_new_privileges: context.allow_privilege_escalation == Some(false),
-        // A file that is made when the pod is.
+        // A file that is made when the pod is, and devices that are looked up then.
         seccomp: None,
+        devices: None,
         limits: limits(container),
         sidecar,
         start_gate: sidecar && care.is_awaited(),

@@ -1,4 +1,4 @@
-//! Which of the host's other file systems and devices a container sees.
+//! Which of the host's other file systems a container sees.
 //!
 //! An overlay shows one file system only; `/usr`, `/home` or `/opt` may be others. They are shown
 //! read-only, because writes there could not be thrown away.
@@ -38,17 +38,6 @@ fn select(mounts: &str, hidden: &[PathBuf]) -> Vec<PathBuf> {
     shown.dedup();
     shown.truncate(SHOWN_MAX);
     shown
-}
-
-/// Devices that compute jobs need, where the host has them.
-pub(crate) fn accelerators() -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir("/dev") else { return Vec::new() };
-    let named = entries.flatten().filter(|entry| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        name.starts_with("nvidia") || ["dri", "infiniband", "kfd"].contains(&&*name)
-    });
-    named.map(|entry| entry.path()).collect()
 }
 
 #[cfg(test)]

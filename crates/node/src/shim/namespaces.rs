@@ -14,7 +14,6 @@ use super::spec::{ShimSpec, Sysctl};
 
 /// Where the shared memory of a pod is mounted, in its directory.
 pub(crate) const SHARED_MEMORY: &str = "shm";
-/// The host's own.
 const HOSTS_SHARED_MEMORY: &str = "/dev/shm";
 
 /// The folder that a pod's containers have as shared memory.

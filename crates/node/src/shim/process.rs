@@ -83,7 +83,10 @@ impl Process {
         let Ground { dir, spec, container, attempt } = *ground;
         let layers = make_layers(dir, spec, container, attempt)?;
         let group = match &spec.cgroup {
-            Some(pod) => Some(ContainerCgroup::create(pod, &container.name, &container.limits)?),
+            Some(pod) => {
+                let devices = container.devices.as_deref();
+                Some(ContainerCgroup::create(pod, &container.name, &container.limits, devices)?)
+            }
             None => None,
         };
         let log_file = log_path(dir, &container.name, attempt);

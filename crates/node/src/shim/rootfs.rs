@@ -27,6 +27,7 @@ use hidden::Hidden;
 use super::hostmounts;
 use super::rootless;
 use super::spec::{ContainerSpec, Isolation, MountSpec, RootKind, ShimSpec};
+use crate::cgroup::OWN_DEVICES;
 use crate::detached_mount::{Attributes, DetachedMount, make_read_only};
 use crate::paths::{Missing, is_folder, open_in_root, open_path};
 
@@ -345,8 +346,6 @@ fn mount_sys(root: &Root, privileged: bool) -> Result<(), RootError> {
     if privileged { Ok(()) } else { mask(root, &shown, &MASKED_OF_SYS) }
 }
 
-const DEVICES: [(&str, u64, u64); 6] =
-    [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
 const LINKS: [(&str, &str); 5] = [
     ("/proc/self/fd", "fd"),
     ("/proc/self/fd/0", "stdin"),
@@ -365,8 +364,8 @@ fn mount_dev(root: &Root, container: &ContainerSpec, layers: &Layers) -> Result<
     let devices = new_tmpfs(c"0755", c"64k", Attributes::NO_SET_UID)
         .and_then(|devices| devices.attach(target.as_fd()).map(|()| devices))
         .map_err(|source| RootError::Mount { what: "devices".into(), target: at.into(), source })?;
-    for (name, major, minor) in DEVICES {
-        device(&devices, name, major, minor)?;
+    for (name, major, minor) in OWN_DEVICES {
+        device(&devices, name, major.into(), minor.into())?;
     }
     for (to, name) in LINKS {
         symlinkat(to, devices.as_fd(), name).map_err(|errno| not_made(&at.join(name), errno))?;
@@ -379,8 +378,7 @@ fn mount_dev(root: &Root, container: &ContainerSpec, layers: &Layers) -> Result<
         // Terminals are for people; a batch job runs without.
         let _ = terminals.attach(target.as_fd());
     }
-    root.attach(&view(&layers.shared_memory)?, &at.join("shm"), false)?;
-    hostmounts::accelerators().iter().try_for_each(|found| root.show(found))
+    root.attach(&view(&layers.shared_memory)?, &at.join("shm"), false)
 }
 
 /// A device of the container's own, or where it may make none a view of the host's that it can't change.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::cgroup::{CgroupSpec, Limits};
+use crate::cgroup::{CgroupSpec, Device, Limits};
 use crate::files::read_bounded;
 use crate::shim::format::Format;
 
@@ -139,7 +139,7 @@ pub struct Isolation {
 /// Whose processes the containers of a pod see, beside their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Processes {
-    /// Nobody's.
+    /// It has processes of its own, and shares them with no other.
     #[default]
     Container,
     /// Those of the pod's other containers.
@@ -233,6 +233,9 @@ pub struct ContainerSpec {
     pub seccomp: Option<PathBuf>,
     /// Limits of its cgroup.
     pub limits: Limits,
+    /// Devices that it may use beside those of every container; none where it may use all of the machine's.
+    #[serde(default)]
+    pub devices: Option<Vec<Device>>,
     /// An init container that goes on beside the containers (`restartPolicy: Always`).
     pub sidecar: bool,
     /// Whether those that come after this sidecar wait until the agent has found it started.

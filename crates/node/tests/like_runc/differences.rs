@@ -8,11 +8,15 @@ use crate::{Properties, USERS};
 const DIFFERENCES_MAX: usize = 10;
 
 /// Properties that differ by intent, with the reason.
-const EXPLAINED: [(&str, &str); 9] = [
+const EXPLAINED: [(&str, &str); 10] = [
     ("call.set_mempolicy", "memory policies are about a program's own memory, and `numactl` sets them"),
     (
         "end.container by-its-own-signal",
         "process 1 is the platform's, so that a program dies of a signal as it does outside of a container",
+    ),
+    (
+        "group.devices.list",
+        "no nodes of devices are made, not even of those that may be opened; tunnels are for who names them",
     ),
     ("groups", "a pod has groups of the controllers that limit it, and shares the others with its node"),
     ("mount./", "a device whose node lies in the root can't be opened"),
@@ -23,8 +27,7 @@ const EXPLAINED: [(&str, &str); 9] = [
     ("process.oom_score_adj", "the kubelet weighs by classes of service; here each container has a limit of its own"),
 ];
 /// Properties that differ and shall not, with what mends them.
-const TO_MEND: [(&str, &str); 4] = [
-    ("group.devices.list", "the control group allows all devices, and a volume may have a node of one"),
+const TO_MEND: [(&str, &str); 3] = [
     ("mount./dev", "files in it may have 64 KiB in all, where container engines give 64 MiB"),
     ("mount./dev/mqueue", "message queues have no folder"),
     ("mount./dev/pts", "terminals are not of the group `tty`"),

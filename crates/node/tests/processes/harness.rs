@@ -142,10 +142,11 @@ impl TestPod {
 
     /// Directories of control groups of this pod.
     pub fn groups(&self) -> Vec<PathBuf> {
-        let Some(CgroupSpec { hierarchy: Hierarchy::V1 { memory, cpu, pids }, path, .. }) = &self.spec.cgroup else {
+        let Some(CgroupSpec { hierarchy: Hierarchy::V1 { memory, cpu, pids, devices }, path, .. }) = &self.spec.cgroup
+        else {
             return vec![];
         };
-        [Some(memory), cpu.as_ref(), pids.as_ref()]
+        [Some(memory), cpu.as_ref(), pids.as_ref(), devices.as_ref()]
             .into_iter()
             .flatten()
             .map(|root| root.join(path))
@@ -158,8 +159,8 @@ impl Drop for TestPod {
     fn drop(&mut self) {
         let _ = shim::request_stop(self.path(), 0);
         wait_for("the shim to go", || (!shim::is_alive(self.path())).then_some(()));
-        if let Some(CgroupSpec { hierarchy: Hierarchy::V1 { memory, cpu, pids }, path, .. }) = cgroup("any") {
-            for root in [memory].into_iter().chain(cpu).chain(pids) {
+        if let Some(CgroupSpec { hierarchy: Hierarchy::V1 { memory, cpu, pids, devices }, path, .. }) = cgroup("any") {
+            for root in [memory].into_iter().chain(cpu).chain(pids).chain(devices) {
                 // They stay while other tests have pods below them.
                 for dir in path.ancestors().skip(1).take(2) {
                     let _ = std::fs::remove_dir(root.join(dir));

@@ -6,6 +6,7 @@
 
 mod agent;
 mod attend;
+mod devices;
 mod exec;
 mod grace;
 mod harness;

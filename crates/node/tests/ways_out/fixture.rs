@@ -147,6 +147,7 @@ fn make_volume(folder: &Path) -> PathBuf {
     chown(volume.join("of-nobody"), Some(NOBODY), Some(NOBODY)).unwrap();
     let everybody = Mode::from_bits_truncate(0o666);
     mknod(&volume.join("fuse"), SFlag::S_IFCHR, everybody, devices::FUSE).unwrap();
+    mknod(&volume.join("disk"), SFlag::S_IFBLK, Mode::S_IRUSR, disk()).unwrap();
     let program = std::env::current_exe().unwrap();
     let (set_id, with_right) = (volume.join("set-id"), volume.join("with-right"));
     fs::copy(&program, &set_id).unwrap();

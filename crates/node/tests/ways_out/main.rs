@@ -97,8 +97,10 @@ fn trials_of(row: &Row) -> Vec<Trial> {
 fn others_of(row: &Row) -> impl Iterator<Item = Trial> {
     let is_usual = row.pod == PodKind::Usual;
     // An ordinary user's pods are in the host's network, and so see the host's `/sys`. What that user may write of the host's,
-    // they write where something is mounted in a folder, since no overlay goes over it then.
-    let is_rootless = !matches!(row.control, Control::OwnNetwork | Control::NoControlGroups | Control::Overlay);
+    // they write where something is mounted in a folder, since no overlay goes over it then; they have no control
+    // groups, and may open the devices that the user may.
+    use Control::{DeviceGroup, NoControlGroups, Overlay, OwnNetwork};
+    let is_rootless = !matches!(row.control, OwnNetwork | NoControlGroups | Overlay | DeviceGroup);
     let others = ALSO_IN.into_iter().filter(move |pod| is_usual && (*pod != PodKind::Rootless || is_rootless));
     others.map(|pod| Trial { pod, off: None })
 }

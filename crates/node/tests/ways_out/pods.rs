@@ -32,9 +32,11 @@ pub struct Trial {
 impl Trial {
     /// Whether it needs what only a shim's spec can say.
     fn is_by_spec(self) -> bool {
-        use Control::{HiddenFolder, Namespaces, Overlay, ProcessLimit, ProgramView};
-        matches!(self.pod, PodKind::DataMounted | PodKind::Limited | PodKind::Restricted | PodKind::Rootless)
-            || matches!(self.off, Some(HiddenFolder | Namespaces | Overlay | ProcessLimit | ProgramView))
+        use Control::{DeviceGroup, HiddenFolder, Namespaces, Overlay, ProcessLimit, ProgramView};
+        matches!(
+            self.pod,
+            PodKind::AllDevices | PodKind::DataMounted | PodKind::Limited | PodKind::Restricted | PodKind::Rootless
+        ) || matches!(self.off, Some(DeviceGroup | HiddenFolder | Namespaces | Overlay | ProcessLimit | ProgramView))
     }
 
     /// Whether its root is the host's own, where no mount point is made.
@@ -162,6 +164,9 @@ impl Suite {
                 cgroup.pids_max = (trial.off != Some(Control::ProcessLimit)).then_some(limits::PROCESSES_MAX);
             }
         }
+        if trial.pod == PodKind::AllDevices || trial.off == Some(Control::DeviceGroup) {
+            spec.containers[0].devices = None;
+        }
         if trial.pod == PodKind::Rootless {
             keep_what_users_may_have(&mut spec, dir.path(), &[&self.program, self.fixture.path()]);
             spec.isolation.user = trial.off != Some(Control::UserNamespace);
@@ -216,6 +221,7 @@ fn security_context(trial: Trial) -> Value {
         PodKind::Tenant => json!({"runAsUser": NOBODY, "runAsGroup": NOBODY, "allowPrivilegeEscalation": false,
             "readOnlyRootFilesystem": true}),
         PodKind::RightsDropped => json!({"capabilities": {"drop": ["ALL"]}}),
+        PodKind::MakesNodes => json!({"capabilities": {"add": ["MKNOD"]}}),
         _ => json!({}),
     };
     match trial.off {

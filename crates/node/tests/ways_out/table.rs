@@ -39,6 +39,10 @@ pub enum PodKind {
     DataMounted,
     /// One that mounts the folder that holds the data directory.
     ParentMounted,
+    /// One with the right to make nodes of devices.
+    MakesNodes,
+    /// One that may open every device of the machine.
+    AllDevices,
     /// One whose program is `/proc/self/exe`, which is the platform's own while the container starts.
     PlatformProgram,
 }
@@ -61,6 +65,8 @@ pub enum Control {
     OwnNetwork,
     MemoryLimit,
     ProcessLimit,
+    /// The control group of devices; off is one that allows all.
+    DeviceGroup,
     /// The container's own read-only `/sys`; off is the host's as a volume over it.
     OwnSys,
     /// That the container sees no control groups; off is a hierarchy of them as a volume.
@@ -95,6 +101,7 @@ impl fmt::Display for Control {
             Control::OwnNetwork => "network namespace",
             Control::MemoryLimit => "memory limit",
             Control::ProcessLimit => "process limit",
+            Control::DeviceGroup => "device group",
             Control::OwnSys => "own /sys",
             Control::NoControlGroups => "no cgroup mounts",
             Control::Namespaces => "namespaces",

@@ -10,8 +10,13 @@ use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use crate::facts::Facts;
 use crate::table::{Control, PodKind, Row};
 
+/// Two controls stop these; each is tried in a pod without the other.
 const fn made(name: &'static str, attempt: fn(&Facts) -> io::Result<()>) -> Row {
-    Row { name, attempt, pod: PodKind::Usual, control: Control::Capability("MKNOD") }
+    Row { name, attempt, pod: PodKind::AllDevices, control: Control::Capability("MKNOD") }
+}
+
+const fn opened(name: &'static str, pod: PodKind, attempt: fn(&Facts) -> io::Result<()>) -> Row {
+    Row { name, attempt, pod, control: Control::DeviceGroup }
 }
 
 const fn found(name: &'static str, attempt: fn(&Facts) -> io::Result<()>) -> Row {
@@ -27,6 +32,23 @@ pub const ROWS: &[Row] = &[
     }),
     made("make the node of FUSE in /dev and open it", |_| {
         make_and_open(Path::new("/dev"), SFlag::S_IFCHR, FUSE).map(drop)
+    }),
+    opened("with the right to make nodes, make that of a disk in /dev and open it", PodKind::MakesNodes, |facts| {
+        make_and_open(Path::new("/dev"), SFlag::S_IFBLK, facts.disk).map(drop)
+    }),
+    opened("with the right to make nodes, make that of a disk in a volume and open it", PodKind::MakesNodes, |facts| {
+        make_and_open(&facts.scratch(), SFlag::S_IFBLK, facts.disk).map(drop)
+    }),
+    opened("with the right to make nodes, leave that of a disk in a volume to others", PodKind::MakesNodes, |facts| {
+        let path = facts.scratch().join("left");
+        mknod(&path, SFlag::S_IFBLK, Mode::S_IRUSR, facts.disk)?;
+        fs::remove_file(&path)
+    }),
+    opened("open a device by its node in a volume", PodKind::Usual, |facts| {
+        open_both_ways(&facts.volume.join("fuse").to_string_lossy())
+    }),
+    opened("open a disk by its node in a volume", PodKind::Usual, |facts| {
+        File::open(facts.volume.join("disk")).map(drop)
     }),
     found("open a disk by the host's node", |facts| {
         for entry in fs::read_dir("/dev")? {
@@ -48,13 +70,6 @@ pub const ROWS: &[Row] = &[
     found("open /dev/kvm", |_| open_both_ways("/dev/kvm")),
     found("open a console of the host", |_| File::open("/dev/tty0").map(drop)),
 ];
-
-pub const NOT_HELD_YET: &[Row] = &[Row {
-    name: "open a device by its node in a volume",
-    attempt: |facts| open_both_ways(&facts.volume.join("fuse").to_string_lossy()),
-    pod: PodKind::Usual,
-    control: Control::Missing("the control group of devices"),
-}];
 
 /// Numbers of `/dev/fuse`.
 pub const FUSE: u64 = makedev(10, 229);
