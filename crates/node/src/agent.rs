@@ -5,6 +5,7 @@
 
 mod capabilities;
 mod claims;
+mod disk_condition;
 mod leftovers;
 mod node_object;
 mod options;
@@ -23,13 +24,14 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use pumice_cluster::EventRecorder;
 use pumice_units::with_causes;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::images::{ImageMap, ImageMapError};
 pub use crate::kubelet_api::NodeBody;
-pub use capabilities::Capabilities;
+pub use capabilities::{Capabilities, LayerLimit};
 pub use leftovers::finish_removals;
 pub use leftovers::set_aside::{SetAside, SetAsideError, remove_set_aside, set_aside};
 pub use options::{Options, POD_PIDS_MAX};
@@ -46,11 +48,12 @@ use crate::logs::retained::RetainedLogs;
 use crate::networks::bridge::NodeNetwork;
 use crate::pod_index::PodIndex;
 use crate::shim::format::{FORMAT, Newer, newer};
-use crate::usage::disk::Measurer;
+use crate::usage::disk::measuring::{FINDINGS_MAX, Measurer};
 use crate::usage::{Sampler, Usage};
 use leftovers::remover::{NodeGroups, Remover};
 use node_object::Capacity;
 pub use node_object::host_ip;
+use pods::eviction::SharedDisk;
 use pods::{Drain, Pods};
 use pumice_clock as clock;
 use start::NodeContext;
@@ -104,6 +107,7 @@ pub struct NodeAgent {
     events: BoxFuture<'static, ()>,
     sampler: Sampler,
     measurer: Measurer,
+    disk_pressure: watch::Receiver<bool>,
     handle: Handle,
 }
 
@@ -226,14 +230,27 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         cgroup_node: context.cgroup_node.clone(),
     };
     let service = NodeService::new(index.clone(), retained_logs, context.shim.clone(), sampler.usage.clone());
-    let (measured, measurements) = mpsc::channel(crate::usage::disk::MEASURED_MAX);
-    let measurer = Measurer { index: index.clone(), usage: sampler.usage.clone(), measured };
-    let pods = Pods::open(context.clone(), options.pods_max, options.starts_max, index, measurements)
-        .map_err(AgentError::Watch)?;
+    let (findings, found) = mpsc::channel(FINDINGS_MAX);
+    let (pressure_sender, disk_pressure) = watch::channel(false);
+    let measurer =
+        Measurer { pods_dir: context.pods_dir.clone(), index: index.clone(), usage: sampler.usage.clone(), findings };
+    let disk = SharedDisk::new(found, pressure_sender);
+    let pods =
+        Pods::open(context.clone(), options.pods_max, options.starts_max, index, disk).map_err(AgentError::Watch)?;
     let (sender, drains) = mpsc::channel(DRAINS_MAX);
     let gateway = context.network.as_ref().map(|network| network.subnet().gateway());
     let handle = Handle { service, drains: sender, capabilities: Arc::new(capabilities), gateway };
-    Ok(NodeAgent { context, capacity, pods, drains, events: Box::pin(events), sampler, measurer, handle })
+    Ok(NodeAgent {
+        context,
+        capacity,
+        pods,
+        drains,
+        events: Box::pin(events),
+        sampler,
+        measurer,
+        disk_pressure,
+        handle,
+    })
 }
 
 fn make_network(paths: &NodePaths) -> Result<NodeNetwork, String> {
@@ -261,7 +278,7 @@ impl NodeAgent {
     /// Runs until `shutdown`. Pods that run then go on; when none does, nothing is left on the host.
     pub fn run(self, shutdown: CancellationToken) -> BoxFuture<'static, Result<(), AgentError>> {
         Box::pin(async move {
-            let NodeAgent { context, capacity, pods, drains, events, sampler, measurer, handle } = self;
+            let NodeAgent { context, capacity, pods, drains, events, sampler, measurer, disk_pressure, handle } = self;
             let service = handle.service.clone();
             // With the last handle gone, nobody can ask for a drain any more; ours must not be it.
             let _handle = handle;
@@ -284,7 +301,7 @@ impl NodeAgent {
             });
             let lease_shutdown = shutdown.clone();
             parts.spawn(async move {
-                register_and_renew(&context, capacity, lease_shutdown).await;
+                register_and_renew(&context, capacity, disk_pressure, lease_shutdown).await;
                 Ok(())
             });
             let events_shutdown = shutdown.clone();
@@ -319,7 +336,12 @@ impl NodeAgent {
 }
 
 /// Keeps the Node and its Lease fresh.
-async fn register_and_renew(context: &NodeContext, capacity: Capacity, shutdown: CancellationToken) {
+async fn register_and_renew(
+    context: &NodeContext,
+    capacity: Capacity,
+    mut disk_pressure: watch::Receiver<bool>,
+    shutdown: CancellationToken,
+) {
     let (client, name) = (&context.client, &context.node_name);
     let work = async {
         while let Err(error) =
@@ -328,11 +350,27 @@ async fn register_and_renew(context: &NodeContext, capacity: Capacity, shutdown:
             tracing::warn!(node = name, error = %error, "node not registered, will try again");
             tokio::time::sleep(REGISTER_AGAIN).await;
         }
+        let mut renewals = tokio::time::interval(node_object::RENEW_EVERY);
+        renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut written = false;
         loop {
-            if let Err(error) = lease::renew(client, name, clock::now()).await {
-                tracing::warn!(node = name, error = %error, "lease not renewed, will try again");
+            tokio::select! {
+                _ = renewals.tick() => if let Err(error) = lease::renew(client, name, clock::now()).await {
+                    tracing::warn!(node = name, error = %error, "lease not renewed, will try again");
+                },
+                Ok(()) = disk_pressure.changed() => {}
             }
-            tokio::time::sleep(node_object::RENEW_EVERY).await;
+            let pressure = *disk_pressure.borrow_and_update();
+            if pressure != written {
+                match disk_condition::write(client, name, pressure, clock::now()).await {
+                    Ok(()) => written = pressure,
+                    Err(error) => {
+                        tracing::warn!(node = name, error = %error, "the pressure on the disk is not on the Node, will try again");
+                        tokio::time::sleep(REGISTER_AGAIN).await;
+                        disk_pressure.mark_changed();
+                    }
+                }
+            }
         }
     };
     tokio::select! {

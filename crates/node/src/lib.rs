@@ -53,8 +53,8 @@ mod tree;
 mod usage;
 
 pub use agent::{
-    AgentError, Capabilities, Handle, NodeAgent, Options, POD_PIDS_MAX, SetAside, SetAsideError, TornDown, Unended,
-    finish_removals, host_ip, remove_set_aside, set_aside, tear_down,
+    AgentError, Capabilities, Handle, LayerLimit, NodeAgent, Options, POD_PIDS_MAX, SetAside, SetAsideError, TornDown,
+    Unended, finish_removals, host_ip, remove_set_aside, set_aside, tear_down,
 };
 pub use cgroup::{CgroupSpec, Device, DeviceKind, Hierarchy, Limits};
 pub use images::{ImageEntry, ImageMap, ImageMapError};

@@ -29,8 +29,44 @@ pub struct Capabilities {
     pub cgroup: Option<Hierarchy>,
     /// Filters of system calls.
     pub seccomp: bool,
+    /// What keeps containers' own files to their limit.
+    pub layer_limit: LayerLimit,
     /// A sentence for each thing that can't be had.
     pub notes: Vec<String>,
+}
+
+/// What keeps a container's own files to the limit of `ephemeral-storage`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LayerLimit {
+    /// They are counted every few seconds, and a pod with more is evicted.
+    Walk,
+    /// They lie in memory, whose limit holds.
+    Memory,
+    /// They are the host's own files, which nobody counts.
+    None,
+}
+
+impl LayerLimit {
+    fn of(root: RootKind) -> LayerLimit {
+        match root {
+            RootKind::Overlay | RootKind::OverlayByFolder | RootKind::AllowList => LayerLimit::Walk,
+            RootKind::OverlayInMemory => LayerLimit::Memory,
+            RootKind::Host => LayerLimit::None,
+        }
+    }
+
+    /// Whether a pod that keeps on writing is stopped.
+    pub fn is_enforced(self) -> bool {
+        self != LayerLimit::None
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            LayerLimit::Walk => "walk",
+            LayerLimit::Memory => "memory",
+            LayerLimit::None => "none",
+        }
+    }
 }
 
 /// What the probes found.
@@ -142,6 +178,7 @@ impl Capabilities {
         }
         Capabilities {
             seccomp: probes.seccomp.is_ok(),
+            layer_limit: LayerLimit::of(root),
             isolation: Isolation { namespaces: namespaces.is_ok(), user, root },
             network: network.is_ok(),
             cgroup: cgroup.ok(),
@@ -165,7 +202,9 @@ impl Capabilities {
         };
         let yes = |flag| if flag { "yes" } else { "no" };
         let (namespaces, network) = (yes(self.isolation.namespaces), yes(self.network));
-        let mut text = format!("namespaces={namespaces} root={root} network={network} cgroup={cgroup}");
+        let disk_limit = self.layer_limit.word();
+        let mut text =
+            format!("namespaces={namespaces} root={root} network={network} cgroup={cgroup} disk-limit={disk_limit}");
         for note in &self.notes {
             text.push_str("; ");
             text.push_str(note);
@@ -266,35 +305,35 @@ mod tests {
             seccomp: Ok("kill_process".into()),
         };
         let cases = [
-            (full(), "namespaces=yes root=overlay network=yes cgroup=v2", 0),
+            (full(), "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=walk", 0),
             (
                 Probes { overlay: Err(denied()), ..full() },
-                "namespaces=yes root=overlay-in-memory network=yes cgroup=v2; no",
+                "namespaces=yes root=overlay-in-memory network=yes cgroup=v2 disk-limit=memory; no",
                 1,
             ),
             (
                 Probes { overlay: Err(denied()), overlay_in_memory: Err(denied()), ..full() },
-                "namespaces=yes root=host network=yes cgroup=v2; no overlay",
+                "namespaces=yes root=host network=yes cgroup=v2 disk-limit=none; no overlay",
                 1,
             ),
             (
                 Probes { network: Err("x".into()), ..full() },
-                "namespaces=yes root=overlay network=no cgroup=v2; no network",
+                "namespaces=yes root=overlay network=no cgroup=v2 disk-limit=walk; no network",
                 1,
             ),
             (
                 Probes { cgroup: Err("x".into()), ..full() },
-                "namespaces=yes root=overlay network=yes cgroup=none; no",
+                "namespaces=yes root=overlay network=yes cgroup=none disk-limit=walk; no",
                 1,
             ),
             (
                 Probes { program_view: Err(denied()), ..full() },
-                "namespaces=yes root=overlay network=yes cgroup=v2; no read-only view",
+                "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=walk; no read-only view",
                 1,
             ),
             (
                 Probes { cgroup: Ok(v2().without_pids()), ..full() },
-                "namespaces=yes root=overlay network=yes cgroup=v2; no control group counts",
+                "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=walk; no control group counts",
                 1,
             ),
             (
@@ -304,12 +343,12 @@ mod tests {
             ),
             (
                 Probes { namespaces: Err(denied()), overlay: Err(denied()), ..full() },
-                "namespaces=yes root=overlay-by-folder network=yes cgroup=v2; not root",
+                "namespaces=yes root=overlay-by-folder network=yes cgroup=v2 disk-limit=walk; not root",
                 1,
             ),
             (
                 Probes { namespaces: Err(denied()), rootless: Err("x".into()), ..full() },
-                "namespaces=no root=host network=yes cgroup=v2; no namesp",
+                "namespaces=no root=host network=yes cgroup=v2 disk-limit=none; no namesp",
                 1,
             ),
         ];
@@ -317,6 +356,7 @@ mod tests {
             let found = Capabilities::decide(probes);
             assert!(found.summary().starts_with(expected), "{}", found.summary());
             assert_eq!(found.notes.len(), notes, "{expected}");
+            assert_eq!(found.layer_limit.is_enforced(), !expected.contains("disk-limit=none"));
         }
     }
 }

@@ -13,6 +13,7 @@ use pumice_cluster::{Failure, failure};
 use serde_json::{Value, json};
 
 use crate::agent::capabilities::Capabilities;
+use crate::agent::disk_condition;
 use crate::procfs;
 
 /// How often the Lease is renewed.
@@ -75,7 +76,9 @@ pub(crate) async fn register(
         Ok(_) => {}
         Err(error) if failure(&error) == Failure::AlreadyExists => {
             let patch = json!({"metadata": {"labels": metadata["labels"], "annotations": metadata["annotations"]}});
-            nodes.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+            let node = nodes.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await?;
+            // An agent before this one may have ended during a pressure.
+            disk_condition::set_taint(&nodes, name, node, false).await?;
         }
         Err(error) => return Err(error),
     }
@@ -96,6 +99,7 @@ fn metadata(name: &str, capabilities: &Capabilities) -> Value {
 }
 
 fn status(name: &str, capacity: &Capacity, host_ip: Ipv4Addr, now: Timestamp) -> Value {
+    let disk_condition = disk_condition::condition(false, now);
     let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let mut resources = json!({
         "cpu": cpu(capacity.cpu_milli),
@@ -122,7 +126,7 @@ fn status(name: &str, capacity: &Capacity, host_ip: Ipv4Addr, now: Timestamp) ->
         "allocatable": resources,
         "conditions": [
             condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "the node has memory"),
-            condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "the node has disk space"),
+            disk_condition,
             condition("PIDPressure", "False", "KubeletHasSufficientPID", "the node has process ids"),
             condition("Ready", "True", "KubeletReady", "the node agent runs pods as processes"),
         ],

@@ -7,7 +7,7 @@
 mod adopt;
 mod calls;
 mod entry;
-mod eviction;
+pub(crate) mod eviction;
 mod failures;
 mod names;
 mod probing;
@@ -42,9 +42,10 @@ use crate::probes::Finding;
 use crate::shim::control;
 use crate::shim::status::{ShimPhase, ShimStatus};
 use crate::shim_watch::StatusWatch;
-use crate::usage::disk::Measured;
+use crate::usage::disk::DiskUse;
 use calls::CallDone;
 use entry::{End, Entry, Presence, Stage};
+use eviction::SharedDisk;
 use names::Names;
 use probing::PreStopDone;
 use pumice_clock as clock;
@@ -112,7 +113,7 @@ pub(crate) struct Pods {
     pre_stops: JoinSet<PreStopDone>,
     probers: TaskTracker,
     findings: (mpsc::Sender<Finding>, mpsc::Receiver<Finding>),
-    measurements: mpsc::Receiver<Measured>,
+    disk: SharedDisk,
     drains: Vec<Drain>,
     leftovers: Vec<String>,
 }
@@ -124,7 +125,7 @@ impl Pods {
         pods_max: u32,
         starts_max: usize,
         index: PodIndex,
-        measurements: mpsc::Receiver<Measured>,
+        disk: SharedDisk,
     ) -> std::io::Result<Pods> {
         let subnet = context.network.as_ref().map_or(LOOPBACK, crate::networks::bridge::NodeNetwork::subnet);
         let mut pods = Pods {
@@ -148,7 +149,7 @@ impl Pods {
             pre_stops: JoinSet::new(),
             probers: TaskTracker::new(),
             findings: mpsc::channel(FINDINGS_MAX),
-            measurements,
+            disk,
             drains: Vec::new(),
             leftovers: Vec::new(),
             context,
@@ -178,7 +179,7 @@ impl Pods {
                 Some(done) = self.removals.join_next() => self.on_removed(done),
                 Some(done) = self.name_writes.join_next() => self.on_names_written(done),
                 Some(finding) = self.findings.1.recv() => self.on_finding(finding),
-                Some(measured) = self.measurements.recv() => self.on_measured(measured),
+                Some(finding) = self.disk.findings.recv() => self.on_disk_finding(finding),
                 Some(done) = self.pre_stops.join_next() => self.on_pre_stop(done),
                 Some(drain) = drains.recv() => self.on_drain(drain),
                 () = sleep => self.on_wake(),
@@ -333,6 +334,7 @@ impl Pods {
     fn on_end(&mut self, uid: &str) {
         let Some(entry) = self.pods.get_mut(uid) else { return };
         entry.probed.clear();
+        entry.disk = DiskUse::default();
         entry.token_keeper = None;
         if let Some(key) = entry.group() {
             self.names.leave(&key, uid);

@@ -7,6 +7,7 @@
 mod agent;
 mod attend;
 mod devices;
+mod disk;
 mod exec;
 mod grace;
 mod harness;

@@ -22,17 +22,20 @@ const REFUSED_WITHIN: Duration = Duration::from_secs(180);
 const COMPLETE_WITHIN: Duration = Duration::from_secs(180);
 
 /// A platform whose data, log and audit log are on a small disk.
-struct Trial {
+pub(crate) struct Trial {
     up: Option<Process>,
-    clients: Clients,
-    disk: SmallDisk,
+    pub clients: Clients,
+    pub disk: SmallDisk,
     background: bool,
     audit: bool,
 }
 
 impl Trial {
     fn new(background: bool, audit: bool) -> Trial {
-        let disk = SmallDisk::new(DISK_MEGABYTES);
+        Trial::on(SmallDisk::new(DISK_MEGABYTES), background, audit)
+    }
+
+    pub fn on(disk: SmallDisk, background: bool, audit: bool) -> Trial {
         let data = disk.path().join("data");
         let clients = Clients::new(&data.join("kubeconfig"), disk.beside()).with("PUMICE_DATA_DIR", data);
         let mut trial = Trial { up: None, clients, disk, background, audit };

@@ -13,6 +13,7 @@ mod bad_input;
 mod confinement;
 mod crash;
 mod disk;
+mod disk_pressure;
 mod documented;
 mod elsewhere;
 mod eviction;

@@ -19,6 +19,7 @@ use crate::agent::pods::{START_AGAIN, TURN_TOLD_AFTER};
 use crate::pod_spec::names::hostname;
 use crate::pod_spec::resolve::{Requests, requests};
 use crate::shim::status::ShimStatus;
+use crate::usage::disk::DiskUse;
 
 /// Whether the API server has the pod.
 #[derive(Debug, Clone)]
@@ -109,6 +110,8 @@ pub(super) struct Entry {
     /// Its containers that are attended to.
     pub probed: BTreeMap<String, Probed>,
     pub token_keeper: Option<AbortOnDropHandle<()>>,
+    /// What it uses of the disk, by the latest count, while it runs.
+    pub disk: DiskUse,
     /// Whether its last hooks have been called.
     pub pre_stop: PreStop,
     /// When its processes will be killed.
@@ -148,6 +151,7 @@ impl Entry {
             shim_ended: false,
             probed: BTreeMap::new(),
             token_keeper: None,
+            disk: DiskUse::default(),
             pre_stop: PreStop::NotRun,
             kill_at: None,
             gone_by: None,

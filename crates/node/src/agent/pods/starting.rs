@@ -6,6 +6,7 @@ use pumice_clock as clock;
 use tokio::task::JoinError;
 
 use crate::agent::pods::entry::{Entry, Stage};
+use crate::agent::pods::eviction::NEARLY_FULL;
 use crate::agent::pods::failures::Trouble;
 use crate::agent::pods::names::{self, HostsFile};
 use crate::agent::pods::{Pods, START_TOLD_AFTER, Started};
@@ -24,6 +25,10 @@ impl Pods {
             self.give_address(&uid);
             let Some(entry) = self.pods.get(&uid) else { continue };
             if !matches!(entry.stage, Stage::Waiting { .. }) || entry.is_leaving() {
+                continue;
+            }
+            if self.disk.is_short() {
+                self.not_started(&uid, "ContainerCreating", NEARLY_FULL.to_owned());
                 continue;
             }
             let (Some(pod), Some(address)) = (entry.pod().cloned(), entry.address) else {

@@ -14,6 +14,7 @@ use crate::agent::pods::Pods;
 use crate::agent::pods::adopt::{self, FoundState};
 use crate::agent::pods::entry::{End, Entry, Presence, Stage, has_run, is_terminal};
 use crate::cgroup;
+use crate::usage::disk;
 
 impl Pods {
     pub(super) fn adopt(&mut self) {
@@ -42,7 +43,8 @@ impl Pods {
             if let Some(address) = entry.address.filter(|address| *address != self.context.host_ip) {
                 self.addresses.restore(&found.uid, address);
             }
-            self.index.insert(&entry.namespace, &entry.name, entry.dir.clone());
+            // Its limits are known when the API server is heard.
+            self.index.insert(&entry.namespace, &entry.name, entry.dir.clone(), false);
             let running = entry.stage == Stage::Running;
             self.pods.insert(found.uid.clone(), entry);
             if running {
@@ -97,6 +99,7 @@ impl Pods {
             let adopted = matches!(entry.presence, Presence::Unknown);
             entry.set_pod(&pod);
             if adopted {
+                self.index.insert(&entry.namespace, &entry.name, entry.dir.clone(), disk::is_limited(&pod));
                 if entry.has_ended() && is_terminal(&pod) {
                     entry.stage = Stage::Ended(End::Reported);
                 }
@@ -107,7 +110,7 @@ impl Pods {
         }
         let mut entry = Entry::new(&uid, &pod, self.context.pods_dir.join(&uid), clock::now());
         entry.stage = self.first_stage(&entry, &pod);
-        self.index.insert(&entry.namespace, &entry.name, entry.dir.clone());
+        self.index.insert(&entry.namespace, &entry.name, entry.dir.clone(), disk::is_limited(&pod));
         self.pods.insert(uid.clone(), entry);
         self.tell_of_end(&uid);
         self.give_address(&uid);
