@@ -22,6 +22,8 @@ impl Attributes {
     pub(crate) const NO_SET_UID: Attributes = Attributes(0x2);
     pub(crate) const NO_DEVICES: Attributes = Attributes(0x4);
     pub(crate) const NO_PROGRAMS: Attributes = Attributes(0x8);
+    /// Each access is written down; for a new file system only.
+    pub(crate) const EXACT_ACCESS_TIMES: Attributes = Attributes(0x20);
 
     pub(crate) const fn and(self, other: Attributes) -> Attributes {
         Attributes(self.0 | other.0)

@@ -354,6 +354,19 @@ const LINKS: [(&str, &str); 5] = [
     ("pts/ptmx", "ptmx"),
 ];
 
+/// Options of the file system of terminals: the group `tty`, to which programs such as `wall` belong, and the rest.
+const TERMINALS: [(&CStr, Option<&CStr>); 4] =
+    [(c"gid", Some(c"5")), (c"newinstance", None), (c"ptmxmode", Some(c"0666")), (c"mode", Some(c"0620"))];
+
+/// The pod's message queues as files. A kernel may have none, and a user may not show them.
+fn mount_queues(root: &Root, devices: &DetachedMount) -> Result<(), RootError> {
+    let at = Path::new("/dev/mqueue");
+    mkdirat(devices.as_fd(), "mqueue", Mode::from_bits_truncate(0o755)).map_err(|errno| not_made(at, errno))?;
+    let target = root.mount_point(at, Missing::Refuse)?;
+    let _ = DetachedMount::new(c"mqueue", &[], KERNELS_OWN).and_then(|queues| queues.attach(target.as_fd()));
+    Ok(())
+}
+
 fn mount_dev(root: &Root, container: &ContainerSpec, layers: &Layers) -> Result<(), RootError> {
     let target = root.system_folder("dev")?;
     let at = Path::new("/dev");
@@ -361,7 +374,7 @@ fn mount_dev(root: &Root, container: &ContainerSpec, layers: &Layers) -> Result<
         let hosts = DetachedMount::of_path(at);
         return mounted("devices", at, hosts.and_then(|hosts| hosts.attach(target.as_fd())));
     }
-    let devices = new_tmpfs(c"0755", c"64k", Attributes::NO_SET_UID)
+    let devices = new_tmpfs(c"0755", c"65536k", Attributes::NO_SET_UID.and(Attributes::EXACT_ACCESS_TIMES))
         .and_then(|devices| devices.attach(target.as_fd()).map(|()| devices))
         .map_err(|source| RootError::Mount { what: "devices".into(), target: at.into(), source })?;
     for (name, major, minor) in OWN_DEVICES {
@@ -372,8 +385,12 @@ fn mount_dev(root: &Root, container: &ContainerSpec, layers: &Layers) -> Result<
     }
     mkdirat(devices.as_fd(), "pts", Mode::from_bits_truncate(0o755))
         .map_err(|errno| not_made(&at.join("pts"), errno))?;
-    let options = [(c"newinstance", None), (c"ptmxmode", Some(c"0666")), (c"mode", Some(c"0620"))];
-    let terminals = DetachedMount::new(c"devpts", &options, Attributes::NO_SET_UID.and(Attributes::NO_PROGRAMS));
+    mount_queues(root, &devices)?;
+    let [tty, rest @ ..] = &TERMINALS;
+    let new =
+        |options: &[_]| DetachedMount::new(c"devpts", options, Attributes::NO_SET_UID.and(Attributes::NO_PROGRAMS));
+    // An ordinary user's namespace has no such group.
+    let terminals = new(&[&[*tty], &rest[..]].concat()).or_else(|_| new(rest));
     if let (Ok(terminals), Ok(target)) = (terminals, root.mount_point(&at.join("pts"), Missing::Refuse)) {
         // Terminals are for people; a batch job runs without.
         let _ = terminals.attach(target.as_fd());
