@@ -338,7 +338,7 @@ mod tests {
             ),
             (
                 Probes { cgroup: Ok(v2().without_devices()), ..full() },
-                "namespaces=yes root=overlay network=yes cgroup=v2; no control group limits devices",
+                "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=walk; no control group limits devices",
                 1,
             ),
             (
