@@ -114,7 +114,10 @@ impl Encoder<'_> {
                 for (key, value) in entries {
                     let mut entry = Writer::default();
                     entry.bytes(1, key.as_bytes());
-                    self.value(2, field.kind, value, &mut entry, depth + 1).map_err(|error| error.within(key))?;
+                    // Null is what an entry without a value is read as.
+                    if !value.is_null() {
+                        self.value(2, field.kind, value, &mut entry, depth + 1).map_err(|error| error.within(key))?;
+                    }
                     writer.bytes(field.number, &entry.written);
                 }
                 Ok(())

@@ -211,6 +211,17 @@ fn without_nulls(value: Value) -> Value {
     }
 }
 
+/// Bug: it came back as an empty list.
+#[test]
+fn an_entry_without_a_value_stays_one() {
+    let mut writer = Writer::default();
+    // An entry of `extra`, whose key is empty as well.
+    writer.bytes(4, &[]);
+    let read = builtin().decode_message("authentication.v1.UserInfo", &writer.written).expect("decodes");
+    let bytes = builtin().encode_message("authentication.v1.UserInfo", &read).expect("encodes");
+    assert_eq!(builtin().decode_message("authentication.v1.UserInfo", &bytes), Ok(read));
+}
+
 proptest! {
     #[test]
     fn what_was_written_is_read_as_it_was(spec in pod_spec()) {
