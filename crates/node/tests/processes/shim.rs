@@ -441,7 +441,7 @@ fn an_ordinary_user_has_isolated_pods_too() {
 /// What a pod of a namespace that enforces `restricted` finds of the host.
 fn allow_listed(user: bool) -> String {
     let mut pod = TestPod::sh(
-        "cat /etc/shadow /root/.profile /etc/machine-id 2>/dev/null; ls /boot /srv 2>/dev/null; id -un; \
+        "cat /etc/shadow /root/.profile /etc/machine-id 2>/dev/null; ls -d /boot /media 2>/dev/null; id -un; \
          python3 -c 'import ssl, json; print(\"python\", len(ssl.create_default_context().get_ca_certs()) > 0)'; \
          touch /usr/x /opt/x /etc/passwd.x 2>/dev/null && echo wrote; echo mine > /tmp/mine && cat /tmp/mine; ls /tmp; \
          echo kept > $HOME/file && cat $HOME/file; mount | grep -c ' / '; cat /data/given",
