@@ -458,12 +458,25 @@ mod tests {
     /// Mounts that are made while a folder and a link are exchanged.
     const TRIES: usize = 10_000;
 
+    fn may_mount() -> bool {
+        let is_root = nix::unistd::Uid::effective().is_root();
+        if !is_root {
+            eprintln!("not run: needs root for mounts");
+            assert!(std::env::var_os("CI").is_none(), "run the tests as root");
+        }
+        is_root
+    }
+
+    /// What this thread mounts from now on is its own, and gone with it.
+    fn take_own_mounts() {
+        unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_FS).unwrap();
+        mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE).unwrap();
+    }
+
     // INV-54
     #[test]
     fn what_is_exchanged_meanwhile_is_never_the_hosts() {
-        if !nix::unistd::Uid::effective().is_root() {
-            eprintln!("not run: needs root for mounts");
-            assert!(std::env::var_os("CI").is_none(), "run the tests as root");
+        if !may_mount() {
             return;
         }
         let dir = tempfile::tempdir().unwrap();
@@ -493,8 +506,7 @@ mod tests {
 
     /// How many mounts had a folder of the host as source, and how many as their place.
     fn mount_while_exchanged(volume: &Path, host: &Path) -> (usize, usize) {
-        unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_FS).unwrap();
-        mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE).unwrap();
+        take_own_mounts();
         let root = Root { directory: open_path(volume).unwrap(), kind: RootKind::Overlay, own_devices: true };
         let hosts = [host.to_owned(), host.join("within")].map(|path| open_path(&path).unwrap());
         let is_hosts = |found: BorrowedFd<'_>| hosts.iter().any(|host| is_same(host.as_fd(), found));
@@ -524,9 +536,7 @@ mod tests {
     // INV-55
     #[test]
     fn an_overlay_without_room_for_its_work_folder_is_tried_again() {
-        if !nix::unistd::Uid::effective().is_root() {
-            eprintln!("not run: needs root for mounts");
-            assert!(std::env::var_os("CI").is_none(), "run the tests as root");
+        if !may_mount() {
             return;
         }
         let dir = tempfile::tempdir().unwrap();
@@ -542,8 +552,7 @@ mod tests {
     }
 
     fn root_in_tmpfs(dir: &Path, inodes: u32) -> Result<(), RootError> {
-        unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_FS).unwrap();
-        mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NONE).unwrap();
+        take_own_mounts();
         let options = format!("nr_inodes={inodes}");
         mount(Some("tmpfs"), dir, Some("tmpfs"), MsFlags::empty(), Some(options.as_str())).unwrap();
         let layers =

@@ -14,6 +14,7 @@ mod differences;
 #[path = "../processes/harness.rs"]
 #[allow(dead_code, reason = "shared with tests that use more of it")]
 mod harness;
+mod masked;
 #[path = "../processes/node.rs"]
 #[allow(dead_code, reason = "shared with tests that use more of it")]
 mod node;

@@ -13,6 +13,7 @@ use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
 use syscalls::Sysno;
 
+use crate::masked::MASKED;
 use crate::{CPU_LIMIT_MILLI, CPU_REQUEST_MILLI, GROUPS, HOSTNAME, MEMORY_BYTES, PROCESSES_MAX, PROGRAM};
 
 /// Docker's rights without `NET_RAW` and `MKNOD`, as a cluster has them that is set up with care.
@@ -29,20 +30,6 @@ const RIGHTS: [&str; 12] = [
     "CAP_SETPCAP",
     "CAP_SETUID",
     "CAP_SYS_CHROOT",
-];
-const MASKED: [&str; 12] = [
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/interrupts",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/sys/devices/virtual/powercap",
-    "/sys/firmware",
 ];
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 /// What Docker's profile refuses to programs with these rights, on this processor.

@@ -5,6 +5,7 @@
 
 #![no_main]
 
+use masked::MASKED;
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fmt::Display;
@@ -15,6 +16,8 @@ use std::path::Path;
 
 mod calls;
 mod ends;
+#[path = "../masked.rs"]
+mod masked;
 
 /// Paths whose mounts are looked at, beside those where nothing is to be seen.
 const MOUNTS: [&str; 18] = [
@@ -36,21 +39,6 @@ const MOUNTS: [&str; 18] = [
     "/proc/sysrq-trigger",
     "/sys",
     "/sys/fs/cgroup",
-];
-/// Paths where nothing is to be seen.
-const MASKED: [&str; 12] = [
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/interrupts",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/sys/devices/virtual/powercap",
-    "/sys/firmware",
 ];
 /// Fields of `/proc/self/status`.
 const STATUS: [&str; 20] = [
