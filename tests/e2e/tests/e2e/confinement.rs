@@ -29,7 +29,8 @@ fn without_a_limit_there_is_as_much_memory_as_the_node_has() {
     let platform = Platform::start(Setup { flags: vec!["--memory".into(), "128Mi".into()] });
     let script = "head -c 400000000 /dev/zero | tail -c 300000000 | wc -c; echo ended";
     let found = output(&platform, "large", json!({}), script);
-    assert!(found.starts_with("0\n"), "what held the bytes was killed: {found}");
+    // The shell may say that it was killed before the count comes.
+    assert!(found.lines().any(|line| line == "0"), "what held the bytes was killed: {found}");
     let pod = platform.get("pod", "large").unwrap();
     let ended = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
     assert!(ended["message"].as_str().is_some_and(|message| message.contains("killed for memory")), "{ended}");
