@@ -8,10 +8,16 @@ BUILT = $(TARGET)/debug
 RELEASE = $(TARGET)/release
 REALKUBE = $(basename $(notdir $(wildcard tests/realkube/tests/*.rs)))
 
-.PHONY: help up demo demo-fleet quick test test-clients test-realkube client wheel test-wheel lint fmt gen pictures bench crash kill-fleet fuzz
+.PHONY: help shim up demo demo-fleet quick test test-clients test-realkube client wheel test-wheel lint fmt gen pictures bench crash kill-fleet fuzz
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 15
+
+# What runs pods takes it in.
+up demo demo-fleet test test-realkube test-clients pictures bench crash kill-fleet: shim
+
+shim: ## build the small program that stands beside each pod, which pumice carries within itself
+	$(CARGO) shim
 
 up: ## build quickly and bring the platform up on this machine
 	$(CARGO) ship --profile quick

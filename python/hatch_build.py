@@ -14,9 +14,9 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 # Built product -> its place in the wheel.
 EXTENSION = ("lib_core.so", "pumice/_core.abi3.so")
-# What cargo is asked for -> the programs of it; by PUMICE_WHEEL_CLIENT for those who talk to a platform elsewhere.
-WHOLE = ("ship", ["jobctl", "pumice"])
-CLIENT = ("client", ["jobctl"])
+# Calls of cargo -> the programs of them; by PUMICE_WHEEL_CLIENT for those who talk to a platform elsewhere.
+WHOLE = ([["shim"], ["ship", "--release"]], ["jobctl", "pumice"])
+CLIENT = ([["client", "--release"]], ["jobctl"])
 
 
 class Products(BuildHookInterface):  # type: ignore[type-arg]
@@ -27,8 +27,9 @@ class Products(BuildHookInterface):  # type: ignore[type-arg]
         root = Path(self.root).parent
         target = root / os.environ.get("CARGO_TARGET_DIR", "target")
         cargo = os.environ.get("CARGO", "cargo")
-        wanted, programs = CLIENT if os.environ.get("PUMICE_WHEEL_CLIENT") else WHOLE
-        subprocess.run([cargo, wanted, "--release"], cwd=root, check=True)
+        calls, programs = CLIENT if os.environ.get("PUMICE_WHEEL_CLIENT") else WHOLE
+        for call in calls:
+            subprocess.run([cargo, *call], cwd=root, check=True)
 
         packed = target / "wheel"
         shutil.rmtree(packed, ignore_errors=True)

@@ -59,7 +59,7 @@ fn finish_removals(data: &Path) -> Result<()> {
             output::note(format_args!("removing {trees} that pods left; Ctrl-C leaves the rest to the next pumice up"));
         }
     };
-    let stays = pumice_node::finish_removals(data, &crate::up::shim_command()?, on_wait);
+    let stays = pumice_node::finish_removals(data, &crate::up::shim_program()?, on_wait);
     let stays = stays.context("remove what pods left")?;
     stays.iter().for_each(|aside| output::note(format_args!("pumice: {}", aside.sentence())));
     Ok(())

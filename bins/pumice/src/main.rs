@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         return vcctl::called(slurm::Called::parse().program);
     }
     if words.next().is_some_and(|word| word == "shim") {
-        return pumice_node::shim_main(words);
+        return pumice_shim::shim_main(words);
     }
     let result = match Cli::parse().command {
         Command::Up(args) => up::up(*args),
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
         Command::Roles(args) => install::roles(&args),
         Command::Links { dir } => vcctl::links(dir.as_deref()),
         Command::Vcctl(group) => return vcctl::run(group),
-        Command::Shim { args } => return pumice_node::shim_main(args),
+        Command::Shim { args } => return pumice_shim::shim_main(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

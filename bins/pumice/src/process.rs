@@ -2,12 +2,19 @@
 //!
 //! *Called by*: every command that serves.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
-use pumice_node::huge_pages;
+use pumice_linux::huge_pages;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::{descriptors, logging};
+
+/// With so much memory huge pages are worth it, in bytes.
+const LARGE: u64 = 128 << 20;
+/// How often it is looked whether a process has become so large.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// What all asynchronous work of a command runs on. Whoever needs one is a server, or may be: it may open as many files as
 /// the system allows, and takes huge pages when it is large.
@@ -15,8 +22,15 @@ pub fn runtime() -> Result<tokio::runtime::Runtime> {
     descriptors::raise_limit();
     huge_pages::refrain();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
-    runtime.spawn(huge_pages::take_when_large());
+    runtime.spawn(take_huge_pages_when_large());
     Ok(runtime)
+}
+
+/// Huge pages make a large process faster, and cost a small one more memory than they are worth.
+async fn take_huge_pages_when_large() {
+    while !huge_pages::take_if_larger(LARGE) {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
 /// A token that is cancelled by the first SIGINT or SIGTERM; a second one ends the process at once. SIGHUP opens the log
@@ -59,7 +73,7 @@ async fn hung_up(hangup: Option<&mut Signal>) {
 
 /// When the machine's memory runs out, programs of pods go before the process that keeps them.
 pub fn go_last_for_memory() {
-    if let Err(error) = pumice_node::spare_this_process() {
+    if let Err(error) = pumice_linux::oom::spare_this_process() {
         tracing::info!(%error, "the kernel may end this process as early as any other when memory runs out");
     }
 }

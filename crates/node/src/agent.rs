@@ -38,8 +38,7 @@ pub use options::{Options, POD_PIDS_MAX};
 pub use teardown::{TornDown, Unended, tear_down};
 
 use crate::confinement::accelerators::DeviceFolders;
-use crate::confinement::seccomp::filter_file::FilterFolder;
-use crate::files::private_dir;
+use crate::confinement::seccomp::filter_folder::FilterFolder;
 use crate::kubelet_api::NodeService;
 use crate::launcher::Launcher;
 use crate::layout::{seccomp_filters_dir, seccomp_profiles_dir};
@@ -47,7 +46,6 @@ use crate::lease;
 use crate::logs::retained::RetainedLogs;
 use crate::networks::bridge::NodeNetwork;
 use crate::pod_index::PodIndex;
-use crate::shim::format::{FORMAT, Newer, newer};
 use crate::usage::disk::measuring::{FINDINGS_MAX, Measurer};
 use crate::usage::{Sampler, Usage};
 use leftovers::remover::{NodeGroups, Remover};
@@ -56,6 +54,9 @@ pub use node_object::host_ip;
 use pods::eviction::SharedDisk;
 use pods::{Drain, Pods};
 use pumice_clock as clock;
+use pumice_linux::files::private_dir;
+use pumice_shim::format::FORMAT;
+use pumice_shim::newer::{Newer, newer};
 use start::NodeContext;
 use teardown::NodePaths;
 

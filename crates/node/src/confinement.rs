@@ -5,5 +5,4 @@
 //! last steps before the program (`shim/program.rs`).
 
 pub(crate) mod accelerators;
-pub(crate) mod capability_set;
 pub(crate) mod seccomp;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::files::read_bounded;
+use pumice_linux::files::read_bounded;
 
 /// Largest map read, in bytes.
 const MAP_BYTES_MAX: u64 = 4 << 20;

@@ -1,6 +1,6 @@
 //! Runs pods as processes on this machine.
 //!
-//! (Or pretends to: [`SimulatedNodes`].) Two halves that meet in a pod's directory only: the [`shim`], one small process per pod that
+//! (Or pretends to: [`SimulatedNodes`].) Two halves that meet in a pod's directory only: the shim ([`pumice_shim`]), one small process per pod that
 //! outlives the platform, and the agent, which follows the API server and starts, stops, adopts and
 //! reports shims.
 //!
@@ -15,54 +15,36 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod agent;
-mod cgroup;
 mod confinement;
 mod container_exec;
-mod cpu_turns;
-mod detached_mount;
 mod downward_api;
-mod files;
-mod freezer;
 mod grace;
-pub mod huge_pages;
 mod images;
 mod kubelet_api;
 mod launcher;
 mod layout;
 mod lease;
-mod links;
 mod logs;
-mod mount_table;
 mod nat;
-mod netlink;
 mod networks;
-mod oom;
-mod paths;
-mod pidfd;
 mod pod_index;
 mod pod_spec;
 mod probes;
-mod procfs;
-pub mod shim;
 mod shim_watch;
 mod simulated;
 mod spec_numbers;
 mod streams;
 mod survivors;
-mod tree;
 mod usage;
 
 pub use agent::{
     AgentError, Capabilities, Handle, LayerLimit, NodeAgent, Options, POD_PIDS_MAX, SetAside, SetAsideError, TornDown,
     Unended, finish_removals, host_ip, remove_set_aside, set_aside, tear_down,
 };
-pub use cgroup::{CgroupSpec, Device, DeviceKind, Hierarchy, Limits};
 pub use images::{ImageEntry, ImageMap, ImageMapError};
 pub use kubelet_api::NodeBody;
-pub use launcher::ShimCommand;
+pub use launcher::ShimProgram;
 pub use networks::bridge::BridgeError;
-pub use oom::spare_this_process;
-pub use shim::shim_main;
 pub use simulated::{
     Counts, Faults, FaultsError, NODES_MAX, NodeShape, NodeShapeError, SimulatedError, SimulatedHandle, SimulatedNodes,
     SimulatedOptions,

@@ -6,7 +6,7 @@
 use std::fs;
 use std::net::Ipv4Addr;
 
-use crate::netlink::{Message, Netlink, NetlinkError};
+use pumice_linux::netlink::{Message, Netlink, NetlinkError};
 
 const SUBSYSTEM: u16 = 10;
 const BATCH_BEGIN: u16 = 0x10;

@@ -11,9 +11,9 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDe
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::pidfd;
-use crate::shim::control::ShimProcess;
-use crate::shim::status::STATUS_FILE;
+use pumice_linux::pidfd;
+use pumice_shim::control::ShimProcess;
+use pumice_shim::status::STATUS_FILE;
 
 /// Watches the status files of all pods by one descriptor.
 pub(crate) struct StatusWatch {
@@ -137,8 +137,8 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::files::{Durability, write_atomic};
-    use crate::procfs;
+    use pumice_linux::files::{Durability, write_atomic};
+    use pumice_linux::procfs;
 
     #[tokio::test]
     async fn a_replaced_status_file_is_news() {

@@ -8,9 +8,9 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::freezer::{Freezer, Frozen};
-use crate::procfs;
-use crate::shim::control::ShimProcess;
+use pumice_linux::freezer::{Freezer, Frozen};
+use pumice_linux::procfs;
+use pumice_shim::control::ShimProcess;
 
 /// Most processes named in one message.
 const NAMED_MAX: usize = 5;

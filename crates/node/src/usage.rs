@@ -15,13 +15,13 @@ use pumice_clock as clock;
 use serde_json::{Value, json};
 use tokio::time::MissedTickBehavior;
 
-use crate::cgroup::{CgroupSpec, ContainerCgroup, Hierarchy};
 use crate::pod_index::{IndexedPod, PodIndex};
-use crate::procfs;
-use crate::shim::control::ShimProcess;
-use crate::shim::spec::{Network, ShimSpec};
-use crate::shim::status::{ContainerState, ShimPhase, ShimStatus};
 use disk::DiskUse;
+use pumice_linux::cgroup::{CgroupSpec, ContainerCgroup, Hierarchy};
+use pumice_linux::procfs;
+use pumice_shim::control::ShimProcess;
+use pumice_shim::spec::{Network, ShimSpec};
+use pumice_shim::status::{ContainerState, ShimPhase, ShimStatus};
 
 /// Time between two samples.
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);

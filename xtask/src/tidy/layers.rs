@@ -24,6 +24,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     // engines with I/O
     ("sql", &[]),
     ("clock", &[]),
+    ("linux", &[]),
     ("store", &["units", "objects"]),
     ("auth", &["units", "objects", "api"]),
     ("apiserver", &["units", "metrics", "objects", "api", "clock", "store", "auth"]),
@@ -32,7 +33,8 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("scheduler", &["units", "objects", "api", "engine", "translate", "recording", "clock", "cluster"]),
     ("controllers", &["units", "objects", "api", "machines", "clock", "cluster"]),
     ("admission", &["units", "objects", "api", "machines", "apiserver", "clock", "auth", "cluster"]),
-    ("node", &["units", "metrics", "objects", "api", "clock", "cluster"]),
+    ("shim", &["units", "metrics", "clock", "linux"]),
+    ("node", &["units", "metrics", "objects", "api", "clock", "linux", "cluster", "shim"]),
     ("history", &["units", "objects", "api", "clock", "cluster", "sql"]),
     ("watchdog", &["units", "objects", "api", "cluster"]),
     ("console", &["units", "objects", "api", "auth", "cluster"]),

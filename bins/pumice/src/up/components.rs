@@ -15,7 +15,7 @@ use pumice_cluster::{Client, client_over};
 use pumice_controllers::{FinishedKind, TakenIn};
 use pumice_history::pending::Watched;
 use pumice_history::{LastRuns, Location};
-use pumice_node::{ShimCommand, SimulatedHandle, SimulatedOptions};
+use pumice_node::{ShimProgram, SimulatedHandle, SimulatedOptions};
 use pumice_scheduler::{AskRuns, PastRuns};
 use pumice_units::Quantity;
 use tokio_util::sync::CancellationToken;
@@ -195,15 +195,17 @@ async fn appears(file: Option<&Path>, stop: &CancellationToken) -> bool {
     true
 }
 
-/// How this program is started as a shim.
-pub fn shim_command() -> Result<ShimCommand> {
+include!(concat!(env!("OUT_DIR"), "/shim.rs"));
+
+/// Which program shims are: the small one that this one carries, else this one.
+pub fn shim_program() -> Result<ShimProgram> {
     let program = std::env::current_exe().context("find this program's own file")?;
-    Ok(ShimCommand { program, args: vec!["shim".into()] })
+    Ok(ShimProgram { embedded: SHIM, program, args: vec!["shim".into()] })
 }
 
 /// What the agent of this machine is told.
 pub fn node_options(args: &MachineArgs, data: &Path, name: &str, client: Client) -> Result<pumice_node::Options> {
-    let mut options = pumice_node::Options::new(client, data.to_owned(), name.to_owned(), shim_command()?);
+    let mut options = pumice_node::Options::new(client, data.to_owned(), name.to_owned(), shim_program()?);
     options.image_map = match &args.image_map {
         Some(map) => Some(std::path::absolute(map).with_context(|| format!("make {} absolute", map.display()))?),
         None => None,

@@ -12,11 +12,11 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use pumice_units::with_causes;
 
-use crate::cgroup::Hierarchy;
-use crate::files;
 use crate::launcher::Launcher;
-use crate::shim::PROBE;
-use crate::shim::spec::{Isolation, RootKind};
+use pumice_linux::cgroup::Hierarchy;
+use pumice_linux::files;
+use pumice_shim::PROBE;
+use pumice_shim::spec::{Isolation, RootKind};
 
 /// What this host lets us do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,8 +77,8 @@ struct Probes {
     rootless: Result<(), String>,
     network: Result<(), String>,
     cgroup: Result<Hierarchy, String>,
-    /// A view of the shim's program that pods can't change.
-    program_view: io::Result<()>,
+    /// What is less than it should be about the shim's program.
+    shim: Option<String>,
     /// What the kernel says of the filters that it takes.
     seccomp: io::Result<String>,
 }
@@ -110,7 +110,7 @@ impl Capabilities {
         let rootless = if namespaces.is_err() { try_rootless(&probe.join("user"), shim) } else { Ok(()) };
         let _ = files::remove(&probe);
         let cgroup = try_cgroup(cgroup_node);
-        let program_view = shim.has_view();
+        let shim = shim.shortfall();
         let seccomp = fs::read_to_string(FILTER_ACTIONS);
         Capabilities::decide(Probes {
             namespaces,
@@ -119,7 +119,7 @@ impl Capabilities {
             rootless,
             network,
             cgroup,
-            program_view,
+            shim,
             seccomp,
         })
     }
@@ -170,9 +170,7 @@ impl Capabilities {
                     .to_owned(),
             );
         }
-        if let Err(error) = probes.program_view {
-            notes.push(format!("no read-only view of this program ({error}): pods can reach its file"));
-        }
+        notes.extend(probes.shim);
         if let Err(error) = &probes.seccomp {
             notes.push(format!("no filters of system calls ({error}): pods may make all of them"));
         }
@@ -301,7 +299,7 @@ mod tests {
             rootless: Ok(()),
             network: Ok(()),
             cgroup: Ok(v2()),
-            program_view: Ok(()),
+            shim: None,
             seccomp: Ok("kill_process".into()),
         };
         let cases = [
@@ -327,7 +325,7 @@ mod tests {
                 1,
             ),
             (
-                Probes { program_view: Err(denied()), ..full() },
+                Probes { shim: Some("no read-only view".into()), ..full() },
                 "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=walk; no read-only view",
                 1,
             ),

@@ -20,17 +20,17 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use pumice_cluster::events::{Occurrence, Severity};
 
 use crate::agent::start::NodeContext;
-use crate::cgroup::CgroupSpec;
-use crate::files::private_dir;
-use crate::launcher::ShimCommand;
+use crate::launcher::ShimProgram;
 use crate::layout::claims_dir;
 use crate::logs::retained::RetainedLogs;
-use crate::shim::control::{self, ShimProcess, Stop};
-use crate::shim::remove::remove_small;
-use crate::shim::spec::ShimSpec;
 use crate::shim_watch::ProcessHandle;
-use crate::tree::removal::Outcome;
 use pumice_clock as clock;
+use pumice_linux::cgroup::CgroupSpec;
+use pumice_linux::files::private_dir;
+use pumice_linux::tree::removal::Outcome;
+use pumice_shim::control::{self, ShimProcess, Stop};
+use pumice_shim::remove::remove_small;
+use pumice_shim::spec::ShimSpec;
 use remover::Remover;
 use set_aside::SetAside;
 
@@ -79,7 +79,7 @@ pub(crate) enum Leftover {
 /// Removes what pods of a data directory left and was not removed yet; blocks. Returns what can't be removed. For when no
 /// platform runs there. While there is something to wait for, `on_wait` is called some ten times a second with how many trees
 /// are left.
-pub fn finish_removals(data_dir: &Path, shim: &ShimCommand, on_wait: impl FnMut(usize)) -> io::Result<Vec<SetAside>> {
+pub fn finish_removals(data_dir: &Path, shim: &ShimProgram, on_wait: impl FnMut(usize)) -> io::Result<Vec<SetAside>> {
     let remover = Arc::new(Remover::new(&fs::canonicalize(data_dir)?, shim.clone(), None));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(remover.finish(on_wait)))

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::agent::capabilities::Capabilities;
 use crate::agent::disk_condition;
-use crate::procfs;
+use pumice_linux::procfs;
 
 /// How often the Lease is renewed.
 pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(10);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use kube::Client;
 
-use crate::launcher::ShimCommand;
+use crate::launcher::ShimProgram;
 
 /// What a node agent is told.
 #[derive(Clone)]
@@ -14,7 +14,7 @@ pub struct Options {
     pub data_dir: PathBuf,
     pub node_name: String,
     /// How shims are started.
-    pub shim: ShimCommand,
+    pub shim: ShimProgram,
     /// What images stand for; read again for each pod, so that it can be edited at any time.
     pub image_map: Option<PathBuf>,
     /// Cores in thousandths, instead of the machine's.
@@ -51,7 +51,7 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 
 impl Options {
     /// What an agent is started with unless its caller changes fields: no image map, the machine's own CPUs and memory.
-    pub fn new(client: Client, data_dir: PathBuf, node_name: String, shim: ShimCommand) -> Self {
+    pub fn new(client: Client, data_dir: PathBuf, node_name: String, shim: ShimProgram) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         Options {
             client,
@@ -67,7 +67,7 @@ impl Options {
             starts_max: cores.saturating_mul(2).saturating_add(2),
             api_port: None,
             kubelet_port: None,
-            log_bytes_max: crate::shim::logs::LOG_BYTES_MAX,
+            log_bytes_max: pumice_shim::logs::LOG_BYTES_MAX,
             own_process: false,
         }
     }

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::pod_spec::resolve::is_sidecar;
-use crate::shim::status::{ContainerState, ContainerStatus, Exit, ShimPhase, ShimStatus};
+use pumice_shim::status::{ContainerState, ContainerStatus, Exit, ShimPhase, ShimStatus};
 
 /// Condition of a pod that wrote files which are gone with it; jobctl and the library tell of it.
 const FILES_DISCARDED: &str = "pumice.sh/FilesDiscarded";
@@ -280,7 +280,7 @@ fn conditions(facts: &Facts<'_>, initialized: bool, ready: bool, unready: Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shim::discarded::Discarded;
+    use pumice_shim::discarded::Discarded;
     use serde_json::json;
 
     fn at(second: i64) -> Timestamp {

@@ -35,12 +35,9 @@ use tokio_util::task::TaskTracker;
 use crate::agent::leftovers::{self, Leftover, Owner};
 use crate::agent::start::{NodeContext, StartError};
 use crate::agent::teardown::KILL_WITHIN;
-use crate::cgroup::CgroupSpec;
 use crate::networks::addresses::{AddressPool, Subnet};
 use crate::pod_index::PodIndex;
 use crate::probes::Finding;
-use crate::shim::control;
-use crate::shim::status::{ShimPhase, ShimStatus};
 use crate::shim_watch::StatusWatch;
 use crate::usage::disk::DiskUse;
 use calls::CallDone;
@@ -49,6 +46,9 @@ use eviction::SharedDisk;
 use names::Names;
 use probing::PreStopDone;
 use pumice_clock as clock;
+use pumice_linux::cgroup::CgroupSpec;
+use pumice_shim::control;
+use pumice_shim::status::{ShimPhase, ShimStatus};
 
 /// Names of peers are gathered this long before files are rewritten.
 const NAMES_AFTER: Duration = Duration::from_millis(10);

@@ -18,13 +18,10 @@ use serde_json::Value;
 
 use crate::agent::capabilities::Capabilities;
 use crate::agent::leftovers::remover::Remover;
-use crate::cgroup::{CgroupSpec, Device};
 use crate::confinement::accelerators::DeviceFolders;
-use crate::confinement::capability_set;
 use crate::confinement::seccomp::ProfileChoice;
-use crate::confinement::seccomp::filter_file::{FilterError, FilterFolder};
+use crate::confinement::seccomp::filter_folder::{FilterError, FilterFolder};
 use crate::downward_api::Placement;
-use crate::files::{self, Durability, private_dir, write_atomic};
 use crate::grace;
 use crate::images::{ImageMap, ImageMapError};
 use crate::launcher::Launcher;
@@ -38,10 +35,13 @@ use crate::pod_spec::resolve::{self, Identity, NodeGround, ResolveError, Resolve
 use crate::pod_spec::security::{self, NodeSupport};
 use crate::pod_spec::sources::{References, Sources};
 use crate::pod_spec::volumes::{self, VolumeRoots};
-use crate::shim::format::Format;
-use crate::shim::namespaces::SHARED_MEMORY;
-use crate::shim::spec::{ContainerSpec, Isolation, MountSpec, Network, RootKind, SPEC_FILE, ShimSpec};
 use crate::spec_numbers;
+use pumice_linux::cgroup::{CgroupSpec, Device};
+use pumice_linux::files::{self, Durability, private_dir, write_atomic};
+use pumice_shim::capability_set;
+use pumice_shim::format::Format;
+use pumice_shim::spec::SHARED_MEMORY;
+use pumice_shim::spec::{ContainerSpec, Isolation, MountSpec, Network, RootKind, SPEC_FILE, ShimSpec};
 
 /// What all starts on this node share.
 pub(crate) struct NodeContext {

@@ -10,13 +10,13 @@ use pumice_units::stable_hash;
 
 use crate::agent::leftovers;
 use crate::agent::pods::seconds;
-use crate::cgroup::{self, CgroupSpec, Hierarchy, PUMICE};
 use crate::networks::bridge::NodeNetwork;
-use crate::shim::control::{self, ShimProcess, Stop, Termination};
-use crate::shim::spec::ShimSpec;
-use crate::shim::status::{SHUTDOWN_MESSAGE, TERMINATED};
 use crate::shim_watch::ProcessHandle;
 use crate::survivors;
+use pumice_linux::cgroup::{self, CgroupSpec, Hierarchy, PUMICE};
+use pumice_shim::control::{self, ShimProcess, Stop, Termination};
+use pumice_shim::spec::ShimSpec;
+use pumice_shim::status::{SHUTDOWN_MESSAGE, TERMINATED};
 
 /// What names a node on this host: follows from where its data directory is.
 pub(crate) struct NodePaths {

@@ -1,11 +1,11 @@
 //! Which system calls the programs of a container may make.
 //!
 //! A [`Profile`] says what becomes of each call; `runtime_default` is the one of containers that name none, `docker_profile` reads
-//! one from a file of the node. Invariant: pure but for `filter_file`. Calls of another kind of processor, such as those of 32-bit
+//! one from a file of the node. Invariant: pure but for `filter_folder`. Calls of another kind of processor, such as those of 32-bit
 //! programs, end the process.
 
 pub(crate) mod docker_profile;
-pub(crate) mod filter_file;
+pub(crate) mod filter_folder;
 pub(crate) mod runtime_default;
 
 use std::cmp::Reverse;

@@ -14,12 +14,12 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 
-use crate::files::append_private;
 use crate::launcher::Launcher;
 use crate::layout::SHIM_LOG;
-use crate::shim::exec::{EXEC, Request};
-use crate::shim::init::Report;
-use crate::shim::spec::ShimSpec;
+use pumice_linux::files::append_private;
+use pumice_shim::exec::{EXEC, Request};
+use pumice_shim::report::Report;
+use pumice_shim::spec::ShimSpec;
 
 /// Longest report in bytes.
 const REPORT_BYTES_MAX: usize = 64 << 10;

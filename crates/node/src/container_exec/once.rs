@@ -7,8 +7,8 @@ use crate::container_exec::Stream;
 use crate::container_exec::helper::Helper;
 use crate::container_exec::{DRAIN, READ_BYTES};
 use crate::launcher::Launcher;
-use crate::shim::exec::Request;
-use crate::shim::init::Report;
+use pumice_shim::exec::Request;
+use pumice_shim::report::Report;
 
 /// Runs `argv`; gives how it ended and the first `bytes_max` of what it said. Whoever stops waiting ends the program.
 pub(crate) async fn run(

@@ -19,11 +19,11 @@ use crate::kubelet_api::sessions::SessionSlot;
 use crate::kubelet_api::{ContainerPath, NodeBody, empty, text};
 use crate::launcher::Launcher;
 use crate::pod_index::PodIndex;
-use crate::shim::exec;
-use crate::shim::init::Report;
-use crate::shim::status::{ContainerState, ShimStatus};
 use crate::streams::channels::{self, ChannelReceiver, ChannelSender, Message, Opening};
 use crate::streams::spdy;
+use pumice_shim::exec;
+use pumice_shim::report::Report;
+use pumice_shim::status::{ContainerState, ShimStatus};
 
 /// Numbers of the channels.
 const STDIN: u8 = 0;

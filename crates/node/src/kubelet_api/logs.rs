@@ -12,7 +12,7 @@ use crate::logs::query::LogQuery;
 use crate::logs::reader;
 use crate::logs::retained::{RetainedContainer, RetainedLogs};
 use crate::pod_index::PodIndex;
-use crate::shim::status::{ContainerStatus, ShimStatus};
+use pumice_shim::status::{ContainerStatus, ShimStatus};
 
 /// Why there is no log to show.
 #[derive(Debug, thiserror::Error)]
@@ -128,14 +128,14 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::files::Durability;
     use crate::kubelet_api::NodeService;
     use crate::launcher::Launcher;
-    use crate::launcher::ShimCommand;
-    use crate::shim::logs::{LogFile, log_path};
-    use crate::shim::status::{ContainerState, Exit, ShimPhase};
+    use crate::launcher::ShimProgram;
     use crate::usage::Usage;
     use jiff::Timestamp;
+    use pumice_linux::files::Durability;
+    use pumice_shim::logs::{LogFile, log_path};
+    use pumice_shim::status::{ContainerState, Exit, ShimPhase};
 
     async fn get(service: &NodeService, uri: &str) -> (u16, String) {
         let response = service.answer(Request::get(uri).body(()).unwrap());
@@ -171,7 +171,7 @@ mod tests {
         NodeService::new(
             pods,
             Arc::new(RetainedLogs::open(dir)),
-            Launcher::new(ShimCommand { program: "/bin/false".into(), args: Vec::new() }),
+            Launcher::new(ShimProgram { embedded: None, program: "/bin/false".into(), args: Vec::new() }),
             Usage::default(),
         )
     }
@@ -206,7 +206,7 @@ mod tests {
     #[tokio::test]
     async fn logs_of_pods_that_are_gone_are_told_of_and_given() {
         use crate::networks::pod_network::tests::spec;
-        use crate::shim::spec::{Network, SPEC_FILE, ShimSpec};
+        use pumice_shim::spec::{Network, SPEC_FILE, ShimSpec};
 
         let dir = tempfile::tempdir().unwrap();
         let own = dir.path().join("pods/u1");
@@ -217,7 +217,7 @@ mod tests {
         std::fs::write(own.join(SPEC_FILE), serde_json::to_vec(&spec).unwrap()).unwrap();
         let retained = RetainedLogs::open(dir.path());
         retained.take(&own);
-        let launcher = Launcher::new(ShimCommand { program: "/bin/false".into(), args: Vec::new() });
+        let launcher = Launcher::new(ShimProgram { embedded: None, program: "/bin/false".into(), args: Vec::new() });
         let service = NodeService::new(PodIndex::default(), Arc::new(retained), launcher, Usage::default());
         let (code, list) = get(&service, "/retainedLogs/ns/job").await;
         assert_eq!(code, 200);

@@ -268,8 +268,6 @@ mod tests {
     use super::*;
     use crate::kubelet_api::sessions::Sessions;
     use crate::networks::pod_network::tests::write_spec;
-    use crate::shim::control;
-    use crate::shim::spec::Network;
     use crate::streams::channels::Protocol;
     use crate::streams::channels::tests::{Client, pair};
     use futures::{SinkExt, StreamExt};
@@ -279,6 +277,8 @@ mod tests {
     use hyper::server::conn::http1;
     use hyper::service::service_fn;
     use hyper_util::rt::TokioIo;
+    use pumice_shim::control;
+    use pumice_shim::spec::Network;
     use std::convert::Infallible;
     use tokio::io::DuplexStream;
     use tokio::net::TcpListener;

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use pumice_clock as clock;
 
-use crate::shim::logs::Stream;
+use pumice_shim::logs::Stream;
 
 /// What part of a log is wanted, and how.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -14,9 +14,9 @@ use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
 use crate::logs::query::LogQuery;
-use crate::shim::logs::{self, gone_bytes, log_path, rotated_path};
-use crate::shim::status::{ShimPhase, ShimStatus};
 use crate::shim_watch::LogWatch;
+use pumice_shim::logs::{self, gone_bytes, log_path, rotated_path};
+use pumice_shim::status::{ShimPhase, ShimStatus};
 
 /// How often a log that is followed is looked at where the kernel gives no more watches.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -290,9 +290,9 @@ impl Tail {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::Durability;
-    use crate::shim::status::ContainerState;
     use futures::StreamExt as _;
+    use pumice_linux::files::Durability;
+    use pumice_shim::status::ContainerState;
 
     #[test]
     fn the_last_lines_are_found_across_pieces() {

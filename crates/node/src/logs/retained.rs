@@ -16,8 +16,8 @@ use jiff::{SignedDuration, Timestamp};
 use pumice_clock as clock;
 use serde::{Deserialize, Serialize};
 
-use crate::files::{self, Durability, private_dir, read_bounded, write_atomic};
-use crate::shim::spec::ShimSpec;
+use pumice_linux::files::{self, Durability, private_dir, read_bounded, write_atomic};
+use pumice_shim::spec::ShimSpec;
 
 /// Bytes of all logs that are retained.
 pub const BYTES_MAX: u64 = 1 << 30;
@@ -235,8 +235,8 @@ fn attempt(spec: &ShimSpec) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::networks::pod_network::tests::spec;
-    use crate::shim::logs::log_path;
-    use crate::shim::spec::{ContainerSpec, Network, SPEC_FILE};
+    use pumice_shim::logs::log_path;
+    use pumice_shim::spec::{ContainerSpec, Network, SPEC_FILE};
 
     const WEEK: SignedDuration = SignedDuration::from_hours(7 * 24);
 

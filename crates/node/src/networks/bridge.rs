@@ -10,11 +10,11 @@ use std::path::Path;
 use pumice_units::{stable_hash, with_causes};
 use serde::{Deserialize, Serialize};
 
-use crate::files::{Durability, read_bounded, write_atomic};
-use crate::links;
 use crate::nat;
-use crate::netlink::NetlinkError;
 use crate::networks::addresses::{self, PREFIX, RANGE, Subnet};
+use pumice_linux::files::{Durability, read_bounded, write_atomic};
+use pumice_linux::links;
+use pumice_linux::netlink::NetlinkError;
 
 const RECORD_FILE: &str = "network.json";
 

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use crate::files::read_bounded;
+use pumice_linux::files::read_bounded;
 
 /// A pod as its peers name it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -16,8 +16,8 @@ use nix::sched::{CloneFlags, setns};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 
-use crate::shim::control::{self, ShimProcess};
-use crate::shim::spec::{Network, ShimSpec, SpecError};
+use pumice_shim::control::{self, ShimProcess};
+use pumice_shim::spec::{Network, ShimSpec, SpecError};
 
 /// Longest wait for a connection to a pod's port.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -130,11 +130,11 @@ async fn connect(socket: TcpSocket, address: SocketAddr) -> io::Result<TcpStream
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::links;
-    use crate::procfs;
-    use crate::shim::format::Format;
-    use crate::shim::spec::{Isolation, Processes, RestartPolicy, RootKind, SPEC_FILE};
     use nix::sched::unshare;
+    use pumice_linux::links;
+    use pumice_linux::procfs;
+    use pumice_shim::format::Format;
+    use pumice_shim::spec::{Isolation, Processes, RestartPolicy, RootKind, SPEC_FILE};
     use std::io::{Read, Write};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

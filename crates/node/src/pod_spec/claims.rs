@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 
-use crate::paths::is_plain_relative;
 use crate::pod_spec::resolve::ResolveError;
 use crate::pod_spec::volumes::{Content, PlannedVolume};
+use pumice_linux::paths::is_plain_relative;
 
 /// Who makes folders of nodes for claims, as volumes name it.
 const DRIVER: &str = "pumice.sh/folder";

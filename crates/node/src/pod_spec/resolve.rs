@@ -9,7 +9,6 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
 
-use crate::cgroup::Limits;
 use crate::downward_api::{self, Placement};
 use crate::images::{ImageEntry, ImageMap};
 use crate::pod_spec::environment::expand;
@@ -20,8 +19,9 @@ use crate::pod_spec::sources::Sources;
 use crate::pod_spec::users;
 use crate::pod_spec::volumes::{self, PlannedVolume, VolumeRoots};
 use crate::probes::ProbesAndHooks;
-use crate::shim::spec::{ContainerSpec, MountSpec, RestartPolicy};
 use crate::spec_numbers::{self, NumberError};
+use pumice_linux::cgroup::Limits;
+use pumice_shim::spec::{ContainerSpec, MountSpec, RestartPolicy};
 
 /// Why a pod can't be started as it is now; it may be later.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +100,7 @@ pub(crate) struct NodeGround<'a> {
 pub(crate) struct Resolved {
     /// By their names.
     pub volumes: BTreeMap<String, PlannedVolume>,
-    pub memory_volumes: Vec<crate::shim::spec::MemoryVolume>,
+    pub memory_volumes: Vec<pumice_shim::spec::MemoryVolume>,
     pub group: Option<u32>,
     pub init_containers: Vec<ContainerSpec>,
     pub containers: Vec<ContainerSpec>,

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, PodSpec, Se
 use pumice_objects::pod_security::is_safe_sysctl;
 
 use crate::pod_spec::names::{FQDN_BYTES_MAX, full_name};
-use crate::shim::spec::{Processes, Sysctl};
+use pumice_shim::spec::{Processes, Sysctl};
 
 /// Before the name of a container: its AppArmor profile, as it was asked for before there was a field.
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";

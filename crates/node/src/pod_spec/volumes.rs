@@ -16,15 +16,15 @@ use k8s_openapi::api::core::v1::{
 };
 
 use crate::downward_api::{self, Placement};
-use crate::mount_table;
-use crate::paths::{self, FileRights, Missing, is_plain_relative, open_in_root, open_path};
 use crate::pod_spec::claims;
 use crate::pod_spec::environment::expand;
 use crate::pod_spec::environment::needed;
 use crate::pod_spec::resolve::ResolveError;
 use crate::pod_spec::sources::Sources;
-use crate::shim::spec::{MemoryVolume, MountSpec};
 use crate::spec_numbers;
+use pumice_linux::mount_table;
+use pumice_linux::paths::{self, FileRights, Missing, is_plain_relative, open_in_root, open_path};
+use pumice_shim::spec::{MemoryVolume, MountSpec};
 
 /// Mode of files whose volume names none.
 const DEFAULT_MODE: i32 = 0o644;
@@ -285,7 +285,7 @@ fn make_shared_dir(path: &Path, group: Option<u32>) -> io::Result<()> {
 
 fn make_files(dir: &Path, files: &BTreeMap<String, VolumeFile>, group: Option<u32>) -> io::Result<()> {
     // What an attempt before left may have been made of other objects.
-    crate::files::remove(dir)?;
+    pumice_linux::files::remove(dir)?;
     fs::create_dir_all(dir)?;
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755))?;
     let volume = open_path(dir)?;

@@ -18,7 +18,7 @@ use crate::launcher::Launcher;
 use crate::networks::pod_network::PodNetwork;
 use crate::probes::grpc;
 use crate::probes::http::{self, Get};
-use crate::shim::init::Report;
+use pumice_shim::report::Report;
 
 /// Most of a program's words that are repeated in a message, in bytes.
 const SAID_BYTES_MAX: usize = 1024;
@@ -202,10 +202,10 @@ pub(crate) async fn over<T>(
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::launcher::ShimCommand;
+    use crate::launcher::ShimProgram;
     use crate::networks::pod_network::tests::write_spec;
-    use crate::shim::control;
-    use crate::shim::spec::Network;
+    use pumice_shim::control;
+    use pumice_shim::spec::Network;
     use serde_json::{Value, json};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
@@ -277,7 +277,11 @@ pub(crate) mod tests {
             let dir = tempfile::tempdir().unwrap();
             write_spec(dir.path(), Network::Host);
             let _lock = control::lock(dir.path()).unwrap();
-            OnHost { dir, shim: Launcher::new(ShimCommand { program: "/nonexistent".into(), args: vec![] }), _lock }
+            OnHost {
+                dir,
+                shim: Launcher::new(ShimProgram { embedded: None, program: "/nonexistent".into(), args: vec![] }),
+                _lock,
+            }
         }
 
         pub(crate) fn target(&self) -> ContainerTarget<'_> {

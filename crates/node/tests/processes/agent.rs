@@ -9,7 +9,8 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use kube::Api;
 use kube::api::DeleteParams;
 use nix::sys::stat::Mode;
-use pumice_node::{Hierarchy, tear_down};
+use pumice_linux::cgroup::Hierarchy;
+use pumice_node::tear_down;
 use serde_json::json;
 
 use crate::harness::{cgroup, is_root, wait_for};

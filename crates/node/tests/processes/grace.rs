@@ -1,7 +1,7 @@
 //! Grace: who gets the signal of a stop, how often, and how long they have then.
 
-use pumice_node::shim;
-use pumice_node::shim::spec::RootKind;
+use pumice_shim::control::{self, Stop};
+use pumice_shim::spec::RootKind;
 
 use crate::harness::{TestPod, is_root};
 
@@ -45,7 +45,7 @@ fn who_outlives_a_shell_that_died_of_the_signal_has_its_grace() {
         for namespaces in [true, false] {
             let pod = pod(outer, namespaces);
             pod.start().log_contains("ready");
-            shim::request_stop(pod.path(), LONG_GRACE_SECONDS).unwrap();
+            control::request_stop(pod.path(), Stop { grace_seconds: LONG_GRACE_SECONDS }).unwrap();
             let exit = pod.exit();
             assert_eq!((exit.code, exit.signal), (143, Some(15)), "{outer}: the end is the first process's");
             // A shell says of its children that they were ended.
@@ -63,7 +63,7 @@ fn who_outlives_a_shell_is_killed_when_the_grace_ends() {
     for namespaces in [true, false] {
         let pod = pod("sh -c \"trap '' TERM; echo ready; while :; do sleep 1; done\"; echo not reached", namespaces);
         pod.start().log_contains("ready");
-        shim::request_stop(pod.path(), 1).unwrap();
+        control::request_stop(pod.path(), Stop { grace_seconds: 1 }).unwrap();
         let exit = pod.exit();
         assert_eq!((exit.code, exit.signal), (143, Some(15)), "namespaces: {namespaces}");
     }
@@ -76,7 +76,7 @@ fn a_first_process_that_exits_ends_the_pod_at_once() {
     }
     let pod = pod("trap 'exit 4' TERM; sh -c \"trap '' TERM; echo ready; while :; do sleep 1; done\" & wait", true);
     pod.start().log_contains("ready");
-    shim::request_stop(pod.path(), LONG_GRACE_SECONDS).unwrap();
+    control::request_stop(pod.path(), Stop { grace_seconds: LONG_GRACE_SECONDS }).unwrap();
     assert_eq!(pod.exit().code, 4);
 }
 

@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pumice_node::shim::format::Format;
-use pumice_node::shim::spec::{
-    ContainerSpec, Isolation, Network, Processes, RestartPolicy, RootKind, SPEC_FILE, ShimSpec,
-};
-use pumice_node::shim::status::{Exit, ShimPhase, ShimStatus};
-use pumice_node::{CgroupSpec, Hierarchy, Limits, shim};
+use pumice_linux::cgroup::{CgroupSpec, Hierarchy, Limits};
+use pumice_shim::control::{self, Stop};
+use pumice_shim::format::Format;
+use pumice_shim::spec::{ContainerSpec, Isolation, Network, Processes, RestartPolicy, RootKind, SPEC_FILE, ShimSpec};
+use pumice_shim::status::{Exit, ShimPhase, ShimStatus};
 
 /// Longest wait for anything; a test that needs it fails.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -20,7 +19,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 pub fn shim_entry() {
     let args: Vec<_> = std::env::args_os().collect();
     if args.iter().any(|arg| arg == "--nocapture") && args.last().is_some_and(|last| Path::new(last).is_absolute()) {
-        let code = shim::shim_main(args);
+        let code = pumice_shim::shim_main(args);
         std::process::exit(if code == std::process::ExitCode::SUCCESS { 0 } else { 1 });
     }
 }
@@ -120,7 +119,7 @@ impl TestPod {
 
     /// Waits until the pod is done and its shim gone.
     pub fn done(&self) -> ShimStatus {
-        let done = || self.status().filter(|status| status.phase == ShimPhase::Done && !shim::is_alive(self.path()));
+        let done = || self.status().filter(|status| status.phase == ShimPhase::Done && !control::is_alive(self.path()));
         wait_for("the end of the pod", done)
     }
 
@@ -157,8 +156,8 @@ impl TestPod {
 
 impl Drop for TestPod {
     fn drop(&mut self) {
-        let _ = shim::request_stop(self.path(), 0);
-        wait_for("the shim to go", || (!shim::is_alive(self.path())).then_some(()));
+        let _ = control::request_stop(self.path(), Stop { grace_seconds: 0 });
+        wait_for("the shim to go", || (!control::is_alive(self.path())).then_some(()));
         if let Some(CgroupSpec { hierarchy: Hierarchy::V1 { memory, cpu, pids, devices }, path, .. }) = cgroup("any") {
             for root in [memory].into_iter().chain(cpu).chain(pids).chain(devices) {
                 // They stay while other tests have pods below them.

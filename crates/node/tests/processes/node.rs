@@ -9,8 +9,9 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
 use pumice_apiserver::ApiServer;
 use pumice_auth::{AUTHENTICATED, Identity, Policy, built_in};
-use pumice_node::shim::spec::{SPEC_FILE, ShimSpec};
-use pumice_node::{CgroupSpec, Handle, Options, ShimCommand, tear_down};
+use pumice_linux::cgroup::CgroupSpec;
+use pumice_node::{Handle, Options, ShimProgram, tear_down};
+use pumice_shim::spec::{SPEC_FILE, ShimSpec};
 use pumice_store::Store;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -59,8 +60,11 @@ impl TestNode {
     pub async fn start_agent(&mut self) {
         let identity = Identity::new("system:pumice:node", [AUTHENTICATED]);
         let client = Client::new(self.server.client_service(identity), "default");
-        let shim =
-            ShimCommand { program: std::env::current_exe().unwrap(), args: SHIM_ARGS.iter().map(Into::into).collect() };
+        let shim = ShimProgram {
+            embedded: None,
+            program: std::env::current_exe().unwrap(),
+            args: SHIM_ARGS.iter().map(Into::into).collect(),
+        };
         let mut options = Options::new(client, self.data_dir.path().join("data"), NODE.into(), shim);
         options.image_map.clone_from(&self.image_map);
         options.cpu_milli = Some(100_000);

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
-use pumice_node::shim;
-use pumice_node::shim::spec::{Processes, RestartPolicy, Sysctl};
+use pumice_shim::control::{self, Stop};
+use pumice_shim::spec::{Processes, RestartPolicy, Sysctl};
 use serde_json::{Value, json};
 
 use crate::exec::{Session, script};
@@ -37,7 +37,7 @@ fn the_hosts_processes_are_seen_and_the_containers_own_end_with_it() {
         assert_eq!(pod.log(), format!("{}there\n", std::fs::read_to_string(format!("/proc/{own}/comm")).unwrap()));
         if then != "exit 3" {
             assert_eq!(running(name), 2);
-            shim::request_stop(pod.path(), 0).unwrap();
+            control::request_stop(pod.path(), Stop { grace_seconds: 0 }).unwrap();
         }
         let exit = pod.exit();
         assert_eq!(exit.code, if then == "exit 3" { 3 } else { 137 });
@@ -56,7 +56,7 @@ fn a_stop_reaches_programs_that_see_others_processes() {
         let mut pod = TestPod::sh("trap 'echo bye; exit 4' TERM; echo ready; sleep 100 & wait");
         pod.spec.processes = processes;
         pod.start().log_contains("ready");
-        shim::request_stop(pod.path(), 30).unwrap();
+        control::request_stop(pod.path(), Stop { grace_seconds: 30 }).unwrap();
         assert_eq!(pod.exit().code, 4, "{processes:?}");
         assert_eq!(pod.log(), "ready\nbye\n", "{processes:?}");
     }
@@ -87,7 +87,7 @@ fn containers_of_a_pod_see_each_others_processes_and_nobody_elses() {
     assert!(pod.status().unwrap().containers[0].is_running());
     let pid = shim_pid(pod.path());
     let first = children(pid);
-    shim::request_stop(pod.path(), 0).unwrap();
+    control::request_stop(pod.path(), Stop { grace_seconds: 0 }).unwrap();
     assert_eq!(pod.exit().code, 137);
     wait_for("the pod's processes to be gone", || {
         first.iter().all(|pid| !Path::new(&format!("/proc/{pid}")).exists()).then_some(())
@@ -119,7 +119,7 @@ fn a_container_whose_first_process_is_killed_leaves_nothing_and_is_started_again
         let again =
             wait_for("the second run", || pod.status().filter(|status| status.containers[0].restart_count >= 1));
         assert_eq!(again.containers[0].last.as_ref().unwrap().code, 137, "{processes:?}");
-        shim::request_stop(pod.path(), 0).unwrap();
+        control::request_stop(pod.path(), Stop { grace_seconds: 0 }).unwrap();
         pod.done();
         wait_for("all to be gone", || (running(&name) == 0).then_some(()));
     }

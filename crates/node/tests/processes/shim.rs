@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::harness::{TestPod, container, is_root, wait_for};
-use pumice_node::shim;
-use pumice_node::shim::spec::{Isolation, MemoryVolume, MountSpec, RestartPolicy, RootKind};
-use pumice_node::shim::status::ContainerState;
+use pumice_shim::control::{self, Stop};
+use pumice_shim::spec::{Isolation, MemoryVolume, MountSpec, RestartPolicy, RootKind};
+use pumice_shim::status::ContainerState;
 
 #[test]
 fn exits_are_reported_with_code_reason_and_message() {
@@ -43,7 +43,7 @@ fn an_end_that_was_asked_for_before_there_was_a_shim_comes_before_the_program() 
         return;
     }
     let pod = TestPod::sh("echo ran; sleep 3600");
-    shim::request_stop(pod.path(), 30).unwrap();
+    control::request_stop(pod.path(), Stop { grace_seconds: 30 }).unwrap();
     pod.start().done();
     assert_eq!(pod.log(), "");
 }
@@ -108,18 +108,18 @@ fn term_comes_first_and_kill_after_the_grace() {
     }
     let polite = TestPod::sh("trap 'echo bye; exit 4' TERM; echo ready; sleep 100 & wait");
     polite.start().log_contains("ready");
-    shim::request_stop(polite.path(), 30).unwrap();
+    control::request_stop(polite.path(), Stop { grace_seconds: 30 }).unwrap();
     assert_eq!(polite.exit().code, 4);
     assert_eq!(polite.log(), "ready\nbye\n");
 
     let plain = TestPod::sh("echo ready; exec sleep 100");
     plain.start().log_contains("ready");
-    shim::request_stop(plain.path(), 30).unwrap();
+    control::request_stop(plain.path(), Stop { grace_seconds: 30 }).unwrap();
     assert_eq!(plain.exit().code, 143);
 
     let deaf = TestPod::sh("trap '' TERM; echo ready; while :; do sleep 1; done");
     deaf.start().log_contains("ready");
-    shim::request_stop(deaf.path(), 1).unwrap();
+    control::request_stop(deaf.path(), Stop { grace_seconds: 1 }).unwrap();
     let exit = deaf.exit();
     assert_eq!((exit.code, exit.signal), (137, Some(9)));
 }
@@ -131,8 +131,8 @@ fn a_later_stop_brings_the_end_forward() {
     }
     let pod = TestPod::sh("trap '' TERM; echo ready; while :; do sleep 1; done");
     pod.start().log_contains("ready");
-    shim::request_stop(pod.path(), 3600).unwrap();
-    shim::request_stop(pod.path(), 0).unwrap();
+    control::request_stop(pod.path(), Stop { grace_seconds: 3600 }).unwrap();
+    control::request_stop(pod.path(), Stop { grace_seconds: 0 }).unwrap();
     assert_eq!(pod.exit().signal, Some(9));
 }
 
@@ -262,7 +262,7 @@ fn sidecars_end_after_the_containers_the_last_one_first() {
         if asked {
             let ready = || ["main", "first", "second"].iter().all(|name| folder.path().join(name).exists());
             wait_for("all traps", || ready().then_some(()));
-            shim::request_stop(pod.path(), 60).unwrap();
+            control::request_stop(pod.path(), Stop { grace_seconds: 60 }).unwrap();
         }
         pod.done();
         let order = std::fs::read_to_string(folder.path().join("order")).unwrap();
@@ -280,7 +280,7 @@ fn a_sidecar_whose_turn_does_not_come_has_a_little_time_still() {
     sidecar.sidecar = true;
     pod.spec.init_containers = vec![sidecar];
     pod.start().log_contains("ready");
-    shim::request_stop(pod.path(), 1).unwrap();
+    control::request_stop(pod.path(), Stop { grace_seconds: 1 }).unwrap();
     let status = pod.done();
     assert_eq!(status.containers[0].exit().unwrap().code, 137);
     assert_eq!(status.init_containers[0].exit().unwrap().code, 7);

@@ -4,8 +4,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use kube::api::DeleteParams;
-use pumice_node::shim::spec::MountSpec;
-use pumice_node::{CgroupSpec, Hierarchy};
+use pumice_linux::cgroup::{CgroupSpec, Hierarchy};
+use pumice_shim::spec::MountSpec;
 use serde_json::json;
 
 use crate::exec::{Session, script};

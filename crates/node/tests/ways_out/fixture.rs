@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Pod;
 use nix::sys::stat::{Mode, SFlag, mknod};
-use pumice_node::Hierarchy;
-use pumice_node::shim::spec::{Network, SPEC_FILE, ShimSpec};
+use pumice_linux::cgroup::Hierarchy;
+use pumice_shim::spec::{Network, SPEC_FILE, ShimSpec};
 use serde_json::json;
 
 use crate::attempts::syscall::{call, open};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use k8s_openapi::api::core::v1::Pod;
-use pumice_node::shim::spec::{MountSpec, Network, RootKind, SPEC_FILE, ShimSpec};
+use pumice_shim::spec::{MountSpec, Network, RootKind, SPEC_FILE, ShimSpec};
 use serde_json::{Value, json};
 
 use crate::attempts::{limits, rights};

@@ -18,9 +18,9 @@ use tokio::time::timeout;
 
 use crate::agent::leftovers::set_aside::SetAside;
 use crate::agent::leftovers::{Folders, Owner};
-use crate::cgroup::Hierarchy;
-use crate::launcher::ShimCommand;
-use crate::shim::remove::{EXIT_LEFT, LEFT, REMOVE};
+use crate::launcher::ShimProgram;
+use pumice_linux::cgroup::Hierarchy;
+use pumice_shim::remove::{EXIT_LEFT, LEFT, REMOVE};
 
 /// Processes at a time.
 const PROCESSES_MAX: usize = 2;
@@ -38,7 +38,7 @@ const TELL_EVERY: Duration = Duration::from_millis(100);
 /// Has queued trees removed.
 pub(crate) struct Remover {
     folders: Folders,
-    shim: ShimCommand,
+    shim: ShimProgram,
     /// The node's control groups, where they share out CPU time.
     groups: Option<NodeGroups>,
     woken: Notify,
@@ -60,7 +60,7 @@ pub(crate) struct NodeGroups {
 
 impl Remover {
     /// What removes gets its CPU time as shims do, in the groups of a node: not that of who started it, who has far more.
-    pub(crate) fn new(data_dir: &Path, shim: ShimCommand, groups: Option<NodeGroups>) -> Remover {
+    pub(crate) fn new(data_dir: &Path, shim: ShimProgram, groups: Option<NodeGroups>) -> Remover {
         Remover { folders: Folders::of(data_dir), shim, groups, woken: Notify::new() }
     }
 

@@ -12,8 +12,8 @@ use pumice_clock as clock;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::leftovers::{Folders, Owner, OwnerKind};
-use crate::files::{Durability, private_dir, read_bounded, write_atomic};
-use crate::tree::removal::{self, RemovalError};
+use pumice_linux::files::{Durability, private_dir, read_bounded, write_atomic};
+use pumice_linux::tree::removal::{self, RemovalError};
 
 const NOTE_FILE: &str = "why.json";
 const TREE: &str = "tree";

@@ -6,9 +6,9 @@
 use std::fs;
 use std::path::Path;
 
-use crate::shim::control;
-use crate::shim::spec::ShimSpec;
-use crate::shim::status::{ShimPhase, ShimStatus};
+use pumice_shim::control;
+use pumice_shim::spec::ShimSpec;
+use pumice_shim::status::{ShimPhase, ShimStatus};
 
 /// A pod found on disk.
 pub(super) struct Found {
@@ -64,8 +64,8 @@ fn state(dir: &Path, same_boot: bool) -> (Option<ShimStatus>, FoundState) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::Durability;
     use jiff::Timestamp;
+    use pumice_linux::files::Durability;
 
     #[test]
     fn files_and_lock_tell_what_became_of_a_pod() {
@@ -83,7 +83,7 @@ mod tests {
         status.phase = ShimPhase::Done;
         status.write(dir, Durability::Process).unwrap();
         assert_eq!(state(dir, true).1, FoundState::Ended);
-        std::fs::write(dir.join(crate::shim::status::STATUS_FILE), "torn").unwrap();
+        std::fs::write(dir.join(pumice_shim::status::STATUS_FILE), "torn").unwrap();
         assert_eq!(state(dir, true).1, FoundState::Lost);
     }
 }

@@ -18,8 +18,8 @@ use crate::agent::pods::probing::Probed;
 use crate::agent::pods::{START_AGAIN, TURN_TOLD_AFTER};
 use crate::pod_spec::names::hostname;
 use crate::pod_spec::resolve::{Requests, requests};
-use crate::shim::status::ShimStatus;
 use crate::usage::disk::DiskUse;
+use pumice_shim::status::ShimStatus;
 
 /// Whether the API server has the pod.
 #[derive(Debug, Clone)]
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    use crate::shim::status::{ContainerState, ShimPhase};
+    use pumice_shim::status::{ContainerState, ShimPhase};
 
     #[test]
     fn a_pod_that_is_about_to_start_is_no_news_for_a_while() {

@@ -11,12 +11,12 @@ use tokio::sync::{mpsc, watch};
 use crate::agent::pods::Pods;
 use crate::agent::pods::entry::{Entry, Stage};
 use crate::agent::teardown::KILL_WITHIN;
-use crate::shim::control::{self, Stop, Termination};
-use crate::shim::status::EVICTED;
 use crate::usage::disk;
 use crate::usage::disk::measuring::{DiskFinding, Measured};
 use crate::usage::disk::pressure::{self, Candidate, Pressure, Room, Step};
 use crate::usage::disk::thresholds::FREED_WITHIN;
+use pumice_shim::control::{self, Stop, Termination};
+use pumice_shim::status::EVICTED;
 
 /// Seconds that an evicted pod has, as a kubelet gives it.
 const GRACE_SECONDS: u64 = 1;

@@ -14,10 +14,10 @@ use crate::agent::pod_status::{SHIM_LOST, SHIM_LOST_MESSAGE};
 use crate::agent::pods::Pods;
 use crate::agent::pods::entry::{End, Entry, Stage};
 use crate::agent::start::StartError;
-use crate::shim::status::{
+use crate::survivors;
+use pumice_shim::status::{
     ContainerState, ContainerStatus, DEADLINE_EXCEEDED, Exit, START_ERROR, ShimStatus, TERMINATED,
 };
-use crate::survivors;
 
 /// Attempts of a pod to start that may fail for want of a claim's volume before that is trouble: one is made for it meanwhile.
 const UNBOUND_BEFORE_TROUBLE: u32 = 2;

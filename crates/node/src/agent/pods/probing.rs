@@ -20,8 +20,8 @@ use crate::layout;
 use crate::pod_spec::resolve::is_sidecar;
 use crate::pod_spec::tokens;
 use crate::probes::{self, Finding, ProbesAndHooks, Run, Word};
-use crate::shim::control::{self, Restart};
-use crate::shim::status::{ContainerState, ContainerStatus, ShimPhase};
+use pumice_shim::control::{self, Restart};
+use pumice_shim::status::{ContainerState, ContainerStatus, ShimPhase};
 
 /// Seconds that containers have after their last hooks at least, as a kubelet gives them.
 const AFTER_HOOKS_SECONDS: u64 = 2;

@@ -12,8 +12,8 @@ use crate::agent::pods::names::{self, HostsFile};
 use crate::agent::pods::{Pods, START_TOLD_AFTER, Started};
 use crate::agent::start::{self, StartError, StartOrder};
 use crate::networks::hosts_file::Peer;
-use crate::shim::control::ShimProcess;
 use crate::shim_watch::ProcessHandle;
+use pumice_shim::control::ShimProcess;
 
 /// Wait before hosts files that could not be written are written again.
 const NAMES_AGAIN: Duration = Duration::from_secs(1);

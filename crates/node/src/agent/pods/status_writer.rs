@@ -16,8 +16,8 @@ use crate::agent::pods::entry::{End, Entry, Stage};
 use crate::agent::pods::{CALL_AGAIN, Pods, seconds};
 use crate::agent::teardown::KILL_WITHIN;
 use crate::grace;
-use crate::shim::control::{self, Stop, Termination};
-use crate::shim::status::{SHUTDOWN_MESSAGE, TERMINATED};
+use pumice_shim::control::{self, Stop, Termination};
+use pumice_shim::status::{SHUTDOWN_MESSAGE, TERMINATED};
 
 impl Pods {
     pub(super) fn stop_if_leaving(&mut self, uid: &str) {

@@ -13,8 +13,8 @@ use pumice_cluster::Change;
 use crate::agent::pods::Pods;
 use crate::agent::pods::adopt::{self, FoundState};
 use crate::agent::pods::entry::{End, Entry, Presence, Stage, has_run, is_terminal};
-use crate::cgroup;
 use crate::usage::disk;
+use pumice_linux::cgroup;
 
 impl Pods {
     pub(super) fn adopt(&mut self) {

@@ -272,8 +272,8 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    use crate::confinement::capability_set::retained;
     use crate::confinement::seccomp::compile;
+    use pumice_shim::capability_set::retained;
 
     fn parsed(file: &Value, add: &[&str]) -> Result<Profile, ProfileError> {
         let add: Vec<String> = add.iter().map(|name| (*name).to_owned()).collect();

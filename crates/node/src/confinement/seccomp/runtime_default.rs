@@ -111,8 +111,8 @@ fn known(names: &str) -> Vec<Sysno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::confinement::capability_set::retained;
     use crate::confinement::seccomp::compile;
+    use pumice_shim::capability_set::retained;
 
     /// Calls of kernels that are newer than the table of names.
     const NEWER: [&str; 1] = ["open_tree_attr"];

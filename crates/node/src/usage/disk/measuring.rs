@@ -18,9 +18,9 @@ use super::schedule::{Outcome, Schedule};
 use super::thresholds::{LOOK_EVERY, RELIEF_FOR, SHRUNK_PART};
 use crate::layout;
 use crate::pod_index::PodIndex;
-use crate::shim::status::{ContainerStatus, ShimPhase, ShimStatus};
-use crate::tree::size::Size;
 use crate::usage::Usage;
+use pumice_linux::tree::size::Size;
+use pumice_shim::status::{ContainerStatus, ShimPhase, ShimStatus};
 
 /// Files of one pod that are counted in a turn, some 100 ms; with more, its next turn goes on there.
 const FILES_MAX: u32 = 50_000;

@@ -1,0 +1,126 @@
+//! Process 1 of a container, where it has processes of its own: makes its root, starts its program, and stands by until that has ended.
+//!
+//! Invariant: it reports how the program ended as soon as it has. It stays out of the container's memory group, so that the
+//! kernel's choice never falls on it.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::{ForkResult, Pid};
+use pumice_units::with_causes;
+
+use super::discarded;
+use super::fork;
+use super::program::{Handles, become_program, close_on_exec_all, give_away, hide_process, leave_streams};
+use super::report::Report;
+use super::rootfs::{self, Layers};
+use super::signals;
+use super::spec::{ContainerSpec, ShimSpec};
+
+/// Everything a container's process 1 needs.
+pub(crate) struct Birth<'a> {
+    pub spec: &'a ShimSpec,
+    pub container: &'a ContainerSpec,
+    pub layers: Layers,
+    pub handles: Handles,
+    pub report: File,
+}
+
+/// Runs as process 1 and never returns.
+pub(crate) fn run(birth: Birth<'_>) -> ! {
+    let code = match start(&birth) {
+        Ok(Running { program, signals, layer }) => {
+            Report::Started.send(&birth.report);
+            let Birth { spec, container, report, handles, .. } = birth;
+            drop(handles);
+            signals::attend(program, &signals, &report, spec.has_own_processes());
+            if let Some(found) = layer.and_then(|layer| discarded::look(layer, container)) {
+                Report::Discarded(found).send(&report);
+            }
+            0
+        }
+        Err(report) => {
+            report.send(&birth.report);
+            1
+        }
+    };
+    fork::exit(code)
+}
+
+/// A container whose program was started.
+struct Running {
+    program: Pid,
+    signals: SignalFd,
+    /// What it writes outside of its volumes, where that is thrown away.
+    layer: Option<OwnedFd>,
+}
+
+fn start(birth: &Birth<'_>) -> Result<Running, Report> {
+    let failed = |what: &'static str| move |errno: nix::Error| Report::Failed(format!("can't {what}: {errno}"));
+    // If its shim is killed, nobody would write down how the container ended: end it too.
+    prctl::set_pdeathsig(Signal::SIGKILL).map_err(failed("tie the container to its shim"))?;
+    let everything = SigSet::all();
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&everything), None).map_err(failed("block signals"))?;
+    let signals = SignalFd::with_flags(&everything, SfdFlags::SFD_CLOEXEC).map_err(failed("watch signals"))?;
+    let isolated = birth.spec.isolation.namespaces;
+    let mut layer = None;
+    if isolated {
+        layer = rootfs::enter(birth.spec, birth.container, &birth.layers).map_err(|error| {
+            match error.is_for_want_of_room() {
+                true => Report::NoRoom(with_causes(&error)),
+                false => Report::Failed(with_causes(&error)),
+            }
+        })?;
+    } else {
+        refuse_mounts(birth.container).map_err(Report::Failed)?;
+    }
+    if !birth.spec.has_own_processes() {
+        prctl::set_child_subreaper(true).map_err(failed("adopt orphans"))?;
+    }
+    // Programs of the container may look into this process, if they have the right to trace it.
+    hide_process(birth.spec.isolation.user).map_err(failed("hide process 1"))?;
+    leave_streams().map_err(|error| Report::Failed(format!("can't open the null device: {error}")))?;
+    give_away(&birth.handles.stdout, birth.container.uid, birth.container.gid);
+    give_away(&birth.handles.stderr, birth.container.uid, birth.container.gid);
+    match fork::fork().map_err(failed("make a process"))? {
+        ForkResult::Parent { child } => Ok(Running { program: child, signals, layer }),
+        ForkResult::Child => {
+            close_on_exec_all();
+            let error = become_program(birth.container, &birth.handles, isolated);
+            Report::Failed(with_causes(&error)).send(&birth.report);
+            fork::exit(127)
+        }
+    }
+}
+
+/// Without a mount namespace a volume can't appear where its container looks for it.
+fn refuse_mounts(container: &ContainerSpec) -> Result<(), String> {
+    let needed = container.mounts.iter().find(|mount| !is_convenience(&mount.target));
+    match (needed, &container.root) {
+        (Some(mount), _) => Err(format!(
+            "can't mount {}: this node agent has no right to mount; run it as root",
+            mount.target.display()
+        )),
+        (None, Some(root)) => {
+            Err(format!("can't use {} as root: this node agent has no right to mount; run it as root", root.display()))
+        }
+        (None, None) => Ok(()),
+    }
+}
+
+/// Files that programs do without, as most do with what Volcano's plugins mount.
+fn is_convenience(target: &Path) -> bool {
+    const KNOWN: [&str; 6] = [
+        "/etc/hosts",
+        "/etc/hostname",
+        "/etc/resolv.conf",
+        "/etc/volcano",
+        "/root/.ssh",
+        "/var/run/secrets/kubernetes.io/serviceaccount",
+    ];
+    KNOWN.iter().any(|known| target == Path::new(known))
+}

@@ -1,0 +1,324 @@
+//! One run of a container, seen from its shim: started, watched, stopped, ended.
+//!
+//! Invariant: an end is derived from what process 1 reported or, if that was killed, from how it
+//! died; there is always one. Owned by the shim's loop.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use jiff::Timestamp;
+use nix::fcntl::OFlag;
+use nix::sched::CloneFlags;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::WaitStatus;
+use nix::unistd::{ForkResult, Pid, pipe2};
+use pumice_clock as clock;
+
+use super::init::{self, Birth};
+use super::logs::{LogFile, log_path, tail};
+use super::namespaces::shared_memory;
+use super::output::Output;
+use super::program::Handles;
+use super::remove;
+use super::report::Report;
+use super::rootfs::Layers;
+use super::spec::{ContainerSpec, Processes, ShimSpec};
+use super::status::{Exit, START_ERROR};
+use super::syscall_filter;
+use pumice_linux::cgroup::ContainerCgroup;
+use pumice_linux::files;
+use pumice_linux::procfs;
+
+/// Longest last message of a container, in bytes, as in Kubernetes.
+const MESSAGE_BYTES_MAX: u64 = 4096;
+/// Last lines and bytes of a log that stand in for a message.
+const FALLBACK_LINES: usize = 80;
+const FALLBACK_BYTES: usize = 2048;
+/// Longest report of process 1, in bytes.
+const REPORT_BYTES_MAX: usize = 64 << 10;
+
+/// A container that runs.
+pub(crate) struct Process {
+    pid: Pid,
+    report: File,
+    reported: Vec<u8>,
+    output: Output,
+    log: LogFile,
+    log_file: PathBuf,
+    layers: Layers,
+    group: Option<ContainerCgroup>,
+    has_own_processes: bool,
+    shares_processes: bool,
+    memory_limit: Option<u64>,
+    over_memory: bool,
+    /// When it was started.
+    pub started_at: Timestamp,
+}
+
+/// A run that is over.
+pub(crate) struct Ended {
+    pub exit: Exit,
+    /// Its group, to be removed when the exit is written down.
+    pub group: Option<ContainerCgroup>,
+    /// Its log, if it doesn't tell yet of lines that were lost.
+    pub log: Option<LogFile>,
+    /// Whether the program was never started, since the disk has no room for what it needs.
+    pub no_room: bool,
+}
+
+/// The group and everything else that a run needs on the host.
+pub(crate) struct Ground<'a> {
+    pub dir: &'a Path,
+    pub spec: &'a ShimSpec,
+    pub container: &'a ContainerSpec,
+    /// 0 for the first run.
+    pub attempt: u32,
+}
+
+impl Process {
+    /// Starts a run of a container, in fresh layers and a control group of its own; after an error no program has begun.
+    pub(crate) fn start(ground: &Ground<'_>, now: Timestamp) -> io::Result<Process> {
+        let Ground { dir, spec, container, attempt } = *ground;
+        let layers = make_layers(dir, spec, container, attempt)?;
+        let group = match &spec.cgroup {
+            Some(pod) => {
+                let devices = container.devices.as_deref();
+                Some(ContainerCgroup::create(pod, &container.name, &container.limits, devices)?)
+            }
+            None => None,
+        };
+        let log_file = log_path(dir, &container.name, attempt);
+        let log = LogFile::open(log_file.clone(), spec.log_bytes_max)?;
+        let (report, report_end) = pipe()?;
+        let (stdout, stdout_end) = pipe()?;
+        let (stderr, stderr_end) = pipe()?;
+        let cgroup = group.as_ref().map(ContainerCgroup::processes_files).transpose()?.unwrap_or_default();
+        let filters = syscall_filter::of(container)?;
+        let handles = Handles { stdin: None, stdout: stdout_end, stderr: stderr_end, terminal: false, cgroup, filters };
+        let mut namespaces = CloneFlags::empty();
+        namespaces.set(CloneFlags::CLONE_NEWNS, spec.isolation.namespaces);
+        namespaces.set(CloneFlags::CLONE_NEWPID, spec.has_own_processes());
+        let birth = Birth { spec, container, layers: layers.clone(), handles, report: report_end };
+        let pid = match clone_self(namespaces)? {
+            ForkResult::Child => init::run(birth),
+            ForkResult::Parent { child } => child,
+        };
+        Ok(Process {
+            pid,
+            report,
+            reported: Vec::new(),
+            output: Output::new(stdout, stderr),
+            log,
+            log_file,
+            layers,
+            memory_limit: watched_limit(group.is_some(), container),
+            group,
+            has_own_processes: spec.has_own_processes(),
+            shares_processes: spec.isolation.namespaces && spec.processes != Processes::Container,
+            over_memory: false,
+            started_at: now,
+        })
+    }
+
+    /// The pid of the process that is 1 within the container.
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Pipes whose being readable means that there is output to take.
+    pub(crate) fn pollable(&self) -> impl Iterator<Item = &File> {
+        self.output.pollable()
+    }
+
+    /// When there is something to do for its output although nothing was written.
+    pub(crate) fn next_turn(&self) -> Option<Instant> {
+        self.output.next_turn()
+    }
+
+    /// Moves output into the log.
+    pub(crate) fn pump(&mut self, now: Timestamp, at: Instant) {
+        self.output.pump(&mut self.log, now, at);
+    }
+
+    /// Asks the program to end.
+    pub(crate) fn terminate(&self) {
+        let _ = kill(self.pid, Signal::SIGTERM);
+    }
+
+    /// Ends everything in the container.
+    pub(crate) fn kill(&self) {
+        if self.has_own_processes {
+            let _ = kill(self.pid, Signal::SIGKILL);
+            return;
+        }
+        let left = procfs::descendants(self.pid.as_raw());
+        if let (true, Some(group)) = (self.shares_processes, &self.group) {
+            // First who could start another program. What it leaves is in the group, and others' to reap.
+            let _ = kill(self.pid, Signal::SIGKILL);
+            group.kill();
+        }
+        // Without namespaces its process 1 must live to report; it ends the rest when the program is dead.
+        for pid in left {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
+
+    /// Whether its memory has to be watched because no control group does.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.memory_limit.is_some()
+    }
+
+    /// Kills it if its resident set is over its limit.
+    pub(crate) fn watch_memory(&mut self) {
+        let Some(limit) = self.memory_limit else { return };
+        let resident: u64 = procfs::descendants(self.pid.as_raw()).into_iter().map(procfs::resident_bytes).sum();
+        if resident > limit {
+            self.over_memory = true;
+            self.kill();
+        }
+    }
+
+    /// Takes the end of process 1 and makes the container's of it.
+    pub(crate) fn finish(mut self, container: &ContainerSpec, end: WaitStatus, now: Timestamp) -> Ended {
+        self.output.finish(&mut self.log, now, clock::monotonic());
+        let _ = (&self.report).take(REPORT_BYTES_MAX as u64).read_to_end(&mut self.reported);
+        let oom_killed = self.over_memory || self.group.as_ref().is_some_and(|group| group.oom_kills() > 0);
+        let reports: Vec<_> = String::from_utf8_lossy(&self.reported).lines().filter_map(Report::parse).collect();
+        let mut exit = exit(&reports, end, oom_killed, self.started_at, now);
+        exit.discarded = reports.iter().find_map(|report| match report {
+            Report::Discarded(found) => Some(found.clone()),
+            _ => None,
+        });
+        if exit.message.is_none() {
+            exit.message = self.message(container, exit.code);
+        }
+        if exit.code != 0 && self.group.as_ref().is_some_and(ContainerCgroup::was_refused_processes) {
+            exit.message.get_or_insert_with(|| "the pod has as many processes as it may have".to_owned());
+        }
+        let no_room = reports.iter().any(|report| matches!(report, Report::NoRoom(_)));
+        let log = (!self.log.catch_up(now)).then_some(self.log);
+        Ended { exit, group: self.group, log, no_room }
+    }
+
+    fn message(&self, container: &ContainerSpec, code: i32) -> Option<String> {
+        let mut bytes = Vec::new();
+        let read =
+            File::open(&self.layers.termination).and_then(|file| file.take(MESSAGE_BYTES_MAX).read_to_end(&mut bytes));
+        if read.is_ok() && !bytes.is_empty() {
+            return Some(String::from_utf8_lossy(&bytes).into_owned());
+        }
+        if !container.termination_message_from_log || code == 0 {
+            return None;
+        }
+        Some(tail(&self.log_file, FALLBACK_LINES, FALLBACK_BYTES)).filter(|text| !text.is_empty())
+    }
+}
+
+fn watched_limit(grouped: bool, container: &ContainerSpec) -> Option<u64> {
+    if grouped {
+        return None;
+    }
+    container.limits.memory_bytes.and_then(|bytes| u64::try_from(bytes).ok())
+}
+
+/// A fresh directory for this run; the layers of the run before are removed.
+fn make_layers(dir: &Path, spec: &ShimSpec, container: &ContainerSpec, attempt: u32) -> io::Result<Layers> {
+    let own = dir.join("c").join(&container.name);
+    remove::remove_runs_before(&own, attempt);
+    let layers = own.join(attempt.to_string());
+    // What an attempt has left that lacked room.
+    files::remove(&layers)?;
+    files::private_dir(&layers)?;
+    let termination = layers.join("termination");
+    fs::write(&termination, "")?;
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+    fs::set_permissions(&termination, everybody)?;
+    Ok(Layers { dir: layers, shared_memory: shared_memory(spec, dir), termination })
+}
+
+/// A pipe whose reading end does not block.
+fn pipe() -> io::Result<(File, File)> {
+    let (read, write): (OwnedFd, OwnedFd) = pipe2(OFlag::O_CLOEXEC)?;
+    nix::fcntl::fcntl(&read, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    Ok((File::from(read), File::from(write)))
+}
+
+/// `fork` into new namespaces.
+#[allow(unsafe_code)]
+pub(super) fn clone_self(namespaces: CloneFlags) -> nix::Result<ForkResult> {
+    let flags = i64::from(namespaces.bits() | libc::SIGCHLD);
+    // SAFETY: without a stack argument this is `fork` with namespaces: the child goes on here on a
+    // copy of this stack. The shim has one thread, so no lock is held by a thread that is not copied.
+    let result = unsafe { libc::syscall(libc::SYS_clone, flags, 0_i64, 0_i64, 0_i64, 0_i64) };
+    match nix::errno::Errno::result(result)? {
+        0 => Ok(ForkResult::Child),
+        pid => Ok(ForkResult::Parent { child: Pid::from_raw(pid as libc::pid_t) }),
+    }
+}
+
+/// How a run ended: what process 1 reported, else how it died itself.
+fn exit(reports: &[Report], end: WaitStatus, oom_killed: bool, started_at: Timestamp, finished_at: Timestamp) -> Exit {
+    let died = match end {
+        WaitStatus::Signaled(_, signal, _) => Report::Killed(signal as i32),
+        WaitStatus::Exited(_, code) => Report::Exited(code),
+        _ => Report::Exited(255),
+    };
+    let failed = reports.iter().find(|report| matches!(report, Report::Failed(_) | Report::NoRoom(_)));
+    let ended = reports.iter().find(|report| matches!(report, Report::Exited(_) | Report::Killed(_)));
+    let exit = |code, signal, reason: &str, message| Exit {
+        code,
+        signal,
+        reason: reason.to_owned(),
+        message,
+        started_at,
+        finished_at,
+        discarded: None,
+    };
+    match failed.or(ended).unwrap_or(&died) {
+        Report::Failed(text) | Report::NoRoom(text) => exit(128, None, START_ERROR, Some(text.clone())),
+        Report::Killed(libc::SIGKILL) if oom_killed => exit(137, Some(libc::SIGKILL), "OOMKilled", None),
+        Report::Killed(signal) => exit(128 + signal, Some(*signal), "Error", child_note(oom_killed)),
+        Report::Exited(0) | Report::Started | Report::Discarded(_) => {
+            exit(0, None, "Completed", child_note(oom_killed))
+        }
+        // A shell passes on how its child was killed.
+        Report::Exited(137) if oom_killed => exit(137, None, "OOMKilled", None),
+        Report::Exited(code) => exit(*code, None, "Error", child_note(oom_killed)),
+    }
+}
+
+fn child_note(oom_killed: bool) -> Option<String> {
+    oom_killed.then(|| "a process of the container was killed for memory".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_end_has_a_code_and_a_reason() {
+        let pid = Pid::from_raw(1);
+        let clean = WaitStatus::Exited(pid, 0);
+        let killed = WaitStatus::Signaled(pid, Signal::SIGKILL, false);
+        let failed = Report::Failed("no such program".into());
+        let cases = vec![
+            (vec![Report::Started, Report::Exited(0)], clean, false, (0, None, "Completed")),
+            (vec![Report::Started, Report::Exited(3)], clean, false, (3, None, "Error")),
+            (vec![Report::Started, Report::Killed(15)], clean, false, (143, Some(15), "Error")),
+            (vec![Report::Started, Report::Killed(9)], clean, false, (137, Some(9), "Error")),
+            (vec![Report::Started, Report::Killed(9)], clean, true, (137, Some(9), "OOMKilled")),
+            (vec![Report::Started, Report::Exited(137)], clean, true, (137, None, "OOMKilled")),
+            (vec![Report::Started, Report::Exited(1)], clean, true, (1, None, "Error")),
+            (vec![Report::Started], killed, false, (137, Some(9), "Error")),
+            (Vec::new(), killed, false, (137, Some(9), "Error")),
+            (vec![Report::Started, failed, Report::Exited(127)], clean, false, (128, None, "StartError")),
+        ];
+        for (reports, end, oom, expected) in cases {
+            let found = exit(&reports, end, oom, Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH);
+            assert_eq!((found.code, found.signal, found.reason.as_str()), expected, "{reports:?}");
+        }
+    }
+}
