@@ -11,6 +11,7 @@ mod node_object;
 mod options;
 mod pod_status;
 mod pods;
+mod pods_folder;
 mod start;
 mod teardown;
 
@@ -164,7 +165,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     };
     private_dir(&options.data_dir).map_err(prepare(&options.data_dir))?;
     let paths = NodePaths::of(&options.data_dir).map_err(prepare(&options.data_dir))?;
-    private_dir(&paths.pods_dir).map_err(prepare(&paths.pods_dir))?;
+    pods_folder::make(&paths.pods_dir).map_err(prepare(&paths.pods_dir))?;
     if let Some(Newer { path, found }) = newer(&paths.pods_dir) {
         return Err(AgentError::NewerPods { path, found, supported: FORMAT });
     }
