@@ -13,7 +13,7 @@ const SIZES: [usize; 4] = [256, 32, 4, 1];
 /// A statement and its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statement {
-    /// The text, with `$1`, `$2` and so on.
+    /// The text, with `$1`, `$2` and so on, or `?` for each in turn.
     pub sql: String,
     /// What they stand for.
     pub arguments: Vec<Cell>,
@@ -51,8 +51,12 @@ fn upsert(dialect: Dialect, table: Table, rows: usize) -> String {
     let mut sql = format!("INSERT INTO {name} ({}) VALUES ", names(columns));
     for row in 0..rows {
         let comma = if row == 0 { "" } else { ", " };
-        let places: Vec<String> =
-            (1..=columns.len()).map(|place| format!("${}", row * columns.len() + place)).collect();
+        let places = (1..=columns.len()).map(|place| match dialect {
+            // To SQLite `$1` is a name like any other, and it goes through all names for each of a statement's thousands.
+            Dialect::Sqlite => "?".to_owned(),
+            Dialect::Postgres => format!("${}", row * columns.len() + place),
+        });
+        let places: Vec<String> = places.collect();
         let _ = write!(sql, "{comma}({})", places.join(", "));
     }
     let _ = write!(sql, " ON CONFLICT ({}) DO UPDATE SET ", names(&columns[..table.key_width()]));

@@ -281,8 +281,9 @@ impl Pods {
             Stage::Waiting { .. } if leaving => entry.stage = Stage::Ended(End::NeverStarted),
             Stage::Waiting { retry_at, .. } if !draining && present => {
                 let due = retry_at.is_none_or(|at| at <= clock::monotonic());
-                if due && !self.queue.contains(&entry.uid) {
+                if due && !entry.queued {
                     *retry_at = None;
+                    entry.queued = true;
                     self.queue.push_back(uid.to_owned());
                 }
             }

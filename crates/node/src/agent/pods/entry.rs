@@ -90,6 +90,8 @@ pub(super) struct Entry {
     pub names_version: u64,
     /// When the agent took it on.
     pub started_at: Timestamp,
+    /// Whether it waits for its turn to start.
+    pub queued: bool,
     /// How often it could not be started.
     pub start_failures: u32,
     /// Whether its directory holds a spec whose shim was never started.
@@ -140,6 +142,7 @@ impl Entry {
             names_version: 0,
             // As it comes back from the API server: otherwise that would be something new to tell.
             started_at: Timestamp::from_second(now.as_second()).unwrap_or(now),
+            queued: false,
             start_failures: 0,
             respawn: false,
             quiet_until: clock::monotonic() + TURN_TOLD_AFTER,

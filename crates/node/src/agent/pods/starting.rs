@@ -23,6 +23,9 @@ impl Pods {
         while self.starts.len() < self.starts_max {
             let Some(uid) = self.queue.pop_front() else { return };
             self.give_address(&uid);
+            if let Some(entry) = self.pods.get_mut(&uid) {
+                entry.queued = false;
+            }
             let Some(entry) = self.pods.get(&uid) else { continue };
             if !matches!(entry.stage, Stage::Waiting { .. }) || entry.is_leaving() {
                 continue;
