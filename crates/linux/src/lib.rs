@@ -4,7 +4,7 @@
 //! - control groups of both versions: [`cgroup`]
 //! - files: [`files`] (written whole), [`paths`] (in a root that is not ours), [`tree`] (removed and measured), [`detached_mount`],
 //!   [`mount_table`]
-//! - networks: [`netlink`], [`links`]
+//! - networks: [`netlink`], [`links`], [`network_namespace`]
 //!
 //! *Invariant*: no runtime, no threads, nothing of pods or of their API: the shim is a small program.
 //! *Called by*: the node agent and its shims.
@@ -21,6 +21,7 @@ pub mod huge_pages;
 pub mod links;
 pub mod mount_table;
 pub mod netlink;
+pub mod network_namespace;
 pub mod oom;
 pub mod paths;
 pub mod pidfd;

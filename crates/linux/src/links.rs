@@ -12,7 +12,11 @@ const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
+const IFLA_AF_SPEC: u16 = 26;
 const IFLA_NET_NS_FD: u16 = 28;
+const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
+/// `IN6_ADDR_GEN_MODE_NONE` of `linux/if_link.h`.
+const ADDR_GEN_MODE_NONE: u8 = 1;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
@@ -56,10 +60,7 @@ pub fn ensure_bridge(netlink: &mut Netlink, name: &str, hardware: [u8; 6]) -> Re
         .attribute(IFLA_ADDRESS, &hardware)
         .nest(IFLA_LINKINFO, |info| info.text(IFLA_INFO_KIND, "bridge"));
     netlink.request("create a bridge", message)?;
-    index(netlink, name)?.ok_or_else(|| NetlinkError::Refused {
-        operation: "create a bridge",
-        source: std::io::Error::from_raw_os_error(libc::ENODEV),
-    })
+    index(netlink, name)?.ok_or_else(|| NetlinkError::gone("create a bridge"))
 }
 
 /// Makes a pair of links: `name` here, up, on the bridge `bridge`; `peer` in the namespace `target`.
@@ -68,23 +69,41 @@ pub fn create_pair(
     name: &str,
     bridge: u32,
     peer: &str,
-    hardware: [u8; 6],
     target: BorrowedFd<'_>,
 ) -> Result<(), NetlinkError> {
-    let message = Message::new(libc::RTM_NEWLINK, CREATE, &link(0, libc::IFF_UP))
-        .text(IFLA_IFNAME, name)
-        .attribute(IFLA_MASTER, &bridge.to_ne_bytes())
-        .nest(IFLA_LINKINFO, |info| {
-            info.text(IFLA_INFO_KIND, "veth").nest(IFLA_INFO_DATA, |data| {
-                data.nest(VETH_INFO_PEER, |end| {
-                    end.raw(&link(0, 0))
-                        .text(IFLA_IFNAME, peer)
-                        .attribute(IFLA_ADDRESS, &hardware)
-                        .attribute(IFLA_NET_NS_FD, &target.as_raw_fd().to_ne_bytes())
-                })
-            })
+    let far_end = |end: Message| {
+        let end = end.raw(&link(0, 0)).text(IFLA_IFNAME, peer);
+        end.attribute(IFLA_NET_NS_FD, &target.as_raw_fd().to_ne_bytes())
+    };
+    let message =
+        Message::new(libc::RTM_NEWLINK, CREATE, &link(0, 0)).text(IFLA_IFNAME, name).nest(IFLA_LINKINFO, |info| {
+            info.text(IFLA_INFO_KIND, "veth").nest(IFLA_INFO_DATA, |data| data.nest(VETH_INFO_PEER, far_end))
         });
-    netlink.request("create a pair of links", message).map(drop)
+    netlink.request("create a pair of links", message)?;
+    let here = |flags| Message::new(libc::RTM_NEWLINK, 0, &link(0, flags)).text(IFLA_IFNAME, name);
+    // This end is a port of the bridge and nothing more. With an address of its own the kernel would tell all others of it, for
+    // each pod. A kernel may do without this protocol.
+    let no_address = here(0).nest(IFLA_AF_SPEC, |families| {
+        families.nest(libc::AF_INET6 as u16, |ipv6| ipv6.attribute(IFLA_INET6_ADDR_GEN_MODE, &[ADDR_GEN_MODE_NONE]))
+    });
+    let _ = netlink.request("have a link without an address", no_address);
+    let port = here(libc::IFF_UP).attribute(IFLA_MASTER, &bridge.to_ne_bytes());
+    netlink.request("put a link on a bridge", port).map(drop)
+}
+
+/// Gives the link `name` its addresses, sets it up, and sends everything without a better route to `gateway` through it.
+pub fn configure(
+    netlink: &mut Netlink,
+    name: &str,
+    address: Ipv4Addr,
+    prefix: u8,
+    gateway: Ipv4Addr,
+) -> Result<(), NetlinkError> {
+    let named = Message::new(libc::RTM_NEWLINK, 0, &link(0, libc::IFF_UP)).text(IFLA_IFNAME, name);
+    netlink.request("set a link up", named.attribute(IFLA_ADDRESS, &hardware_address(address)))?;
+    let index = index(netlink, name)?.ok_or_else(|| NetlinkError::gone("give a link an address"))?;
+    add_address(netlink, index, address, prefix)?;
+    add_default_route(netlink, index, gateway)
 }
 
 /// Sets a link up.
@@ -186,8 +205,8 @@ mod tests {
             let hardware = hardware_address(Ipv4Addr::new(10, 1, 2, 1));
             let bridge = ensure_bridge(&mut netlink, "bridge", hardware).unwrap();
             for pod in 0..4 {
-                let (name, peer, of_pod) = (format!("host{pod}"), format!("pod{pod}"), [0x02, 0, 0, 0, 0, pod]);
-                create_pair(&mut netlink, &name, bridge, &peer, of_pod, namespace.as_fd()).unwrap();
+                let (name, peer) = (format!("host{pod}"), format!("pod{pod}"));
+                create_pair(&mut netlink, &name, bridge, &peer, namespace.as_fd()).unwrap();
                 assert_eq!(hardware_of(&mut netlink, "bridge"), hardware, "{name} came");
             }
             delete(&mut netlink, "host1").unwrap();

@@ -38,6 +38,11 @@ pub enum NetlinkError {
 }
 
 impl NetlinkError {
+    /// A link that was there a moment ago is not.
+    pub fn gone(operation: &'static str) -> Self {
+        NetlinkError::Refused { operation, source: io::Error::from_raw_os_error(libc::ENODEV) }
+    }
+
     /// The kernel's error number, when it was the kernel that said no.
     pub fn errno(&self) -> Option<i32> {
         match self {

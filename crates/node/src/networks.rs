@@ -3,6 +3,7 @@
 //! Called by the agent, by probes and by port-forwards.
 
 pub(crate) mod addresses;
+pub(crate) mod ahead;
 pub(crate) mod bridge;
 pub(crate) mod hosts_file;
 pub(crate) mod pod_network;

@@ -36,6 +36,8 @@ use crate::agent::leftovers::{self, Leftover, Owner};
 use crate::agent::start::{NodeContext, StartError};
 use crate::agent::teardown::KILL_WITHIN;
 use crate::networks::addresses::{AddressPool, Subnet};
+use crate::networks::ahead::NamespacesAhead;
+use crate::networks::bridge::NodeNetwork;
 use crate::pod_index::PodIndex;
 use crate::probes::Finding;
 use crate::shim_watch::StatusWatch;
@@ -97,6 +99,8 @@ pub(crate) struct Pods {
     index: PodIndex,
     watch: StatusWatch,
     addresses: AddressPool,
+    /// None where pods have no networks of their own.
+    namespaces: Option<NamespacesAhead>,
     pods: HashMap<String, Entry>,
     watched: HashMap<WatchDescriptor, String>,
     names: Names,
@@ -127,13 +131,15 @@ impl Pods {
         index: PodIndex,
         disk: SharedDisk,
     ) -> std::io::Result<Pods> {
-        let subnet = context.network.as_ref().map_or(LOOPBACK, crate::networks::bridge::NodeNetwork::subnet);
+        let network = context.network.as_ref();
+        let subnet = network.map_or(LOOPBACK, NodeNetwork::subnet);
         let mut pods = Pods {
             pods_max,
             starts_max: starts_max.max(1),
             index,
             watch: StatusWatch::new()?,
             addresses: AddressPool::new(subnet),
+            namespaces: network.map(|network| NamespacesAhead::new(network.bridge.clone(), context.node_hash)),
             pods: HashMap::new(),
             watched: HashMap::new(),
             names: Names::default(),
@@ -191,6 +197,8 @@ impl Pods {
 
     /// Lets what is under way come to its end, and takes the bridge away when nobody is on it.
     async fn finish(&mut self) {
+        // Before the bridge goes: they are on it.
+        self.namespaces = None;
         let under_way = async {
             while let Some(done) = self.starts.join_next().await {
                 self.on_start(done);

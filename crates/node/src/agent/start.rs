@@ -6,7 +6,9 @@
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, Namespace, Pod};
@@ -78,6 +80,8 @@ pub(crate) struct StartOrder {
     pub address: Ipv4Addr,
     /// Everybody in its subdomain, itself included.
     pub members: Vec<Peer>,
+    /// A network namespace for it alone, if one was made ahead.
+    pub namespace: Option<OwnedFd>,
 }
 
 /// Why a pod did not start; it is tried again.
@@ -147,7 +151,7 @@ impl StartError {
 }
 
 /// Fetches what a pod refers to, makes its directory, and starts its shim there.
-pub(crate) async fn start(context: Arc<NodeContext>, order: StartOrder) -> Result<(), StartError> {
+pub(crate) async fn start(context: Arc<NodeContext>, mut order: StartOrder) -> Result<(), StartError> {
     spec_numbers::check(&order.pod).map_err(ResolveError::from)?;
     let references = References::of(&order.pod);
     let sources =
@@ -155,7 +159,7 @@ pub(crate) async fn start(context: Arc<NodeContext>, order: StartOrder) -> Resul
     let isolation = isolation(&context, &order.pod).await?;
     let made = tokio::task::spawn_blocking(move || {
         make(&context, &order, &sources, isolation)?;
-        spawn_shim(&context.shim, &context.pods_dir.join(&order.uid))
+        spawn_shim(&context.shim, &context.pods_dir.join(&order.uid), order.namespace.take())
     });
     made.await.unwrap_or_else(|error| Err(StartError::Shim(error.to_string())))
 }
@@ -397,12 +401,15 @@ fn resolver_text() -> String {
     std::fs::read_to_string("/run/systemd/resolve/resolv.conf").unwrap_or(own)
 }
 
-/// Starts the shim of a directory and waits until it stands on its own.
-pub(crate) fn spawn_shim(shim: &Launcher, dir: &Path) -> Result<(), StartError> {
+/// Starts the shim of a directory, in a network namespace for its pod alone if there is one, and waits until it stands on its own.
+pub(crate) fn spawn_shim(shim: &Launcher, dir: &Path, namespace: Option<OwnedFd>) -> Result<(), StartError> {
     let failed = |source: io::Error| StartError::Prepare { step: "start the shim", source };
     let log = dir.join(SHIM_LOG);
     let stderr = files::append_private(&log).map_err(failed)?;
     let mut launch = shim.launch();
+    if let Some(namespace) = namespace {
+        launch.command().stdin(Stdio::from(namespace));
+    }
     // Its own group at once: an interrupt typed at the platform's terminal is not for pods.
     std::os::unix::process::CommandExt::process_group(launch.command().arg(dir).stderr(stderr), 0);
     let status = launch.status().map_err(failed)?;

@@ -11,6 +11,7 @@ mod disk;
 mod exec;
 mod grace;
 mod harness;
+mod networks;
 mod node;
 mod port_forward;
 mod security_fields;

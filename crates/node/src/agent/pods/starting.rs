@@ -11,6 +11,7 @@ use crate::agent::pods::failures::Trouble;
 use crate::agent::pods::names::{self, HostsFile};
 use crate::agent::pods::{Pods, START_TOLD_AFTER, Started};
 use crate::agent::start::{self, StartError, StartOrder};
+use crate::networks::ahead::NamespacesAhead;
 use crate::networks::hosts_file::Peer;
 use crate::shim_watch::ProcessHandle;
 use pumice_shim::control::ShimProcess;
@@ -43,7 +44,9 @@ impl Pods {
                 continue;
             };
             let (members, version) = self.members(entry);
-            let order = StartOrder { pod, uid: uid.clone(), address, members };
+            let own_network = !entry.on_host_network() && !entry.respawn;
+            let namespace = self.namespaces.as_mut().filter(|_| own_network).and_then(NamespacesAhead::take);
+            let order = StartOrder { pod, uid: uid.clone(), address, members, namespace };
             let (context, dir, respawn) = (self.context.clone(), entry.dir.clone(), entry.respawn);
             if let Some(entry) = self.pods.get_mut(&uid) {
                 entry.stage = Stage::Starting;
@@ -53,7 +56,7 @@ impl Pods {
             self.starts.spawn(async move {
                 let outcome = match respawn {
                     false => start::start(context, order).await,
-                    true => tokio::task::spawn_blocking(move || start::spawn_shim(&context.shim, &dir))
+                    true => tokio::task::spawn_blocking(move || start::spawn_shim(&context.shim, &dir, None))
                         .await
                         .unwrap_or_else(|error| Err(StartError::Shim(error.to_string()))),
                 };
