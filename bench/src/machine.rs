@@ -19,11 +19,15 @@ pub fn description() -> String {
 
 /// CPU time, user and system, of all threads of a process so far. To 10 ms.
 pub fn cpu_time(pid: u32) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The second field is the program's name, which may hold anything.
-    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace().collect();
-    let ticks: u64 = fields.iter().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    let ticks: u64 = stat(pid).iter().skip(11).take(2).sum();
     Duration::from_millis(ticks.saturating_mul(1000 / TICKS))
+}
+
+/// The fields of `/proc/PID/stat` behind the program's name, which may hold anything. One that is no number is 0.
+fn stat(pid: u32) -> Vec<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace();
+    fields.map(|field| field.parse().unwrap_or_default()).collect()
 }
 
 /// CPU time that all processes of this machine have used so far, and the kernel for them. To 10 ms.
@@ -36,6 +40,15 @@ pub fn busy() -> Duration {
     };
     let ticks: u64 = [1, 2, 3, 6, 7].map(of).iter().sum();
     Duration::from_millis(ticks.saturating_mul(1000 / TICKS))
+}
+
+/// CPU time that the kernel's own threads have used so far. To 10 ms for each.
+pub fn kernel_threads() -> Duration {
+    const OF_THE_KERNEL: u64 = 0x0020_0000; // `PF_KTHREAD` of the kernel's `linux/sched.h`
+    let names = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let pids = names.filter_map(|name| name.to_str()?.parse::<u32>().ok());
+    let is_kernels = |pid: &u32| stat(*pid).get(6).is_some_and(|flags| flags & OF_THE_KERNEL != 0);
+    pids.filter(is_kernels).map(cpu_time).sum()
 }
 
 /// The most memory that a process has held, in MiB.

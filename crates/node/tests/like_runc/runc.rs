@@ -78,6 +78,7 @@ impl Runc {
         format!("code {}", output.status.code().unwrap())
     }
 
+    /// A container that is not detached removes itself.
     fn run(&self, user: u32, command: &[&str], options: &[&str]) -> Output {
         let number = self.runs.fetch_add(1, Ordering::Relaxed);
         let id = format!("pumice-like-runc-{}-{number}", std::process::id());
@@ -99,7 +100,9 @@ impl Runc {
                 runc
             };
             let output = runc().arg("run").args(options).arg("--bundle").arg(&bundle).arg(&id).output().unwrap();
-            runc().args(["delete", "--force", &id]).output().unwrap();
+            if !options.is_empty() {
+                runc().args(["delete", "--force", &id]).output().unwrap();
+            }
             output
         };
         std::thread::scope(|scope| scope.spawn(running).join().unwrap())
