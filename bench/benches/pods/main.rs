@@ -118,9 +118,8 @@ fn peers(setting: &Setting, figures: &mut Figures) -> anyhow::Result<()> {
         })?;
     }
     if setting.wants("hyperqueue")
-        && let Err(error) = HyperQueue::start(count).and_then(|tasks| {
-            rest.measure(figures, "hyperqueue", count, || tasks.run()).map(drop)
-        })
+        && let Err(error) = HyperQueue::start(count)
+            .and_then(|tasks| rest.measure(figures, "hyperqueue", count, || tasks.run()).map(drop))
     {
         eprintln!("NOT MEASURED: hyperqueue: {error:#}");
     }
@@ -205,7 +204,8 @@ async fn pods(setting: &Setting, figures: &mut Figures) -> anyhow::Result<()> {
     let cluster = Cluster::of_kubeconfig(&platform.data_dir().join("kubeconfig"), pid).await?;
     for profile in ["baseline", "restricted"].into_iter().filter(|profile| setting.wants(profile)) {
         let labels = json!({"pod-security.kubernetes.io/enforce": profile});
-        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": profile, "labels": labels}});
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": profile, "labels": labels}});
         load::run(&cluster.client, 1, vec![Call::create("/api/v1/namespaces", &namespace)]).await?;
         // What is made once, for the first pods.
         run_job(&cluster, profile, "first", 4, setting.limit).await?;

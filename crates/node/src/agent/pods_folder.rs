@@ -9,8 +9,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use nix::errno::Errno;
-
-use crate::files::private_dir;
+use pumice_linux::files::private_dir;
 
 /// `FS_TOPDIR_FL` of `linux/fs.h`: the folders in this one belong to hierarchies of their own.
 const TOP_OF_HIERARCHIES: libc::c_int = 0x2_0000;
