@@ -23,7 +23,7 @@ pub(crate) const AHEAD_MAX: usize = 16;
 /// Pause after one could not be made.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
-/// Makes namespaces ahead.
+/// A stock that a thread fills; both end together.
 pub(crate) struct NamespacesAhead {
     bridge: String,
     node_hash: u64,
