@@ -8,7 +8,7 @@ BUILT = $(TARGET)/debug
 RELEASE = $(TARGET)/release
 REALKUBE = $(basename $(notdir $(wildcard tests/realkube/tests/*.rs)))
 
-.PHONY: help shim up demo demo-fleet quick test test-clients test-realkube client wheel test-wheel lint fmt gen pictures bench crash kill-fleet fuzz
+.PHONY: help shim up demo demo-fleet quick test test-clients test-realkube test-vm client wheel test-wheel lint fmt gen pictures bench crash kill-fleet fuzz
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 15
@@ -24,7 +24,7 @@ up: ## build quickly and bring the platform up on this machine
 	$(TARGET)/quick/pumice up $(if $(DATA_DIR),--data-dir $(DATA_DIR))
 
 # What incremental builds keep costs a whole one a fifth.
-demo test test-realkube test-clients crash: export CARGO_INCREMENTAL = 0
+demo test test-realkube test-clients test-vm crash: export CARGO_INCREMENTAL = 0
 
 demo: ## build, run the tour, leave nothing behind
 	$(CARGO) build --workspace --bin pumice --bin jobctl --bin rendezvous
@@ -58,6 +58,12 @@ test-clients: ## clients and operators of others on `pumice up`; the first time 
 	./tests/realkube/build clients
 	$(CARGO) build --workspace --bin pumice
 	$(CARGO) test --workspace --features pumice-realkube/lane --test clients -- --test-threads=1
+
+test-vm: ## what takes another kernel, on Debian in a virtual machine with KVM; the first time makes an image of it, which takes minutes; VM_ACCEL=tcg: without KVM, slower
+	./tests/prerequisites
+	$(CARGO) build --workspace --bin pumice --bin jobctl
+	$(CARGO) test --workspace --test ways_out --no-run
+	./tests/vm/run $(BUILT)
 
 client: ## build jobctl alone, for those who only talk to a platform elsewhere, into target/release
 	$(CARGO) client --release

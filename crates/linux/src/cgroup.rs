@@ -305,6 +305,8 @@ impl ContainerCgroup {
         if let Some(bytes) = limits.memory_bytes {
             fs::write(dir.join("memory.max"), bytes.to_string())?;
             let _ = fs::write(dir.join("memory.swap.max"), "0");
+            // As kubelets have it: a program that has lost one of its processes rarely knows how to go on.
+            let _ = fs::write(dir.join("memory.oom.group"), "1");
         }
         if let Some(milli) = limits.cpu_request_milli {
             fs::write(dir.join("cpu.weight"), weight(milli).to_string())?;
