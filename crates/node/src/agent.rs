@@ -47,6 +47,7 @@ use crate::lease;
 use crate::logs::retained::RetainedLogs;
 use crate::networks::bridge::NodeNetwork;
 use crate::pod_index::PodIndex;
+use crate::project_quota::Projects;
 use crate::usage::disk::measuring::{FINDINGS_MAX, Measurer};
 use crate::usage::{Sampler, Usage};
 use leftovers::remover::{NodeGroups, Remover};
@@ -175,7 +176,11 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     let network = make_network(&paths);
     let outcome = network.as_ref().map(drop).map_err(Clone::clone);
     let shim = Launcher::new(options.shim.clone());
-    let mut capabilities = Capabilities::detect(&paths.node_dir, &paths.cgroup, outcome, &shim);
+    // Most file systems have none.
+    let projects = Projects::detect(&paths.node_dir.join("probe"));
+    tracing::debug!(found = ?projects, "quotas of projects");
+    let projects = projects.ok();
+    let mut capabilities = Capabilities::detect(&paths.node_dir, &paths.cgroup, outcome, projects.is_some(), &shim);
     if let Some(reason) = network.as_ref().ok().and_then(|network| network.inside_only.as_ref()) {
         capabilities.notes.push(format!("no address translation ({reason}): pods reach each other and this host only"));
     }
@@ -212,6 +217,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         image_map: options.image_map,
         default_path: options.default_path,
         capabilities: capabilities.clone(),
+        projects,
         network: network.ok(),
         node_hash: paths.hash,
         cgroup_node: paths.cgroup,
@@ -234,8 +240,13 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     let service = NodeService::new(index.clone(), retained_logs, context.shim.clone(), sampler.usage.clone());
     let (findings, found) = mpsc::channel(FINDINGS_MAX);
     let (pressure_sender, disk_pressure) = watch::channel(false);
-    let measurer =
-        Measurer { pods_dir: context.pods_dir.clone(), index: index.clone(), usage: sampler.usage.clone(), findings };
+    let measurer = Measurer {
+        pods_dir: context.pods_dir.clone(),
+        index: index.clone(),
+        usage: sampler.usage.clone(),
+        projects: context.projects.is_some(),
+        findings,
+    };
     let disk = SharedDisk::new(found, pressure_sender);
     let pods =
         Pods::open(context.clone(), options.pods_max, options.starts_max, index, disk).map_err(AgentError::Watch)?;

@@ -10,6 +10,11 @@ pub(crate) fn volumes_dir(pod_dir: &Path) -> PathBuf {
     pod_dir.join("volumes")
 }
 
+/// Where the layers of a pod's containers are.
+pub(crate) fn layers_dir(pod_dir: &Path) -> PathBuf {
+    pod_dir.join("c")
+}
+
 /// Where profiles of system calls lie that pods name (`Localhost`).
 pub(crate) fn seccomp_profiles_dir(data_dir: &Path) -> PathBuf {
     data_dir.join("seccomp")

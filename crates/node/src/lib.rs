@@ -30,6 +30,7 @@ mod networks;
 mod pod_index;
 mod pod_spec;
 mod probes;
+mod project_quota;
 mod shim_watch;
 mod simulated;
 mod spec_numbers;

@@ -13,7 +13,16 @@ pub(crate) struct PodIndex {
 #[derive(Debug, Clone)]
 struct Indexed {
     dir: PathBuf,
-    disk_limited: bool,
+    disk: DiskRules,
+}
+
+/// What of a pod's spec says how it is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct DiskRules {
+    /// Whether it has a limit that is kept to by measuring.
+    pub limited: bool,
+    /// Whether its files stay in their projects, where they have one.
+    pub by_project: bool,
 }
 
 /// A pod on this node.
@@ -21,15 +30,15 @@ pub(crate) struct IndexedPod {
     pub namespace: String,
     pub name: String,
     pub dir: PathBuf,
-    /// Whether it has a limit of disk that is kept to by measuring.
-    pub disk_limited: bool,
+    /// How what it keeps on disk is measured.
+    pub disk: DiskRules,
 }
 
 impl PodIndex {
     /// Names the directory of a pod; once more when more is known of it.
-    pub(crate) fn insert(&self, namespace: &str, name: &str, dir: PathBuf, disk_limited: bool) {
+    pub(crate) fn insert(&self, namespace: &str, name: &str, dir: PathBuf, disk: DiskRules) {
         let mut pods = self.pods.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        pods.insert((namespace.to_owned(), name.to_owned()), Indexed { dir, disk_limited });
+        pods.insert((namespace.to_owned(), name.to_owned()), Indexed { dir, disk });
     }
 
     /// Forgets a pod, unless another one of the same name has taken its place.
@@ -48,7 +57,7 @@ impl PodIndex {
             namespace: namespace.clone(),
             name: name.clone(),
             dir: pod.dir.clone(),
-            disk_limited: pod.disk_limited,
+            disk: pod.disk,
         });
         each.collect()
     }

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use caps::Capability;
+use caps::{CapSet, Capability};
 
 /// What a container keeps that says nothing.
 const USUAL: [Capability; 12] = [
@@ -36,6 +36,21 @@ fn is_retained(capability: Capability, add: &[String], drop: &[String]) -> bool 
     let all = |list: &[String]| names(list, "ALL");
     let dropped = names(drop, name) || (all(drop) && !names(add, name));
     !dropped && (USUAL.contains(&capability) || names(add, name) || all(add))
+}
+
+/// Does something without the right to go beyond quotas and into the room that a disk has for root. Whoever writes to an overlay
+/// does so with the rights that its mounter had.
+pub fn without_resource_right<T>(work: impl FnOnce() -> T) -> T {
+    const RIGHT: Capability = Capability::CAP_SYS_RESOURCE;
+    // Who does not have it can't use it.
+    let dropped = caps::has_cap(None, CapSet::Effective, RIGHT).unwrap_or(false)
+        && caps::drop(None, CapSet::Effective, RIGHT).is_ok();
+    let done = work();
+    if dropped {
+        // It is in the permitted set still.
+        let _ = caps::raise(None, CapSet::Effective, RIGHT);
+    }
+    done
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ use hidden::Hidden;
 
 use super::hostmounts;
 use super::spec::{ContainerSpec, Isolation, MountSpec, RootKind, ShimSpec};
+use crate::capability_set::without_resource_right;
 use by_folder::mount_folders;
 use pumice_linux::cgroup::OWN_DEVICES;
 use pumice_linux::detached_mount::{Attributes, DetachedMount, make_read_only};
@@ -234,7 +235,8 @@ fn mount_root(isolation: &Isolation, container: &ContainerSpec, layers: &Layers,
     // The upper layer is thrown away, so the kernel need not bring it to the disk for anybody.
     let volatile = format!("{options},volatile");
     let overlay = |options: &str| mount(Some("overlay"), root, Some("overlay"), MsFlags::MS_NODEV, Some(options));
-    mounted("the overlay", root, overlay(&volatile).or_else(|_| overlay(&options)))?;
+    let made = without_resource_right(|| overlay(&volatile).or_else(|_| overlay(&options)));
+    mounted("the overlay", root, made)?;
     // The upper directory's mode is the root directory's.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(root, mode).map_err(|source| RootError::Create { path: root.into(), source: of_room(source) })

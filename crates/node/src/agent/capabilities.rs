@@ -38,6 +38,8 @@ pub struct Capabilities {
 /// What keeps a container's own files to the limit of `ephemeral-storage`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LayerLimit {
+    /// The kernel counts them and lets them grow little beyond; a pod with more is evicted.
+    ProjectQuota,
     /// They are counted every few seconds, and a pod with more is evicted.
     Walk,
     /// They lie in memory, whose limit holds.
@@ -47,8 +49,9 @@ pub enum LayerLimit {
 }
 
 impl LayerLimit {
-    fn of(root: RootKind) -> LayerLimit {
+    fn of(root: RootKind, projects: bool) -> LayerLimit {
         match root {
+            RootKind::Overlay | RootKind::AllowList if projects => LayerLimit::ProjectQuota,
             RootKind::Overlay | RootKind::OverlayByFolder | RootKind::AllowList => LayerLimit::Walk,
             RootKind::OverlayInMemory => LayerLimit::Memory,
             RootKind::Host => LayerLimit::None,
@@ -62,6 +65,7 @@ impl LayerLimit {
 
     fn word(self) -> &'static str {
         match self {
+            LayerLimit::ProjectQuota => "project-quota",
             LayerLimit::Walk => "walk",
             LayerLimit::Memory => "memory",
             LayerLimit::None => "none",
@@ -79,6 +83,8 @@ struct Probes {
     cgroup: Result<Hierarchy, String>,
     /// What is less than it should be about the shim's program.
     shim: Option<String>,
+    /// Whether the kernel counts what is in pods' folders.
+    projects: bool,
     /// What the kernel says of the filters that it takes.
     seccomp: io::Result<String>,
 }
@@ -87,11 +93,12 @@ struct Probes {
 const FILTER_ACTIONS: &str = "/proc/sys/kernel/seccomp/actions_avail";
 
 impl Capabilities {
-    /// Tries everything. `network` is what came of making the bridge.
+    /// Tries everything. `network` is what came of making the bridge, `projects` whether the disk has quotas of them.
     pub(crate) fn detect(
         node_dir: &Path,
         cgroup_node: &Path,
         network: Result<(), String>,
+        projects: bool,
         shim: &Launcher,
     ) -> Capabilities {
         let probe = node_dir.join("probe");
@@ -120,6 +127,7 @@ impl Capabilities {
             network,
             cgroup,
             shim,
+            projects,
             seccomp,
         })
     }
@@ -176,7 +184,7 @@ impl Capabilities {
         }
         Capabilities {
             seccomp: probes.seccomp.is_ok(),
-            layer_limit: LayerLimit::of(root),
+            layer_limit: LayerLimit::of(root, probes.projects),
             isolation: Isolation { namespaces: namespaces.is_ok(), user, root },
             network: network.is_ok(),
             cgroup: cgroup.ok(),
@@ -300,10 +308,16 @@ mod tests {
             network: Ok(()),
             cgroup: Ok(v2()),
             shim: None,
+            projects: false,
             seccomp: Ok("kill_process".into()),
         };
         let cases = [
             (full(), "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=walk", 0),
+            (
+                Probes { projects: true, ..full() },
+                "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=project-quota",
+                0,
+            ),
             (
                 Probes { overlay: Err(denied()), ..full() },
                 "namespaces=yes root=overlay-in-memory network=yes cgroup=v2 disk-limit=memory; no",

@@ -21,9 +21,10 @@ use pumice_cluster::events::{Occurrence, Severity};
 
 use crate::agent::start::NodeContext;
 use crate::launcher::ShimProgram;
-use crate::layout::claims_dir;
+use crate::layout::{claims_dir, layers_dir};
 use crate::logs::retained::RetainedLogs;
 use crate::shim_watch::ProcessHandle;
+use crate::usage::disk::projects;
 use pumice_clock as clock;
 use pumice_linux::cgroup::CgroupSpec;
 use pumice_linux::files::private_dir;
@@ -255,12 +256,14 @@ fn end_shim(dir: &Path, group: Option<&CgroupSpec>) {
 pub(crate) fn remove_pod(dir: &Path, owner: Owner, group: Option<&CgroupSpec>, logs: &RetainedLogs) -> Leftover {
     end_shim(dir, group);
     logs.take(dir);
+    projects::release(dir);
     Folders::around_pod(dir).remove(dir, || owner)
 }
 
 /// Removes the throw-away layers of a pod that has ended; logs and volumes stay.
 pub(crate) fn trim_pod(dir: &Path) -> Leftover {
-    Folders::around_pod(dir).remove(&dir.join("c"), || Owner::of_pod_dir(dir))
+    projects::release(dir);
+    Folders::around_pod(dir).remove(&layers_dir(dir), || Owner::of_pod_dir(dir))
 }
 
 #[cfg(test)]

@@ -37,7 +37,9 @@ use crate::pod_spec::resolve::{self, Identity, NodeGround, ResolveError, Resolve
 use crate::pod_spec::security::{self, NodeSupport};
 use crate::pod_spec::sources::{References, Sources};
 use crate::pod_spec::volumes::{self, VolumeRoots};
+use crate::project_quota::Projects;
 use crate::spec_numbers;
+use crate::usage::disk::projects;
 use pumice_linux::cgroup::{CgroupSpec, Device};
 use pumice_linux::files::{self, Durability, private_dir, write_atomic};
 use pumice_shim::capability_set;
@@ -59,6 +61,8 @@ pub(crate) struct NodeContext {
     pub image_map: Option<PathBuf>,
     pub default_path: String,
     pub capabilities: Capabilities,
+    /// Projects for pods' folders, where their file system has quotas.
+    pub projects: Option<Projects>,
     pub network: Option<NodeNetwork>,
     pub node_hash: u64,
     pub cgroup_node: PathBuf,
@@ -194,6 +198,15 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources, isolation:
     for (name, volume) in &resolved.volumes {
         let failed = |source| StartError::Mount { volume: name.clone(), source };
         volumes::make(volume, resolved.group, &context.data_dir).map_err(failed)?;
+    }
+    if let Some(projects) = &context.projects
+        && let Err(error) = projects::assign(projects, &dir, pod)
+    {
+        tracing::warn!(
+            uid = order.uid,
+            error = with_causes(&error),
+            "what a pod keeps on disk is counted file by file"
+        );
     }
     give_devices(&isolation, pod, &mut resolved);
     let spec = shim_spec(context, order, resolved, isolation);

@@ -167,7 +167,7 @@ mod tests {
                      2023-11-14T22:13:22.000000000Z stdout F three\n";
         std::fs::write(path, lines).unwrap();
         let pods = PodIndex::default();
-        pods.insert("ns", "p", dir.to_owned(), false);
+        pods.insert("ns", "p", dir.to_owned(), crate::pod_index::DiskRules::default());
         NodeService::new(
             pods,
             Arc::new(RetainedLogs::open(dir)),

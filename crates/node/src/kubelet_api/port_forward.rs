@@ -396,7 +396,7 @@ mod tests {
         write_spec(dir.path(), Network::Host);
         let _lock = control::lock(dir.path()).unwrap();
         let pods = PodIndex::default();
-        pods.insert("ns", "p", dir.path().to_owned(), false);
+        pods.insert("ns", "p", dir.path().to_owned(), crate::pod_index::DiskRules::default());
         let (pod, port) = listener().await;
         let (near, far) = tokio::io::duplex(4096);
         let talks = async {
@@ -419,7 +419,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         write_spec(dir.path(), Network::Host);
         let pods = PodIndex::default();
-        pods.insert("ns", "p", dir.path().to_owned(), false);
+        pods.insert("ns", "p", dir.path().to_owned(), crate::pod_index::DiskRules::default());
         let ports = "query parameter \"port\" is required: 1 to 64 numbers from 1 to 65535";
         let many = vec!["port=1"; 65].join("&");
         let mut cases = vec![

@@ -1,19 +1,21 @@
 //! What pods use of the node's disk, and which of them use more than they may.
 //!
-//! Invariant: a pod is judged by no more than it has. [`measuring`] counts, [`schedule`] says when, [`thresholds`] has the numbers,
-//! and [`pressure`] decides who goes when the whole disk is nearly full.
+//! Invariant: a pod is judged by no more than it has. [`measuring`] counts, or asks the kernel where [`projects`] do;
+//! [`schedule`] says when, [`thresholds`] has the numbers, and [`pressure`] decides who goes when the whole disk is nearly full.
 
 pub(crate) mod measuring;
 pub(crate) mod pressure;
+pub(crate) mod projects;
 mod schedule;
 pub(crate) mod thresholds;
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, Pod, Volume};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Volume};
 use pumice_units::Quantity;
 
 use crate::downward_api;
+use crate::pod_index::DiskRules;
 use crate::pod_spec::resolve::is_sidecar;
 
 /// What one pod keeps on disk, in bytes.
@@ -56,31 +58,50 @@ pub(crate) fn excess(pod: &Pod, used: &DiskUse) -> Option<String> {
             return Some(format!("Usage of EmptyDir volume \"{}\" exceeds the limit \"{limit}\". ", volume.name));
         }
     }
-    let sidecars = spec.init_containers.iter().flatten().filter(|container| is_sidecar(container));
-    let all: Vec<(&str, Quantity)> = sidecars.chain(&spec.containers).filter_map(storage_limit).collect();
-    // As upstream sums them: containers without a limit add none, and one init container may be allowed more than all.
-    let init = spec.init_containers.iter().flatten().filter_map(storage_limit).map(|(_, limit)| limit);
-    let sum = all.iter().try_fold(Quantity::from_bytes(0), |sum, (_, limit)| sum.checked_add(*limit));
-    let together = init.chain(if all.is_empty() { None } else { sum }).max();
-    if let Some(limit) = together.filter(|limit| over(used.total(), limit)) {
+    if let Some(limit) = together(spec).filter(|limit| over(used.total(), limit)) {
         return Some(format!("Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "));
     }
     let container = |name: &str| used.containers.get(name).copied().unwrap_or_default().total();
-    let (name, limit) = all.iter().find(|(name, limit)| over(container(name), limit))?;
+    let (name, limit) = side_by_side(spec).find(|(name, limit)| over(container(name), limit))?;
     Some(format!("Container {name} exceeded its local ephemeral storage limit \"{limit}\". "))
 }
 
+/// The limit of a pod as a whole. As upstream sums them: containers without a limit add none, and one init container may be allowed
+/// more than all.
+fn together(spec: &PodSpec) -> Option<Quantity> {
+    let init = spec.init_containers.iter().flatten().filter_map(storage_limit).map(|(_, limit)| limit);
+    let has_limits = side_by_side(spec).next().is_some();
+    let sum = side_by_side(spec).try_fold(Quantity::from_bytes(0), |sum, (_, limit)| sum.checked_add(limit));
+    init.chain(if has_limits { sum } else { None }).max()
+}
+
+/// The limits of the containers that run beside each other.
+fn side_by_side(spec: &PodSpec) -> impl Iterator<Item = (&str, Quantity)> {
+    let sidecars = spec.init_containers.iter().flatten().filter(|container| is_sidecar(container));
+    sidecars.chain(&spec.containers).filter_map(storage_limit)
+}
+
+/// How a pod is measured.
+pub(crate) fn rules_of(pod: &Pod) -> DiskRules {
+    DiskRules { limited: is_limited(pod), by_project: projects::are_lasting(pod) }
+}
+
 /// Whether a pod has a limit that is kept to by measuring.
-pub(crate) fn is_limited(pod: &Pod) -> bool {
+fn is_limited(pod: &Pod) -> bool {
     let Some(spec) = &pod.spec else { return false };
     let mut containers = spec.init_containers.iter().flatten().chain(&spec.containers);
     containers.any(|container| storage_limit(container).is_some())
         || spec.volumes.iter().flatten().any(|volume| size_limit(volume).is_some())
 }
 
+/// Whether a volume is a folder of the pod's on disk.
+fn is_on_disk(volume: &Volume) -> bool {
+    volume.empty_dir.as_ref().is_some_and(|source| source.medium.as_deref().is_none_or(str::is_empty))
+}
+
 /// The limit of a folder on disk; those in memory have the kernel's.
 fn size_limit(volume: &Volume) -> Option<Quantity> {
-    let source = volume.empty_dir.as_ref().filter(|source| source.medium.as_deref().is_none_or(str::is_empty))?;
+    let source = volume.empty_dir.as_ref().filter(|_| is_on_disk(volume))?;
     source.size_limit.as_ref().and_then(downward_api::parse).filter(|limit| limit.value() > 0)
 }
 

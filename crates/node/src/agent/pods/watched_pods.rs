@@ -13,6 +13,7 @@ use pumice_cluster::Change;
 use crate::agent::pods::Pods;
 use crate::agent::pods::adopt::{self, FoundState};
 use crate::agent::pods::entry::{End, Entry, Presence, Stage, has_run, is_terminal};
+use crate::pod_index::DiskRules;
 use crate::usage::disk;
 use pumice_linux::cgroup;
 
@@ -44,7 +45,7 @@ impl Pods {
                 self.addresses.restore(&found.uid, address);
             }
             // Its limits are known when the API server is heard.
-            self.index.insert(&entry.namespace, &entry.name, entry.dir.clone(), false);
+            self.index.insert(&entry.namespace, &entry.name, entry.dir.clone(), DiskRules::default());
             let running = entry.stage == Stage::Running;
             self.pods.insert(found.uid.clone(), entry);
             if running {
@@ -99,7 +100,7 @@ impl Pods {
             let adopted = matches!(entry.presence, Presence::Unknown);
             entry.set_pod(&pod);
             if adopted {
-                self.index.insert(&entry.namespace, &entry.name, entry.dir.clone(), disk::is_limited(&pod));
+                self.index.insert(&entry.namespace, &entry.name, entry.dir.clone(), disk::rules_of(&pod));
                 if entry.has_ended() && is_terminal(&pod) {
                     entry.stage = Stage::Ended(End::Reported);
                 }
@@ -110,7 +111,7 @@ impl Pods {
         }
         let mut entry = Entry::new(&uid, &pod, self.context.pods_dir.join(&uid), clock::now());
         entry.stage = self.first_stage(&entry, &pod);
-        self.index.insert(&entry.namespace, &entry.name, entry.dir.clone(), disk::is_limited(&pod));
+        self.index.insert(&entry.namespace, &entry.name, entry.dir.clone(), disk::rules_of(&pod));
         self.pods.insert(uid.clone(), entry);
         self.tell_of_end(&uid);
         self.give_address(&uid);

@@ -1,6 +1,7 @@
 //! The profile of containers that name none (`RuntimeDefault`).
 //!
-//! It allows what Docker's default allows, and differs in two things. Memory policies are allowed to all: they are about a
+//! It allows what Docker's default allows, and differs in three things. Flags of files, and the project that the file system counts
+//! them for, can't be changed: a pod would leave its quota by it. Memory policies are allowed to all: they are about a
 //! program's own memory, and `numactl` sets them. Rules of `io_uring` are as in Docker since 25: none may use it, since so many
 //! ways out of containers went through it.
 //! <https://docs.docker.com/engine/security/seccomp/>
@@ -24,7 +25,7 @@ const ALWAYS: &str = "
     get_robust_list get_thread_area getcpu getcwd getdents getdents64 getegid geteuid getgid getgroups getitimer
     getpeername getpgid getpgrp getpid getppid getpriority getrandom getresgid getresuid getrlimit getrusage getsid
     getsockname getsockopt gettid gettimeofday getuid getxattr getxattrat inotify_add_watch inotify_init
-    inotify_init1 inotify_rm_watch io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit ioctl
+    inotify_init1 inotify_rm_watch io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit
     ioprio_get ioprio_set kill landlock_add_rule landlock_create_ruleset landlock_restrict_self lchown lgetxattr
     link linkat listen listxattr listxattrat llistxattr lremovexattr lseek lsetxattr lstat madvise map_shadow_stack
     mbind membarrier memfd_create memfd_secret mincore mkdir mkdirat mknod mknodat mlock mlock2 mlockall mmap
@@ -70,6 +71,8 @@ const WITH_RIGHT: [(Capability, &str); 12] = [
 const NEW_NAMESPACES: u64 = 0x7e02_0000;
 /// Sockets of the kernel's ciphers, and those that reach the hypervisor of a virtual machine.
 const REFUSED_SOCKETS: [u64; 2] = [38, 40];
+/// `FS_IOC_SETFLAGS` and `FS_IOC_FSSETXATTR`, which take a file out of the project that its folder counts for.
+const REFUSED_CONTROLS: [u64; 2] = [0x4008_6602, 0x401c_5820];
 /// What `personality` may be set to: the usual one, 32 bits of address space less, another `uname`, both; the last asks only.
 const PERSONALITIES: [u64; 5] = [0, 8, 0x2_0000, 0x2_0008, 0xffff_ffff];
 
@@ -82,8 +85,12 @@ pub(crate) fn profile(rights: &HashSet<Capability>) -> Result<Profile, BackendEr
     let mut rules = vec![always(ALWAYS)];
     rules.extend(WITH_RIGHT.iter().filter(|(right, _)| rights.contains(right)).map(|(_, names)| always(names)));
     let allow = |call, when| Rule { calls: vec![call], action: SeccompAction::Allow, when };
-    let refused = REFUSED_SOCKETS.iter().map(|family| condition(SeccompCmpOp::Ne, *family));
-    rules.push(allow(Sysno::socket, vec![SeccompRule::new(refused.collect::<Result<_, _>>()?)?]));
+    let none_of = |argument, values: &[u64]| {
+        let refused = values.iter().map(|value| condition(argument, SeccompCmpOp::Ne, *value));
+        SeccompRule::new(refused.collect::<Result<_, _>>()?)
+    };
+    rules.push(allow(Sysno::socket, vec![none_of(0, &REFUSED_SOCKETS)?]));
+    rules.push(allow(Sysno::ioctl, vec![none_of(1, &REFUSED_CONTROLS)?]));
     let personalities = PERSONALITIES.iter().map(|value| when(SeccompCmpOp::Eq, *value));
     rules.push(allow(Sysno::personality, personalities.collect::<Result<_, _>>()?));
     if !rights.contains(&Capability::CAP_SYS_ADMIN) {
@@ -96,12 +103,12 @@ pub(crate) fn profile(rights: &HashSet<Capability>) -> Result<Profile, BackendEr
 }
 
 fn when(comparison: SeccompCmpOp, value: u64) -> Result<SeccompRule, BackendError> {
-    SeccompRule::new(vec![condition(comparison, value)?])
+    SeccompRule::new(vec![condition(0, comparison, value)?])
 }
 
 /// The kernel reads 32 bits of these arguments.
-fn condition(comparison: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
-    SeccompCondition::new(0, SeccompCmpArgLen::Dword, comparison, value)
+fn condition(argument: u8, comparison: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, comparison, value)
 }
 
 fn known(names: &str) -> Vec<Sysno> {
@@ -141,6 +148,7 @@ mod tests {
         for call in [Sysno::keyctl, Sysno::add_key, Sysno::userfaultfd, Sysno::io_uring_setup, Sysno::kexec_load] {
             assert!(!usual.contains(&call) && !admin.contains(&call), "{call}");
         }
+        assert!(usual.contains(&Sysno::ioctl));
         assert!(calls(&["SYS_TIME"]).contains(&Sysno::clock_settime) && usual.contains(&Sysno::chroot));
     }
 }

@@ -1,7 +1,7 @@
 //! What pods use of the disk is counted, pod by pod, and how much of the disk is free is looked at.
 //!
 //! Invariant: measuring only reads, off the async threads, by descriptors and never by a path, in the share of one core's time that
-//! [`super::schedule`] gives it. A pod with more files than a turn counts is gone through in several, and judged by what was found
+//! [`super::schedule`] gives it. Folders with a project are counted by the kernel, also what has no name any more. A pod with more files than a turn counts is gone through in several, and judged by what was found
 //! so far. What is not counted is never guessed, so a pod is judged by no more than it has.
 
 use std::collections::BTreeMap;
@@ -14,10 +14,11 @@ use tokio::sync::mpsc;
 
 use super::DiskUse;
 use super::pressure::Room;
-use super::schedule::{Outcome, Schedule};
+use super::schedule::{Outcome, Schedule, period};
 use super::thresholds::{LOOK_EVERY, RELIEF_FOR, SHRUNK_PART};
 use crate::layout;
 use crate::pod_index::PodIndex;
+use crate::project_quota;
 use crate::usage::Usage;
 use pumice_linux::tree::size::Size;
 use pumice_shim::status::{ContainerStatus, ShimPhase, ShimStatus};
@@ -45,8 +46,20 @@ struct Folder {
     path: PathBuf,
 }
 
+impl DiskUse {
+    fn set(&mut self, part: Part, name: &str, bytes: u64) {
+        match part {
+            Part::Logs => self.containers.entry(name.to_owned()).or_default().logs = bytes,
+            Part::Files => self.containers.entry(name.to_owned()).or_default().files = bytes,
+            Part::Volume => drop(self.volumes.insert(name.to_owned(), bytes)),
+        }
+    }
+}
+
 /// A look at a pod's directory, in parts. What goes away meanwhile is left out.
 struct Measurement {
+    /// Whether the kernel's count of a folder with a project is taken.
+    by_project: bool,
     /// Folders to count, the last one first.
     folders: Vec<Folder>,
     /// The count of the last of them.
@@ -57,32 +70,35 @@ struct Measurement {
 }
 
 impl Measurement {
-    fn begin(dir: &Path) -> Measurement {
+    fn begin(dir: &Path, by_project: bool) -> Measurement {
         let each = |part: Part, dir: PathBuf| {
             let entries = fs::read_dir(dir).into_iter().flatten().flatten();
             entries.filter_map(move |entry| {
                 Some(Folder { part, name: entry.file_name().into_string().ok()?, path: entry.path() })
             })
         };
-        let files = each(Part::Files, dir.join("c"));
+        let files = each(Part::Files, layout::layers_dir(dir));
         let volumes = each(Part::Volume, layout::volumes_dir(dir));
         let folders = files.chain(volumes).chain(each(Part::Logs, dir.join("logs"))).collect();
-        Measurement { folders, size: None, found: DiskUse::default(), unreadable: 0 }
+        Measurement { by_project, folders, size: None, found: DiskUse::default(), unreadable: 0 }
     }
 
     /// Goes on for at most `entries` more; whether all is counted.
     fn go_on(&mut self, mut entries: u32) -> bool {
         while let Some(Folder { part, name, path }) = self.folders.last() {
+            if self.by_project
+                && let Ok(Some(bytes)) = project_quota::used(path)
+            {
+                self.found.set(*part, name, bytes);
+                self.folders.pop();
+                continue;
+            }
             // What is no folder, or is gone, takes nothing.
             let size = self.size.take().or_else(|| Size::of(path).ok());
             let mut finished = true;
             if let Some(mut size) = size {
                 finished = size.go_on(&mut entries);
-                match part {
-                    Part::Logs => self.found.containers.entry(name.clone()).or_default().logs = size.bytes(),
-                    Part::Files => self.found.containers.entry(name.clone()).or_default().files = size.bytes(),
-                    Part::Volume => drop(self.found.volumes.insert(name.clone(), size.bytes())),
-                }
+                self.found.set(*part, name, size.bytes());
                 if finished {
                     self.unreadable = self.unreadable.saturating_add(size.unreadable());
                 } else {
@@ -104,8 +120,8 @@ struct Unfinished(BTreeMap<String, Measurement>);
 
 impl Unfinished {
     /// Goes on with a count of the pod of `dir`; whether it is finished. Where as many wait as may, one begins anew each time.
-    fn measure(&mut self, uid: &str, dir: &Path, entries: u32) -> Measured {
-        let mut measurement = self.0.remove(uid).unwrap_or_else(|| Measurement::begin(dir));
+    fn measure(&mut self, uid: &str, dir: &Path, by_project: bool, entries: u32) -> Measured {
+        let mut measurement = self.0.remove(uid).unwrap_or_else(|| Measurement::begin(dir, by_project));
         let finished = measurement.go_on(entries);
         let used = measurement.found.clone();
         if measurement.unreadable > 0 {
@@ -138,6 +154,8 @@ pub(crate) struct Measurer {
     pub pods_dir: PathBuf,
     pub index: PodIndex,
     pub usage: Usage,
+    /// Whether pods' folders have projects.
+    pub projects: bool,
     pub findings: mpsc::Sender<DiskFinding>,
 }
 
@@ -151,6 +169,7 @@ impl Measurer {
             schedule: Schedule::new(clock::monotonic()),
             unfinished: Unfinished::default(),
             dirs: BTreeMap::new(),
+            projects: self.projects,
         };
         let (mut tell_until, mut free_when_measured) = (None, None::<u64>);
         loop {
@@ -200,12 +219,12 @@ impl Measurer {
 
     /// One turn of a pod.
     async fn measure(&self, turns: &mut Turns, uid: String) -> Result<(), Closed> {
-        let dir = turns.dirs.get(&uid).cloned().unwrap_or_default();
+        let (dir, by_project) = turns.dirs.get(&uid).cloned().unwrap_or_default();
         let mut unfinished = std::mem::take(&mut turns.unfinished);
         let counted = uid.clone();
         let counting = tokio::task::spawn_blocking(move || {
             let began = clock::monotonic();
-            let seen = look(&counted, &dir, &mut unfinished);
+            let seen = look(&counted, &dir, by_project, &mut unfinished);
             (seen, unfinished, began.elapsed())
         });
         let (seen, unfinished, work) = counting.await.unwrap_or_else(|error| {
@@ -232,8 +251,9 @@ impl Measurer {
 struct Turns {
     schedule: Schedule,
     unfinished: Unfinished,
-    /// By the pods' uids.
-    dirs: BTreeMap<String, PathBuf>,
+    /// By the pods' uids, and whether the kernel counts what is there.
+    dirs: BTreeMap<String, (PathBuf, bool)>,
+    projects: bool,
 }
 
 impl Turns {
@@ -243,9 +263,12 @@ impl Turns {
             Some((uid, pod))
         });
         let pods: BTreeMap<_, _> = pods.collect();
-        self.schedule.set_pods(pods.iter().map(|(uid, pod)| (uid.as_str(), pod.disk_limited)), clock::monotonic());
+        self.schedule.set_pods(
+            pods.iter().map(|(uid, pod)| (uid.as_str(), period(pod.disk, self.projects))),
+            clock::monotonic(),
+        );
         self.unfinished.0.retain(|uid, _| pods.contains_key(uid));
-        self.dirs = pods.into_iter().map(|(uid, pod)| (uid, pod.dir)).collect();
+        self.dirs = pods.into_iter().map(|(uid, pod)| (uid, (pod.dir, self.projects && pod.disk.by_project))).collect();
     }
 }
 
@@ -257,7 +280,7 @@ enum Seen {
 }
 
 /// Measures the pod of `dir` if it runs.
-fn look(uid: &str, dir: &Path, unfinished: &mut Unfinished) -> Seen {
+fn look(uid: &str, dir: &Path, by_project: bool, unfinished: &mut Unfinished) -> Seen {
     // What has not begun has no status yet.
     let Ok(status) = ShimStatus::read(dir) else { return Seen::NotRunning };
     if status.phase == ShimPhase::Done {
@@ -265,7 +288,7 @@ fn look(uid: &str, dir: &Path, unfinished: &mut Unfinished) -> Seen {
         return Seen::Ended;
     }
     match status.init_containers.iter().chain(&status.containers).any(ContainerStatus::is_running) {
-        true => Seen::Pod(unfinished.measure(uid, dir, FILES_MAX)),
+        true => Seen::Pod(unfinished.measure(uid, dir, by_project, FILES_MAX)),
         false => Seen::NotRunning,
     }
 }
@@ -290,7 +313,7 @@ mod tests {
         std::os::unix::fs::symlink(&big, dir.path().join("volumes/v/link")).unwrap();
         write("logs/a/0.log", 2 * MI as usize);
         write("c/a/0/upper/file", 3 * MI as usize);
-        let mut all = Measurement::begin(dir.path());
+        let mut all = Measurement::begin(dir.path(), true);
         assert!(all.go_on(u32::MAX));
         let used = all.found;
         let about = |bytes: u64, mebibytes: u64| bytes.abs_diff(mebibytes * MI) < MI / 4;
@@ -310,7 +333,7 @@ mod tests {
         let (mut unfinished, mut rounds, mut before) = (Unfinished::default(), 0, 0);
         loop {
             rounds += 1;
-            let measured = unfinished.measure("u", dir.path(), 100);
+            let measured = unfinished.measure("u", dir.path(), false, 100);
             assert!(measured.used.total() >= before, "what was found so far counts");
             before = measured.used.total();
             assert_eq!(unfinished.0.contains_key("u"), !measured.finished);
@@ -321,7 +344,7 @@ mod tests {
         assert!(rounds >= 5, "{rounds}");
         assert!((MI..2 * MI).contains(&before), "{before}");
         for other in 0..=UNFINISHED_MAX {
-            unfinished.measure(&other.to_string(), dir.path(), 1);
+            unfinished.measure(&other.to_string(), dir.path(), false, 1);
         }
         assert_eq!(unfinished.0.len(), UNFINISHED_MAX);
     }

@@ -1,6 +1,6 @@
 //! When each pod's use of the disk is measured again.
 //!
-//! Rule: a pod with a limit is due 5 s after it was measured, one without 30 s after; a count that is not finished goes on after a
+//! Rule: a pod with a limit is due 5 s after it was measured, 2 s where the kernel counts, one without 30 s after; a count that is not finished goes on after a
 //! rest of twenty times its length. Whoever is due longest comes first. All of it takes a twentieth of one core in the mean: 250 ms
 //! of work at once after an idle time, and then a rest of twenty times what was worked. So a pod over its limit is found within ten
 //! seconds where a pass over all pods takes 250 ms or less (some 100,000 files), and later beyond that.
@@ -10,7 +10,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::thresholds::{LIMITED_EVERY, REST_OWED_MAX, REST_PER_WORK, UNLIMITED_EVERY};
+use super::thresholds::{BY_PROJECT_EVERY, LIMITED_EVERY, REST_OWED_MAX, REST_PER_WORK, UNLIMITED_EVERY};
+use crate::pod_index::DiskRules;
 
 /// The pods to measure, by their uids.
 pub(super) struct Schedule {
@@ -20,7 +21,7 @@ pub(super) struct Schedule {
 }
 
 struct Turn {
-    limited: bool,
+    period: Duration,
     /// None once the pod has ended.
     due: Option<Instant>,
 }
@@ -42,17 +43,17 @@ impl Schedule {
         Schedule { pods: BTreeMap::new(), rested_at: now }
     }
 
-    /// Takes the pods of this node, each with whether it has a limit. New ones come after their first period.
-    pub(super) fn set_pods<'p>(&mut self, pods: impl Iterator<Item = (&'p str, bool)>, now: Instant) {
+    /// Takes the pods of this node, each with the time between two looks. New ones come after their first period.
+    pub(super) fn set_pods<'p>(&mut self, pods: impl Iterator<Item = (&'p str, Duration)>, now: Instant) {
         let mut before = std::mem::take(&mut self.pods);
-        for (uid, limited) in pods {
+        for (uid, period) in pods {
             let turn = match before.remove(uid) {
                 // Taken over from an agent before this one: its limits are known only later.
-                Some(Turn { due: Some(due), limited: false }) if limited => {
-                    Turn { limited, due: Some(due.min(now + LIMITED_EVERY)) }
+                Some(Turn { due: Some(due), period: before }) if period < before => {
+                    Turn { period, due: Some(due.min(now + period)) }
                 }
-                Some(turn) => Turn { limited, ..turn },
-                None => Turn { limited, due: Some(now + period(limited)) },
+                Some(turn) => Turn { period, ..turn },
+                None => Turn { period, due: Some(now + period) },
             };
             self.pods.insert(uid.to_owned(), turn);
         }
@@ -90,20 +91,29 @@ impl Schedule {
         let Some(turn) = self.pods.get_mut(uid) else { return };
         turn.due = match outcome {
             Outcome::Begun(work) => Some(now + work * REST_PER_WORK),
-            Outcome::Counted(_) | Outcome::NotRunning => Some(now + period(turn.limited)),
+            Outcome::Counted(_) | Outcome::NotRunning => Some(now + turn.period),
             Outcome::Ended => None,
         };
     }
 }
 
-fn period(limited: bool) -> Duration {
-    if limited { LIMITED_EVERY } else { UNLIMITED_EVERY }
+/// Time between two looks at a pod; `projects`: whether this node has them.
+pub(super) fn period(rules: DiskRules, projects: bool) -> Duration {
+    match (rules.limited, rules.by_project && projects) {
+        (true, true) => BY_PROJECT_EVERY,
+        (true, false) => LIMITED_EVERY,
+        (false, _) => UNLIMITED_EVERY,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use pumice_clock as clock;
+
+    fn walked(limited: bool) -> Duration {
+        period(DiskRules { limited, by_project: true }, false)
+    }
 
     /// Runs a schedule for so many seconds; the work of a turn in milliseconds by uid. Gives the longest time between two
     /// turns of each pod, and the work of all.
@@ -114,7 +124,7 @@ mod tests {
         let mut last: BTreeMap<String, Instant> = pods.iter().map(|(uid, ..)| ((*uid).to_owned(), now)).collect();
         let (mut longest, mut worked) = (BTreeMap::<String, Duration>::new(), Duration::ZERO);
         while now < begin + Duration::from_secs(seconds) {
-            schedule.set_pods(pods.iter().map(|(uid, limited, _)| (*uid, *limited)), now);
+            schedule.set_pods(pods.iter().map(|(uid, limited, _)| (*uid, walked(*limited))), now);
             while let Some((uid, at)) = schedule.next().map(|(uid, at)| (uid.to_owned(), at)) {
                 if at > now {
                     break;
@@ -148,6 +158,15 @@ mod tests {
     }
 
     #[test]
+    fn where_the_kernel_counts_looks_are_more_frequent() {
+        let rules = |limited, by_project| DiskRules { limited, by_project };
+        assert_eq!(period(rules(true, true), true), BY_PROJECT_EVERY);
+        assert_eq!(period(rules(true, false), true), LIMITED_EVERY);
+        assert_eq!(period(rules(true, true), false), LIMITED_EVERY);
+        assert_eq!(period(rules(false, true), true), UNLIMITED_EVERY);
+    }
+
+    #[test]
     fn measuring_takes_a_twentieth_of_a_core_however_much_there_is() {
         let pods = [("a", true, 900), ("b", true, 900), ("c", true, 1)];
         let (longest, worked) = run(&pods, 2000);
@@ -160,14 +179,14 @@ mod tests {
     fn what_has_ended_is_never_due_and_a_limit_that_is_learned_later_counts() {
         let now = clock::monotonic();
         let mut schedule = Schedule::new(now);
-        schedule.set_pods([("a", false), ("b", true)].into_iter(), now);
+        schedule.set_pods([("a", walked(false)), ("b", walked(true))].into_iter(), now);
         assert_eq!(schedule.next(), Some(("b", now + LIMITED_EVERY)));
         schedule.done("b", Outcome::Ended, now);
         schedule.all_now(now);
         assert_eq!(schedule.due(now), ["a"]);
         schedule.done("a", Outcome::NotRunning, now);
         assert_eq!(schedule.next(), Some(("a", now + UNLIMITED_EVERY)));
-        schedule.set_pods([("a", true), ("b", true)].into_iter(), now);
+        schedule.set_pods([("a", walked(true)), ("b", walked(true))].into_iter(), now);
         assert_eq!(schedule.next(), Some(("a", now + LIMITED_EVERY)));
         schedule.set_pods(std::iter::empty(), now);
         assert_eq!(schedule.next(), None);

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// A pod with a limit is measured again after this time, so that one over it is ended within ten seconds.
 pub(crate) const LIMITED_EVERY: Duration = Duration::from_secs(5);
+/// The same where the kernel counts, and lets nobody go far beyond.
+pub(crate) const BY_PROJECT_EVERY: Duration = Duration::from_secs(2);
 /// The same for a pod without a limit, whose use is only shown.
 pub(crate) const UNLIMITED_EVERY: Duration = Duration::from_secs(30);
 /// Measuring rests so many times as long as it works, in the mean.
