@@ -1,0 +1,11 @@
+"""Ways out of a pod, tried on this kernel: `crates/node/tests/ways_out`."""
+
+from __future__ import annotations
+
+from machine import run
+
+
+def test_each_way_out_is_held_by_its_control() -> None:
+    # It prints the whole table, and fails by itself.
+    printed = run("/tests/ways_out", "--nocapture")
+    print(printed)
