@@ -42,6 +42,17 @@ pub enum Reach {
     Within,
 }
 
+impl Reach {
+    fn flag(self) -> libc::c_int {
+        match self {
+            Reach::Alone => 0,
+            Reach::Within => libc::AT_RECURSIVE,
+        }
+    }
+}
+
+/// The owners of files are those that a user namespace has for the ids on the disk.
+const MOUNT_ATTR_IDMAP: u64 = 0x10_0000;
 // The C library's crate knows these on other systems only.
 const OPEN_TREE_CLONE: libc::c_uint = 0x1;
 const OPEN_TREE_CLOEXEC: libc::c_uint = libc::O_CLOEXEC as libc::c_uint;
@@ -62,6 +73,12 @@ struct MountAttr {
     userns_fd: u64,
 }
 
+impl MountAttr {
+    fn set(attributes: Attributes) -> Self {
+        Self { attr_set: attributes.0, attr_clr: 0, propagation: 0, userns_fd: 0 }
+    }
+}
+
 /// A mount, reached by its root's descriptor. Where it was not attached it ends with this value.
 #[derive(Debug)]
 pub struct DetachedMount(OwnedFd);
@@ -70,12 +87,18 @@ impl DetachedMount {
     /// Another view of an existing file or folder, with what is mounted within it.
     pub fn of_path(source: &Path) -> nix::Result<Self> {
         let path = CString::new(source.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
-        open_tree(libc::AT_FDCWD, &path, 0)
+        open_tree(libc::AT_FDCWD, &path, Reach::Within, 0)
+    }
+
+    /// The same without what is mounted within it.
+    pub fn alone(source: &Path) -> nix::Result<Self> {
+        let path = CString::new(source.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
+        open_tree(libc::AT_FDCWD, &path, Reach::Alone, 0)
     }
 
     /// The same of what a descriptor is for.
     pub fn of_descriptor(source: BorrowedFd<'_>) -> nix::Result<Self> {
-        open_tree(source.as_raw_fd(), c"", libc::AT_EMPTY_PATH as libc::c_uint)
+        open_tree(source.as_raw_fd(), c"", Reach::Within, libc::AT_EMPTY_PATH as libc::c_uint)
     }
 
     /// A new file system with options, each a name with or without a value.
@@ -91,7 +114,15 @@ impl DetachedMount {
 
     /// Takes possibilities away from the mount and all within it.
     pub fn restrict(&self, attributes: Attributes) -> nix::Result<()> {
-        mount_setattr(self.as_fd(), attributes, Reach::Within)
+        mount_setattr(self.as_fd(), &MountAttr::set(attributes), Reach::Within)
+    }
+
+    /// Has files of the mount, and of all within it, belong to the users and groups of a user namespace that are called as the
+    /// owners on the disk are. For what was never attached; not every file system takes it.
+    pub fn map_owners(&self, users: BorrowedFd<'_>) -> nix::Result<()> {
+        let users = u64::try_from(users.as_raw_fd()).map_err(|_| Errno::EBADF)?;
+        let wanted = MountAttr { userns_fd: users, ..MountAttr::set(Attributes(MOUNT_ATTR_IDMAP)) };
+        mount_setattr(self.as_fd(), &wanted, Reach::Within)
     }
 
     /// Shows it at `target`, a folder for a folder, a file for anything else.
@@ -120,7 +151,7 @@ impl AsFd for DetachedMount {
 
 /// Refuses writes through a mount that is attached, but not through those within it.
 pub fn make_read_only(root: BorrowedFd<'_>) -> nix::Result<()> {
-    match mount_setattr(root, Attributes::READ_ONLY, Reach::Alone) {
+    match mount_setattr(root, &MountAttr::set(Attributes::READ_ONLY), Reach::Alone) {
         Err(Errno::ENOSYS) => remount_read_only(root),
         made => made,
     }
@@ -152,8 +183,8 @@ fn kept_flags(root: BorrowedFd<'_>) -> MsFlags {
 }
 
 #[allow(unsafe_code)]
-fn open_tree(folder: RawFd, path: &CStr, more: libc::c_uint) -> nix::Result<DetachedMount> {
-    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE as libc::c_uint | more;
+fn open_tree(folder: RawFd, path: &CStr, reach: Reach, more: libc::c_uint) -> nix::Result<DetachedMount> {
+    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | reach.flag() as libc::c_uint | more;
     // SAFETY: the path is a C string that lives until the call returns; a non-negative result is a new descriptor.
     unsafe { owned(libc::syscall(libc::SYS_open_tree, folder, path.as_ptr(), flags)) }.map(DetachedMount)
 }
@@ -181,17 +212,15 @@ fn fsmount(system: &OwnedFd, attributes: Attributes) -> nix::Result<DetachedMoun
 }
 
 #[allow(unsafe_code)]
-fn mount_setattr(root: BorrowedFd<'_>, attributes: Attributes, reach: Reach) -> nix::Result<()> {
-    let wanted = MountAttr { attr_set: attributes.0, attr_clr: 0, propagation: 0, userns_fd: 0 };
-    let within = if reach == Reach::Within { libc::AT_RECURSIVE } else { 0 };
+fn mount_setattr(root: BorrowedFd<'_>, wanted: &MountAttr, reach: Reach) -> nix::Result<()> {
     // SAFETY: the kernel reads `wanted`, whose size it is told, and an empty C string; both live until the call returns.
     let set = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
             root.as_raw_fd(),
             c"".as_ptr(),
-            libc::AT_EMPTY_PATH | within,
-            &raw const wanted,
+            libc::AT_EMPTY_PATH | reach.flag(),
+            std::ptr::from_ref(wanted),
             size_of::<MountAttr>(),
         )
     };

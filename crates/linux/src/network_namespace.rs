@@ -37,6 +37,21 @@ pub enum NamespaceError {
 /// namespace that `outside` was opened in.
 pub fn enter_new(outside: &mut Netlink, bridge: u32, outer: &str) -> Result<File, NamespaceError> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(NamespaceError::Unshare)?;
+    furnish(outside, bridge, outer)
+}
+
+/// The same with one that is there already and has nothing in it.
+pub fn enter_empty(
+    outside: &mut Netlink,
+    bridge: u32,
+    outer: &str,
+    namespace: BorrowedFd<'_>,
+) -> Result<File, NamespaceError> {
+    enter(namespace)?;
+    furnish(outside, bridge, outer)
+}
+
+fn furnish(outside: &mut Netlink, bridge: u32, outer: &str) -> Result<File, NamespaceError> {
     let own = current()?;
     links::create_pair(outside, outer, bridge, POD_LINK, own.as_fd())?;
     links::set_up(&mut links::open()?, links::LOOPBACK)?;

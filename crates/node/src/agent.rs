@@ -9,6 +9,7 @@ mod disk_condition;
 mod leftovers;
 mod node_object;
 mod options;
+mod own_users;
 mod pod_status;
 mod pods;
 mod pods_folder;
@@ -32,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::images::{ImageMap, ImageMapError};
 pub use crate::kubelet_api::NodeBody;
+use capabilities::Given;
 pub use capabilities::{Capabilities, LayerLimit};
 pub use leftovers::finish_removals;
 pub use leftovers::set_aside::{SetAside, SetAsideError, remove_set_aside, set_aside};
@@ -53,6 +55,7 @@ use crate::usage::{Sampler, Usage};
 use leftovers::remover::{NodeGroups, Remover};
 use node_object::Capacity;
 pub use node_object::host_ip;
+use own_users::{IdRanges, OwnerProbe};
 use pods::eviction::SharedDisk;
 use pods::{Drain, Pods};
 use pumice_clock as clock;
@@ -174,13 +177,18 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         ImageMap::read(path)?;
     }
     let network = make_network(&paths);
-    let outcome = network.as_ref().map(drop).map_err(Clone::clone);
     let shim = Launcher::new(options.shim.clone());
     // Most file systems have none.
     let projects = Projects::detect(&paths.node_dir.join("probe"));
     tracing::debug!(found = ?projects, "quotas of projects");
     let projects = projects.ok();
-    let mut capabilities = Capabilities::detect(&paths.node_dir, &paths.cgroup, outcome, projects.is_some(), &shim);
+    let owner_probe = OwnerProbe::detect(&paths.node_dir, &shim);
+    let given = Given {
+        network: network.as_ref().map(drop).map_err(Clone::clone),
+        projects: projects.is_some(),
+        users: owner_probe.as_ref().map(drop).map_err(Clone::clone),
+    };
+    let mut capabilities = Capabilities::detect(&paths.node_dir, &paths.cgroup, given, &shim);
     if let Some(reason) = network.as_ref().ok().and_then(|network| network.inside_only.as_ref()) {
         capabilities.notes.push(format!("no address translation ({reason}): pods reach each other and this host only"));
     }
@@ -204,7 +212,11 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     let groups = capabilities.cgroup.clone().map(|hierarchy| NodeGroups { hierarchy, path: paths.cgroup.clone() });
     let remover = Arc::new(Remover::new(&paths.data_dir, options.shim, groups));
     let retained_logs = Arc::new(RetainedLogs::open(&paths.node_dir));
+    let id_ranges = IdRanges::open(&paths.data_dir, paths.hash);
+    let id_ranges = id_ranges.map_err(prepare(&paths.node_dir.join(own_users::RANGES)))?;
     let context = Arc::new(NodeContext {
+        id_ranges,
+        owner_probe: owner_probe.ok(),
         client: options.client,
         node_name: options.node_name,
         filters: FilterFolder::new(seccomp_profiles_dir(&paths.data_dir), seccomp_filters_dir(&paths.node_dir)),

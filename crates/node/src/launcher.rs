@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
 
 use nix::errno::Errno;
@@ -138,7 +138,12 @@ impl Launch {
         self.command.status()
     }
 
-    /// The same with what it says.
+    /// Starts it, to be talked to by its streams.
+    pub(crate) fn spawn(mut self) -> io::Result<Child> {
+        self.command.spawn()
+    }
+
+    /// Starts it and waits for its end, with what it says.
     pub(crate) fn output(mut self) -> io::Result<Output> {
         self.command.stdout(Stdio::piped()).output()
     }

@@ -27,13 +27,14 @@ use serde::{Deserialize, Serialize};
 
 use super::control::ShimProcess;
 use super::fork;
+use super::own_users::become_root;
 use super::program::{Handles, become_program, close_on_exec_all, give_away, hide_process, leave_streams, null};
 use super::report::Report;
 use super::spec::{ContainerSpec, Network, Processes, ShimSpec};
 use super::status::{ContainerState, ShimStatus};
 use super::syscall_filter;
 use pumice_linux::cgroup::ContainerCgroup;
-use pumice_linux::{pidfd, procfs};
+use pumice_linux::{oom, pidfd, procfs};
 
 /// Word that asks for another program in a container; the pod's directory follows.
 pub const EXEC: &str = "exec";
@@ -90,6 +91,8 @@ fn run(dir: &Path, request: Request, socket: &File) -> Result<Report, String> {
     let cgroup = cgroup.map_err(|error| format!("can't open the container's control group: {error}"))?;
     let filters = syscall_filter::of(&container)
         .map_err(|error| format!("can't read the container's filter of system calls: {error}"))?;
+    // Where the container's users are its own, nobody may write that in it.
+    let _ = oom::expose_this_process();
     process.enter(&spec).map_err(|errno| format!("can't enter the container: {errno}"))?;
     // From here on programs of the container may see what we fork, and look into it.
     hide_process(spec.isolation.user).map_err(|errno| format!("can't hide this process: {errno}"))?;
@@ -177,9 +180,10 @@ impl Process1 {
         // An ordinary user may not even enter those of the host that it is in.
         namespaces.set(CloneFlags::CLONE_NEWPID, spec.processes != Processes::Host);
         namespaces.set(CloneFlags::CLONE_NEWIPC, !spec.host_ipc);
-        namespaces.set(CloneFlags::CLONE_NEWUSER, spec.isolation.user);
+        namespaces.set(CloneFlags::CLONE_NEWUSER, spec.isolation.user || spec.users.is_some());
         namespaces.set(CloneFlags::CLONE_NEWNET, matches!(spec.network, Network::Bridge { .. }));
-        setns(&self.handle, namespaces)
+        setns(&self.handle, namespaces)?;
+        if spec.users.is_some() { become_root() } else { Ok(()) }
     }
 }
 
@@ -198,7 +202,15 @@ fn streams(
         let (keyboard, terminal) = open_terminal()?;
         let terminal = ours(terminal);
         let (stdin, stdout) = (terminal.try_clone()?, terminal.try_clone()?);
-        let handles = Handles { stdin: Some(stdin), stdout, stderr: terminal, terminal: true, cgroup, filters };
+        let handles = Handles {
+            stdin: Some(stdin),
+            stdout,
+            stderr: terminal,
+            terminal: true,
+            cgroup,
+            filters,
+            becomes_root: false,
+        };
         return Ok((vec![keyboard], handles));
     }
     let mut ends = Vec::new();
@@ -213,7 +225,7 @@ fn streams(
     };
     let (stdin, stdout, stderr) =
         (stream(request.stdin, true)?, stream(request.stdout, false)?, stream(request.stderr, false)?);
-    Ok((ends, Handles { stdin: Some(stdin), stdout, stderr, terminal: false, cgroup, filters }))
+    Ok((ends, Handles { stdin: Some(stdin), stdout, stderr, terminal: false, cgroup, filters, becomes_root: false }))
 }
 
 /// A terminal of the container's own: the end that is typed on, and the one that programs see.

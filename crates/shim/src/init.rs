@@ -8,13 +8,14 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use nix::sys::prctl;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{ForkResult, Pid};
 use pumice_units::with_causes;
 
 use super::discarded;
 use super::fork;
+use super::own_users::{UserNamespace, become_root_beside};
 use super::program::{Handles, become_program, close_on_exec_all, give_away, hide_process, leave_streams};
 use super::report::Report;
 use super::rootfs::{self, Layers};
@@ -24,6 +25,8 @@ use super::spec::{ContainerSpec, ShimSpec};
 /// Everything a container's process 1 needs.
 pub(crate) struct Birth<'a> {
     pub spec: &'a ShimSpec,
+    /// The pod's user namespace, which it enters.
+    pub users: Option<&'a UserNamespace>,
     pub container: &'a ContainerSpec,
     pub layers: Layers,
     pub handles: Handles,
@@ -69,11 +72,11 @@ fn start(birth: &Birth<'_>) -> Result<Running, Report> {
     let isolated = birth.spec.isolation.namespaces;
     let mut layer = None;
     if isolated {
-        layer = rootfs::enter(birth.spec, birth.container, &birth.layers).map_err(|error| {
-            match error.is_for_want_of_room() {
-                true => Report::NoRoom(with_causes(&error)),
-                false => Report::Failed(with_causes(&error)),
-            }
+        layer = rootfs::enter(birth.spec, birth.users, birth.container, &birth.layers).map_err(|error| match error
+            .is_for_want_of_room()
+        {
+            true => Report::NoRoom(with_causes(&error)),
+            false => Report::Failed(with_causes(&error)),
         })?;
     } else {
         refuse_mounts(birth.container).map_err(Report::Failed)?;
@@ -84,10 +87,21 @@ fn start(birth: &Birth<'_>) -> Result<Running, Report> {
     // Programs of the container may look into this process, if they have the right to trace it.
     hide_process(birth.spec.isolation.user).map_err(failed("hide process 1"))?;
     leave_streams().map_err(|error| Report::Failed(format!("can't open the null device: {error}")))?;
-    give_away(&birth.handles.stdout, birth.container.uid, birth.container.gid);
-    give_away(&birth.handles.stderr, birth.container.uid, birth.container.gid);
-    match fork::fork().map_err(failed("make a process"))? {
-        ForkResult::Parent { child } => Ok(Running { program: child, signals, layer }),
+    give_streams_away(birth)?;
+    if let Some(users) = birth.users {
+        users.enter_with_mounts().map_err(failed("enter the pod's user namespace"))?;
+    }
+    match fork().map_err(failed("make a process"))? {
+        ForkResult::Parent { child } => {
+            if birth.users.is_some()
+                && let Err(errno) = become_root_beside(&birth.report)
+            {
+                // With this process ends all of the container, but where it shares its processes.
+                let _ = kill(child, Signal::SIGKILL);
+                return Err(failed("become root of the pod's user namespace")(errno));
+            }
+            Ok(Running { program: child, signals, layer })
+        }
         ForkResult::Child => {
             close_on_exec_all();
             let error = become_program(birth.container, &birth.handles, isolated);
@@ -95,6 +109,22 @@ fn start(birth: &Birth<'_>) -> Result<Running, Report> {
             fork::exit(127)
         }
     }
+}
+
+/// Before a user namespace is entered, where the pipes are nobody's.
+fn give_streams_away(birth: &Birth<'_>) -> Result<(), Report> {
+    let Birth { container, users, handles, .. } = birth;
+    let (mut uid, mut gid) = (Some(container.uid), Some(container.gid));
+    if let Some(users) = users {
+        (uid, gid) = (users.uid(container.uid), users.gid(container.gid));
+    }
+    let (Some(uid), Some(gid)) = (uid, gid) else {
+        let ids = format!("user {} and group {}", container.uid, container.gid);
+        return Err(Report::Failed(format!("the pod's user namespace does not have {ids}")));
+    };
+    give_away(&handles.stdout, uid, gid);
+    give_away(&handles.stderr, uid, gid);
+    Ok(())
 }
 
 /// Without a mount namespace a volume can't appear where its container looks for it.

@@ -24,6 +24,7 @@ mod namespaces;
 mod network;
 pub mod newer;
 mod output;
+pub mod own_users;
 mod pod_init;
 mod probe;
 mod process;
@@ -58,6 +59,9 @@ use pumice_linux::{cpu_turns, huge_pages};
 /// Flag that asks whether this user can isolate pods without root; a folder to try it in follows.
 pub const PROBE: &str = "--probe";
 
+/// Word that asks for a user namespace, which is there until standard input ends; any folder follows.
+pub const USERS: &str = "show-user-namespace";
+
 /// Runs the shim of the pod directory that is the last of `args` (the hidden `shim POD_DIR`).
 ///
 /// Returns at once in the calling process, with the shim detached in a session of its own; the exit
@@ -71,11 +75,18 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // Nothing but speed depends on it.
     let _ = cpu_turns::take_turns_as_usual();
     let asks = |word: &str| args.iter().any(|arg| arg == word);
-    let (probes, executes, removes) = (asks(PROBE), asks(exec::EXEC), asks(remove::REMOVE));
+    let (probes, shows_users) = (asks(PROBE), asks(USERS));
+    let (executes, removes) = (asks(exec::EXEC), asks(remove::REMOVE));
     let Some(dir) = args.into_iter().last().map(PathBuf::from).filter(|dir| dir.is_absolute()) else {
         journal("usage: shim POD_DIR (an absolute path); meant to be started by the node agent");
         return ExitCode::from(2);
     };
+    if shows_users {
+        return match own_users::show() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
     if probes {
         return match probe::run(&dir) {
             Ok(()) => ExitCode::SUCCESS,

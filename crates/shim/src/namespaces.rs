@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-use super::spec::{SHARED_MEMORY, ShimSpec, Sysctl};
+use super::own_users::{Belongings, UserNamespace};
+use super::spec::{Network, SHARED_MEMORY, ShimSpec, Sysctl};
 use super::user_namespace;
 
 const HOSTS_SHARED_MEMORY: &str = "/dev/shm";
@@ -19,14 +20,23 @@ pub(super) fn shared_memory(spec: &ShimSpec, dir: &Path) -> PathBuf {
     if spec.host_ipc { PathBuf::from(HOSTS_SHARED_MEMORY) } else { dir.join(SHARED_MEMORY) }
 }
 
-/// Own mounts, host name and System V objects for the pod; its shared memory and memory volumes.
-pub(super) fn share(spec: &ShimSpec, dir: &Path) -> io::Result<()> {
+/// Own mounts, host name and System V objects for the pod; its shared memory and memory volumes. Returns its user namespace, where
+/// root has made one, with what belongs to that.
+pub(super) fn share(spec: &ShimSpec, dir: &Path) -> io::Result<Option<Belongings>> {
     const NONE: Option<&str> = None;
     if spec.isolation.user {
         user_namespace::enter()?;
     }
-    let mut own = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWUTS;
-    own.set(CloneFlags::CLONE_NEWIPC, !spec.host_ipc);
+    let users = spec.users.as_ref().filter(|_| !spec.isolation.user);
+    let belongings = match users {
+        Some(users) => Some(UserNamespace::create(users, spec.network != Network::Host)?),
+        None => None,
+    };
+    let mut own = CloneFlags::CLONE_NEWNS;
+    if belongings.is_none() {
+        own |= CloneFlags::CLONE_NEWUTS;
+        own.set(CloneFlags::CLONE_NEWIPC, !spec.host_ipc);
+    }
     unshare(own)?;
     mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_SLAVE, NONE)?;
     nix::unistd::sethostname(&spec.hostname)?;
@@ -44,11 +54,19 @@ pub(super) fn share(spec: &ShimSpec, dir: &Path) -> io::Result<()> {
         let options = format!("mode={mode}{size}{group}");
         mount(Some("tmpfs"), &volume.path, Some("tmpfs"), flags, Some(options.as_str()))?;
     }
-    Ok(())
+    Ok(belongings)
 }
 
-/// Sets parameters of the kernel in the namespaces of this process. Those that aren't a namespace's the agent has refused.
-pub(super) fn set_sysctls(sysctls: &[Sysctl]) -> Result<(), String> {
+/// Sets parameters of the kernel in the namespaces of this process. Those that aren't a namespace's the agent has refused. Those of a
+/// user namespace are its root's to set, and name its groups.
+pub(super) fn set_sysctls(sysctls: &[Sysctl], users: Option<&UserNamespace>) -> Result<(), String> {
+    match users {
+        Some(users) if !sysctls.is_empty() => users.run_inside(|| write_sysctls(sysctls)),
+        _ => write_sysctls(sysctls),
+    }
+}
+
+fn write_sysctls(sysctls: &[Sysctl]) -> Result<(), String> {
     for Sysctl { name, value } in sysctls {
         let file = Path::new("/proc/sys").join(name.replace('.', "/"));
         let mut options = OpenOptions::new();

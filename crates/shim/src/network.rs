@@ -1,5 +1,6 @@
 //! A pod's network namespace: made ahead by the agent or now by its shim, gone with its last process.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -26,12 +27,12 @@ pub enum PodNetworkError {
     Netlink(#[from] NetlinkError),
 }
 
-/// Moves this process into a network namespace of the pod's own, with an address on the bridge. The one that standard input is, if
-/// the agent has given one, is no other pod's.
-pub(crate) fn enter(network: &Network) -> Result<(), PodNetworkError> {
+/// Moves this process into a network namespace of the pod's own, with an address on the bridge: `own`, which belongs to the pod's users,
+/// if they are its own. The one that standard input is, if the agent has given one, is no other pod's.
+pub(crate) fn enter(network: &Network, own: Option<&File>) -> Result<(), PodNetworkError> {
     let Network::Bridge { bridge, veth, address, prefix, gateway } = network else { return Ok(()) };
     let given = io::stdin();
-    if namespace::is_one(given.as_fd()) {
+    if own.is_none() && namespace::is_one(given.as_fd()) {
         namespace::enter(given.as_fd())?;
         // It ends with the pod, whatever this process goes on with.
         let null = program::null().map_err(PodNetworkError::Close)?;
@@ -40,7 +41,10 @@ pub(crate) fn enter(network: &Network) -> Result<(), PodNetworkError> {
         let mut outside = links::open()?;
         let master = links::index(&mut outside, bridge)?
             .ok_or_else(|| PodNetworkError::BridgeGone { bridge: bridge.clone() })?;
-        namespace::enter_new(&mut outside, master, veth)?;
+        match own {
+            Some(own) => namespace::enter_empty(&mut outside, master, veth, own.as_fd())?,
+            None => namespace::enter_new(&mut outside, master, veth)?,
+        };
     }
     Ok(namespace::configure(*address, *prefix, *gateway)?)
 }

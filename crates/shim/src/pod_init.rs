@@ -15,8 +15,8 @@ use nix::sys::prctl;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::unistd::{ForkResult, chdir, pause, pipe2, pivot_root};
 
+use super::fork::clone_self;
 use super::fork::exit;
-use super::process::clone_self;
 use pumice_linux::pidfd;
 
 /// Has later children of this process in a pid namespace of their own. Needs a process with one thread.

@@ -17,10 +17,12 @@ use nix::sys::wait::WaitStatus;
 use nix::unistd::{ForkResult, Pid, pipe2};
 use pumice_clock as clock;
 
+use super::fork::clone_self;
 use super::init::{self, Birth};
 use super::logs::{LogFile, log_path, tail};
 use super::namespaces::shared_memory;
 use super::output::Output;
+use super::own_users::UserNamespace;
 use super::program::Handles;
 use super::remove;
 use super::report::Report;
@@ -73,6 +75,8 @@ pub(crate) struct Ended {
 pub(crate) struct Ground<'a> {
     pub dir: &'a Path,
     pub spec: &'a ShimSpec,
+    /// The pod's user namespace.
+    pub users: Option<&'a UserNamespace>,
     pub container: &'a ContainerSpec,
     /// 0 for the first run.
     pub attempt: u32,
@@ -81,7 +85,7 @@ pub(crate) struct Ground<'a> {
 impl Process {
     /// Starts a run of a container, in fresh layers and a control group of its own; after an error no program has begun.
     pub(crate) fn start(ground: &Ground<'_>, now: Timestamp) -> io::Result<Process> {
-        let Ground { dir, spec, container, attempt } = *ground;
+        let Ground { dir, spec, users, container, attempt } = *ground;
         let layers = make_layers(dir, spec, container, attempt)?;
         let group = match &spec.cgroup {
             Some(pod) => {
@@ -97,11 +101,19 @@ impl Process {
         let (stderr, stderr_end) = pipe()?;
         let cgroup = group.as_ref().map(ContainerCgroup::processes_files).transpose()?.unwrap_or_default();
         let filters = syscall_filter::of(container)?;
-        let handles = Handles { stdin: None, stdout: stdout_end, stderr: stderr_end, terminal: false, cgroup, filters };
+        let handles = Handles {
+            stdin: None,
+            stdout: stdout_end,
+            stderr: stderr_end,
+            terminal: false,
+            cgroup,
+            filters,
+            becomes_root: users.is_some(),
+        };
         let mut namespaces = CloneFlags::empty();
         namespaces.set(CloneFlags::CLONE_NEWNS, spec.isolation.namespaces);
         namespaces.set(CloneFlags::CLONE_NEWPID, spec.has_own_processes());
-        let birth = Birth { spec, container, layers: layers.clone(), handles, report: report_end };
+        let birth = Birth { spec, users, container, layers: layers.clone(), handles, report: report_end };
         let pid = match clone_self(namespaces)? {
             ForkResult::Child => init::run(birth),
             ForkResult::Parent { child } => child,
@@ -244,19 +256,6 @@ fn pipe() -> io::Result<(File, File)> {
     let (read, write): (OwnedFd, OwnedFd) = pipe2(OFlag::O_CLOEXEC)?;
     nix::fcntl::fcntl(&read, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
     Ok((File::from(read), File::from(write)))
-}
-
-/// `fork` into new namespaces.
-#[allow(unsafe_code)]
-pub(super) fn clone_self(namespaces: CloneFlags) -> nix::Result<ForkResult> {
-    let flags = i64::from(namespaces.bits() | libc::SIGCHLD);
-    // SAFETY: without a stack argument this is `fork` with namespaces: the child goes on here on a
-    // copy of this stack. The shim has one thread, so no lock is held by a thread that is not copied.
-    let result = unsafe { libc::syscall(libc::SYS_clone, flags, 0_i64, 0_i64, 0_i64, 0_i64) };
-    match nix::errno::Errno::result(result)? {
-        0 => Ok(ForkResult::Child),
-        pid => Ok(ForkResult::Parent { child: Pid::from_raw(pid as libc::pid_t) }),
-    }
 }
 
 /// How a run ended: what process 1 reported, else how it died itself.

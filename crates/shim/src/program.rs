@@ -17,6 +17,7 @@ use nix::unistd::{Gid, Uid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, execve,
 use seccompiler::BpfProgram;
 
 use super::capabilities;
+use super::own_users::become_root;
 use super::spec::ContainerSpec;
 use super::syscall_filter;
 use pumice_linux::{cgroup, oom};
@@ -55,6 +56,8 @@ pub(crate) struct Handles {
     pub cgroup: Vec<File>,
     /// Filters of its system calls.
     pub filters: Vec<BpfProgram>,
+    /// Whether this process has just entered a user namespace and is nobody there.
+    pub becomes_root: bool,
 }
 
 /// Becomes the program; returns only when that failed.
@@ -71,6 +74,9 @@ fn prepare(container: &ContainerSpec, handles: &Handles, isolated: bool) -> Resu
     setsid().map_err(step("start a session"))?;
     // The shim protects itself from the kernel's choice of victims; its pods must not inherit that.
     let _ = oom::expose_this_process();
+    if handles.becomes_root {
+        become_root().map_err(step("become root of the pod's user namespace"))?;
+    }
     for file in &handles.cgroup {
         cgroup::join(file).map_err(io_step("join the control group"))?;
     }

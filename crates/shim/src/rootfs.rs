@@ -9,7 +9,9 @@
 
 mod allow_list;
 pub(crate) mod by_folder;
+mod devices;
 mod hidden;
+mod owners;
 
 use std::ffi::CStr;
 use std::fs;
@@ -20,16 +22,18 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmodat, fstat, makedev, mkdirat, mknodat, umask};
-use nix::unistd::{chdir, fchdir, pivot_root, symlinkat};
+use nix::sys::stat::{Mode, fstat, umask};
+use nix::unistd::{chdir, fchdir, pivot_root};
 
+use devices::mount_dev;
 use hidden::Hidden;
+use owners::{Owners, is_device};
 
 use super::hostmounts;
+use super::own_users::UserNamespace;
 use super::spec::{ContainerSpec, Isolation, MountSpec, RootKind, ShimSpec};
 use crate::capability_set::without_resource_right;
 use by_folder::mount_folders;
-use pumice_linux::cgroup::OWN_DEVICES;
 use pumice_linux::detached_mount::{Attributes, DetachedMount, make_read_only};
 use pumice_linux::paths::{Missing, is_folder, open_in_root, open_path};
 
@@ -70,6 +74,16 @@ pub enum RootError {
         /// The folder of the image map.
         layer: PathBuf,
     },
+    /// Its file system does not do it.
+    #[error(
+        "can't show {} to users of the pod's own: its file system has no idmapped mounts; leave hostUsers out, or say true",
+        path.display()
+    )]
+    Owners {
+        path: PathBuf,
+        #[source]
+        source: nix::Error,
+    },
     /// A volume shows what no container sees.
     #[error("{} lies in the platform's data directory, which no pod sees; name another folder", path.display())]
     Hidden { path: PathBuf },
@@ -82,7 +96,9 @@ impl RootError {
     /// Whether the disk was full, or what one may have of it.
     pub(crate) fn is_for_want_of_room(&self) -> bool {
         let kind = match self {
-            RootError::Mount { source, .. } | RootError::Enter(source) => io::Error::from(*source).kind(),
+            RootError::Mount { source, .. } | RootError::Owners { source, .. } | RootError::Enter(source) => {
+                io::Error::from(*source).kind()
+            }
             RootError::Create { source, .. } | RootError::Source { source, .. } => source.kind(),
             RootError::MountPointMissing { .. } | RootError::NoOverlay { .. } | RootError::Hidden { .. } => {
                 return false;
@@ -110,16 +126,26 @@ pub(super) const UPPER: &str = "upper";
 
 /// Makes the root directory and moves this process into it. Returns the folder that has what is written to the root and will be
 /// thrown away, if it is.
-pub(crate) fn enter(spec: &ShimSpec, container: &ContainerSpec, layers: &Layers) -> Result<Option<OwnedFd>, RootError> {
+pub(crate) fn enter(
+    spec: &ShimSpec,
+    users: Option<&UserNamespace>,
+    container: &ContainerSpec,
+    layers: &Layers,
+) -> Result<Option<OwnedFd>, RootError> {
     // Folders that are made on the way are for every user of the container, whatever the platform's own rights are.
     umask(Mode::from_bits_truncate(0o022));
     let path = layers.dir.join("root");
-    let kind = spec.isolation.root;
-    mount_root(&spec.isolation, container, layers, &path)?;
+    let (kind, owners) = (spec.isolation.root, Owners::of(users));
+    // Folders that are made in a volume on the host are the host's root's, as the volume's owners are.
+    let mut volumes =
+        container.mounts.iter().map(|volume| Ok((volume, open_volume(volume)?))).collect::<Result<Vec<_>, _>>()?;
+    volumes.sort_by_key(|(volume, _)| volume.target.components().count());
+    mount_root(&spec.isolation, owners, container, layers, &path)?;
+    let _making = owners.make_as_root()?;
     // By its path it can't be reached from inside.
     let upper = if kind == RootKind::Host { None } else { Some(open_folder(&layers.dir.join(UPPER))?) };
     let opened = open_path(&path).map_err(|source| RootError::Source { path: path.clone(), source })?;
-    let root = Root { directory: opened, kind, own_devices: !container.privileged };
+    let root = Root { directory: opened, kind, own_devices: !container.privileged, owners };
     if container.root.is_none() && ![RootKind::Host, RootKind::AllowList].contains(&kind) {
         for found in hostmounts::visible(&spec.hidden) {
             // A file system that can't be shown is missing in the container, as it is for most images.
@@ -127,24 +153,27 @@ pub(crate) fn enter(spec: &ShimSpec, container: &ContainerSpec, layers: &Layers)
         }
     }
     mount_dev(&root, container, layers)?;
-    mount_proc(&root, container.privileged, spec.isolation.user)?;
-    mount_sys(&root, container.privileged)?;
-    let mut mounts: Vec<&MountSpec> = container.mounts.iter().collect();
-    mounts.sort_by_key(|mount| mount.target.components().count());
+    let is_unmasked = container.privileged || container.unmasked_proc;
+    mount_proc(&root, is_unmasked, spec.isolation.user)?;
+    mount_sys(&root, is_unmasked)?;
     let unreadable = |source| RootError::Source { path: "/proc/self/mountinfo".into(), source };
     let hidden = Hidden::of(&spec.hidden, &container.mounts).map_err(unreadable)?;
-    for volume in mounts {
-        let source = open_volume(volume)?;
+    for (volume, source) in volumes {
         hidden.check(volume, &source)?;
         let shown = DetachedMount::of_descriptor(source.as_fd());
         let shown = shown.map_err(|errno| RootError::Source { path: volume.source.clone(), source: errno.into() })?;
+        // A device has the owner that the machine has for it.
+        if !is_device(&source) {
+            owners.map(&shown, &volume.source)?;
+        }
         root.attach(&shown, &volume.target, volume.read_only)?;
         hidden.cover(volume, &source, &shown)?;
     }
     // After the volumes: one of the host's folders may hold what is to be hidden.
     hidden.hide(&root)?;
     if !container.termination_message_path.is_empty() {
-        root.attach(&view(&layers.termination)?, Path::new(&container.termination_message_path), false)?;
+        let shown = owners.view(&layers.termination)?;
+        root.attach(&shown, Path::new(&container.termination_message_path), false)?;
     }
     root.mount_point(Path::new(&container.cwd), Missing::MakeFolder)?;
     if container.read_only_root {
@@ -161,14 +190,15 @@ fn open_folder(path: &Path) -> Result<OwnedFd, RootError> {
 }
 
 /// The root directory as it is made.
-struct Root {
+struct Root<'a> {
     directory: OwnedFd,
+    owners: Owners<'a>,
     kind: RootKind,
     /// Whether its `/dev` is not the host's.
     own_devices: bool,
 }
 
-impl Root {
+impl Root<'_> {
     /// The place for a mount at `target`, made when missing.
     fn mount_point(&self, target: &Path, missing: Missing) -> Result<OwnedFd, RootError> {
         let ours = self.kind != RootKind::Host || self.own_devices && target.starts_with("/dev");
@@ -195,11 +225,17 @@ impl Root {
 
     /// Something of the host at its own path, to be used but not changed.
     fn show(&self, path: &Path) -> Result<(), RootError> {
-        self.attach(&view(path)?, path, true)
+        self.attach(&self.owners.view_of_host(path)?, path, true)
     }
 }
 
-fn mount_root(isolation: &Isolation, container: &ContainerSpec, layers: &Layers, root: &Path) -> Result<(), RootError> {
+fn mount_root(
+    isolation: &Isolation,
+    owners: Owners<'_>,
+    container: &ContainerSpec,
+    layers: &Layers,
+    root: &Path,
+) -> Result<(), RootError> {
     let kind = isolation.root;
     let lower = container.root.as_deref().unwrap_or(Path::new("/"));
     if kind == RootKind::OverlayInMemory {
@@ -208,7 +244,7 @@ fn mount_root(isolation: &Isolation, container: &ContainerSpec, layers: &Layers,
     }
     create_dir(root)?;
     if kind == RootKind::AllowList && container.root.is_none() {
-        return allow_list::mount_root(container, layers, root);
+        return allow_list::mount_root(owners, container, layers, root);
     }
     if kind == RootKind::OverlayByFolder && container.root.is_none() {
         let folders = mount_folders(root, &layers.dir, container.layer.as_deref());
@@ -224,9 +260,11 @@ fn mount_root(isolation: &Isolation, container: &ContainerSpec, layers: &Layers,
     let (upper, work) = (layers.dir.join(UPPER), layers.dir.join("work"));
     create_dir(&upper)?;
     create_dir(&work)?;
-    let mut lowers = escaped(lower);
+    owners.give_to_root(&upper)?;
+    let mut lowers = escaped(&owners.layer(lower, &layers.dir, "lower")?);
     if let Some(layer) = &container.layer {
-        lowers = format!("{}:{lowers}", escaped(&apart(layer, &layers.dir)?));
+        let layer = owners.layer(layer, &layers.dir, "image")?;
+        lowers = format!("{}:{lowers}", escaped(&apart(&layer, &layers.dir)?));
     }
     let mut options = format!("lowerdir={lowers},upperdir={},workdir={}", escaped(&upper), escaped(&work));
     if isolation.user {
@@ -296,7 +334,7 @@ const MASKED: [&str; 10] = [
 ];
 const MASKED_OF_SYS: [&str; 2] = ["firmware", "devices/virtual/powercap"];
 
-fn mount_proc(root: &Root, privileged: bool, user: bool) -> Result<(), RootError> {
+fn mount_proc(root: &Root<'_>, is_unmasked: bool, user: bool) -> Result<(), RootError> {
     let target = root.system_folder("proc")?;
     let own = DetachedMount::new(c"proc", &[], KERNELS_OWN);
     if own.is_err() && user {
@@ -306,7 +344,7 @@ fn mount_proc(root: &Root, privileged: bool, user: bool) -> Result<(), RootError
     }
     let proc = own.and_then(|own| own.attach(target.as_fd()).map(|()| own));
     let proc = proc.map_err(|source| RootError::Mount { what: "proc".into(), target: "/proc".into(), source })?;
-    if privileged {
+    if is_unmasked {
         return Ok(());
     }
     for name in READ_ONLY {
@@ -320,7 +358,7 @@ fn mount_proc(root: &Root, privileged: bool, user: bool) -> Result<(), RootError
 }
 
 /// Shows nothing where these are: an empty folder for a folder, the null device for a file.
-fn mask(root: &Root, tree: &DetachedMount, names: &[&str]) -> Result<(), RootError> {
+fn mask(root: &Root<'_>, tree: &DetachedMount, names: &[&str]) -> Result<(), RootError> {
     let masked = |name: &str, result| mounted("nothing", Path::new(name), result);
     let null = root.mount_point(Path::new("/dev/null"), Missing::Refuse)?;
     for name in names {
@@ -337,7 +375,7 @@ fn mask(root: &Root, tree: &DetachedMount, names: &[&str]) -> Result<(), RootErr
 }
 
 /// Programs run without `/sys` too, so a host that does not let us show it is no reason to stop.
-fn mount_sys(root: &Root, privileged: bool) -> Result<(), RootError> {
+fn mount_sys(root: &Root<'_>, is_unmasked: bool) -> Result<(), RootError> {
     let Ok(target) = root.system_folder("sys") else { return Ok(()) };
     let attributes = KERNELS_OWN.and(Attributes::READ_ONLY);
     let own = DetachedMount::new(c"sysfs", &[], attributes);
@@ -346,72 +384,7 @@ fn mount_sys(root: &Root, privileged: bool) -> Result<(), RootError> {
         hosts.restrict(attributes).map(|()| hosts)
     });
     let Ok(shown) = shown.and_then(|shown| shown.attach(target.as_fd()).map(|()| shown)) else { return Ok(()) };
-    if privileged { Ok(()) } else { mask(root, &shown, &MASKED_OF_SYS) }
-}
-
-const LINKS: [(&str, &str); 5] = [
-    ("/proc/self/fd", "fd"),
-    ("/proc/self/fd/0", "stdin"),
-    ("/proc/self/fd/1", "stdout"),
-    ("/proc/self/fd/2", "stderr"),
-    ("pts/ptmx", "ptmx"),
-];
-
-/// Options of the file system of terminals: the group `tty`, to which programs such as `wall` belong, and the rest.
-const TERMINALS: [(&CStr, Option<&CStr>); 4] =
-    [(c"gid", Some(c"5")), (c"newinstance", None), (c"ptmxmode", Some(c"0666")), (c"mode", Some(c"0620"))];
-
-/// The pod's message queues as files. A kernel may have none, and a user may not show them.
-fn mount_queues(root: &Root, devices: &DetachedMount) -> Result<(), RootError> {
-    let at = Path::new("/dev/mqueue");
-    mkdirat(devices.as_fd(), "mqueue", Mode::from_bits_truncate(0o755)).map_err(|errno| not_made(at, errno))?;
-    let target = root.mount_point(at, Missing::Refuse)?;
-    let _ = DetachedMount::new(c"mqueue", &[], KERNELS_OWN).and_then(|queues| queues.attach(target.as_fd()));
-    Ok(())
-}
-
-fn mount_dev(root: &Root, container: &ContainerSpec, layers: &Layers) -> Result<(), RootError> {
-    let target = root.system_folder("dev")?;
-    let at = Path::new("/dev");
-    if container.privileged {
-        let hosts = DetachedMount::of_path(at);
-        return mounted("devices", at, hosts.and_then(|hosts| hosts.attach(target.as_fd())));
-    }
-    let devices = new_tmpfs(c"0755", c"65536k", Attributes::NO_SET_UID.and(Attributes::EXACT_ACCESS_TIMES))
-        .and_then(|devices| devices.attach(target.as_fd()).map(|()| devices))
-        .map_err(|source| RootError::Mount { what: "devices".into(), target: at.into(), source })?;
-    for (name, major, minor) in OWN_DEVICES {
-        device(&devices, name, major.into(), minor.into())?;
-    }
-    for (to, name) in LINKS {
-        symlinkat(to, devices.as_fd(), name).map_err(|errno| not_made(&at.join(name), errno))?;
-    }
-    mkdirat(devices.as_fd(), "pts", Mode::from_bits_truncate(0o755))
-        .map_err(|errno| not_made(&at.join("pts"), errno))?;
-    mount_queues(root, &devices)?;
-    let [tty, rest @ ..] = &TERMINALS;
-    let new =
-        |options: &[_]| DetachedMount::new(c"devpts", options, Attributes::NO_SET_UID.and(Attributes::NO_PROGRAMS));
-    // An ordinary user's namespace has no such group.
-    let terminals = new(&[&[*tty], &rest[..]].concat()).or_else(|_| new(rest));
-    if let (Ok(terminals), Ok(target)) = (terminals, root.mount_point(&at.join("pts"), Missing::Refuse)) {
-        // Terminals are for people; a batch job runs without.
-        let _ = terminals.attach(target.as_fd());
-    }
-    root.attach(&view(&layers.shared_memory)?, &at.join("shm"), false)
-}
-
-/// A device of the container's own, or where it may make none a view of the host's that it can't change.
-fn device(devices: &DetachedMount, name: &str, major: u64, minor: u64) -> Result<(), RootError> {
-    let path = Path::new("/dev").join(name);
-    let everybody = Mode::from_bits_truncate(0o666);
-    if mknodat(devices.as_fd(), name, SFlag::S_IFCHR, everybody, makedev(major, minor)).is_ok() {
-        let opened = fchmodat(devices.as_fd(), name, everybody, FchmodatFlags::FollowSymlink);
-        return opened.map_err(|errno| not_made(&path, errno));
-    }
-    let target = open_in_root(devices.as_fd(), Path::new(name), Missing::MakeFile);
-    let target = target.map_err(|source| RootError::Create { path: path.clone(), source })?;
-    mounted(name, &path, DetachedMount::of_path(&path).and_then(|hosts| hosts.attach_read_only(target.as_fd())))
+    if is_unmasked { Ok(()) } else { mask(root, &shown, &MASKED_OF_SYS) }
 }
 
 fn not_made(path: &Path, errno: Errno) -> RootError {
@@ -432,7 +405,7 @@ fn open_volume(volume: &MountSpec) -> Result<OwnedFd, RootError> {
     open_in_root(whole.as_fd(), Path::new(sub_path), Missing::MakeFolder).map_err(failed)
 }
 
-fn pivot(root: &Root) -> Result<(), RootError> {
+fn pivot(root: &Root<'_>) -> Result<(), RootError> {
     fchdir(&root.directory).map_err(RootError::Enter)?;
     // Both on the same spot: the old root is then on top of the new one, and is taken off.
     pivot_root(".", ".").map_err(RootError::Enter)?;
@@ -510,7 +483,8 @@ mod tests {
     /// How many mounts had a folder of the host as source, and how many as their place.
     fn mount_while_exchanged(volume: &Path, host: &Path) -> (usize, usize) {
         take_own_mounts();
-        let root = Root { directory: open_path(volume).unwrap(), kind: RootKind::Overlay, own_devices: true };
+        let (kind, owners) = (RootKind::Overlay, Owners::of(None));
+        let root = Root { directory: open_path(volume).unwrap(), kind, own_devices: true, owners };
         let hosts = [host.to_owned(), host.join("within")].map(|path| open_path(&path).unwrap());
         let is_hosts = |found: BorrowedFd<'_>| hosts.iter().any(|host| is_same(host.as_fd(), found));
         let (mut sources, mut places) = (0, 0);
@@ -561,7 +535,7 @@ mod tests {
         let layers =
             Layers { dir: dir.to_owned(), shared_memory: dir.join("shared"), termination: dir.join("termination") };
         let isolation = Isolation { namespaces: true, user: false, root: RootKind::Overlay };
-        mount_root(&isolation, &ContainerSpec::default(), &layers, &dir.join("root"))
+        mount_root(&isolation, Owners::of(None), &ContainerSpec::default(), &layers, &dir.join("root"))
     }
 
     #[test]

@@ -55,6 +55,9 @@ pub struct ShimSpec {
     pub active_deadline_seconds: Option<u64>,
     /// How its processes are separated from the host.
     pub isolation: Isolation,
+    /// Users and groups of its own, where the platform is not an ordinary user's; none where they are the machine's.
+    #[serde(default)]
+    pub users: Option<Users>,
     /// Whose processes its containers see.
     #[serde(default)]
     pub processes: Processes,
@@ -136,6 +139,23 @@ pub struct Isolation {
     pub user: bool,
     /// What the root directory is.
     pub root: RootKind,
+}
+
+/// Which users and groups of the machine those of a user namespace are. Several ranges each, so that some may be the machine's own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Users {
+    pub uids: Vec<IdRange>,
+    pub gids: Vec<IdRange>,
+}
+
+/// Ids that follow each other, in a user namespace and on the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdRange {
+    /// The first as the pod has it.
+    pub inside: u32,
+    /// The first as the machine has it.
+    pub outside: u32,
+    pub count: u32,
 }
 
 /// Whose processes the containers of a pod see, beside their own.
@@ -224,6 +244,9 @@ pub struct ContainerSpec {
     pub read_only_root: bool,
     /// Whether all capabilities are kept and all devices seen.
     pub privileged: bool,
+    /// Whether all of `/proc` is seen, and may be written as far as its users may.
+    #[serde(default)]
+    pub unmasked_proc: bool,
     /// Capabilities kept beside the usual ones, such as `NET_ADMIN`.
     pub capabilities_add: Vec<String>,
     /// Capabilities dropped, or `ALL`.

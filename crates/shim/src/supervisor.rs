@@ -28,6 +28,7 @@ use super::journal::journal;
 use super::logs::LogFile;
 use super::namespaces;
 use super::network::{self, PodNetworkError};
+use super::own_users::UserNamespace;
 use super::pod_init;
 use super::process::Process;
 use super::spec::{ContainerSpec, Processes, ShimSpec, SpecError};
@@ -91,6 +92,8 @@ pub(crate) struct Supervisor {
     dir: PathBuf,
     spec: ShimSpec,
     status: ShimStatus,
+    /// Of the pod's own, where it has users for itself.
+    users: Option<UserNamespace>,
     init: Vec<Slot>,
     main: Vec<Slot>,
     signals: SignalFd,
@@ -142,6 +145,7 @@ impl Supervisor {
             dir,
             spec,
             status,
+            users: None,
             signals,
             pipe,
             stopping: None,
@@ -185,11 +189,16 @@ impl Supervisor {
     /// Namespaces, volumes and groups that all containers of the pod share.
     fn prepare_pod(&mut self) -> Result<(), String> {
         let spec = &self.spec;
+        let mut network = None;
         if spec.isolation.namespaces {
-            namespaces::share(spec, &self.dir).map_err(|error| format!("can't prepare the pod: {error}"))?;
+            let shared =
+                namespaces::share(spec, &self.dir).map_err(|error| format!("can't prepare the pod: {error}"))?;
+            if let Some(belongings) = shared {
+                (self.users, network) = (Some(belongings.users), belongings.network);
+            }
         }
-        network::enter(&spec.network).map_err(|error: PodNetworkError| with_causes(&error))?;
-        namespaces::set_sysctls(&spec.sysctls)?;
+        network::enter(&spec.network, network.as_ref()).map_err(|error: PodNetworkError| with_causes(&error))?;
+        namespaces::set_sysctls(&spec.sysctls, self.users.as_ref())?;
         if spec.isolation.namespaces && spec.processes == Processes::Pod {
             let failed = |error| format!("can't let the pod's containers see each other's processes: {error}");
             pod_init::share_processes(&self.dir).map_err(failed)?;

@@ -19,9 +19,7 @@ const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContain
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 const CONFINED: &str = "appArmorProfile: nodes of this platform confine nothing by AppArmor, and don't start the pod";
-const PROC: &str = "procMount Unmasked: nodes of this platform don't unmask /proc, and don't start the pod";
 const SYSCTLS: &str = "sysctls: a pod may not set these for itself, and nodes of this platform don't start it";
-const USERS: &str = "hostUsers false: nodes of this platform have no user namespaces, and don't start the pod";
 const PORTS: &str = "hostPort: nodes of this platform forward no ports without hostNetwork, and don't start the pod";
 const LABELS: &str = "seLinuxOptions have no effect here: nothing is labelled";
 const WINDOWS: &str = "windowsOptions have no effect here: nodes of this platform run Linux";
@@ -56,9 +54,6 @@ fn look(pod: &Value, tell: &mut impl FnMut(&'static str, String)) {
     let spec = &pod["spec"];
     let whole = || "pod".to_owned();
     contexts(&spec["securityContext"], &whole, tell);
-    if spec["hostUsers"] == false {
-        tell(USERS, whole());
-    }
     let sysctls = spec["securityContext"]["sysctls"].as_array().into_iter().flatten();
     for name in sysctls.filter_map(|sysctl| sysctl["name"].as_str()).filter(|name| !is_safe_sysctl(name)) {
         tell(SYSCTLS, format!("{name:?}"));
@@ -67,9 +62,6 @@ fn look(pod: &Value, tell: &mut impl FnMut(&'static str, String)) {
         let context = &container["securityContext"];
         let place = || format!("container {:?}", container["name"].as_str().unwrap_or_default());
         contexts(context, &place, tell);
-        if context["procMount"] == "Unmasked" {
-            tell(PROC, place());
-        }
         let mut ports = container["ports"].as_array().into_iter().flatten();
         if spec["hostNetwork"] != true && ports.any(|port| port["hostPort"].as_i64().is_some_and(|number| number != 0))
         {
@@ -122,9 +114,7 @@ mod tests {
             (of_pod(json!({"securityContext": {"windowsOptions": {"hostProcess": false}}})), WINDOWS, "pod"),
             (of_pod(json!({"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]})), PORTS, "container \"c\""),
             (context(json!({"seLinuxOptions": {"level": "s0"}})), LABELS, "container \"c\""),
-            (of_pod(json!({"hostUsers": false})), USERS, "pod"),
             (context(json!({"appArmorProfile": {"type": "RuntimeDefault"}})), CONFINED, "container \"c\""),
-            (context(json!({"procMount": "Unmasked"})), PROC, "container \"c\""),
             (
                 json!({"metadata": {"annotations": {format!("{APP_ARMOR}c"): "runtime/default"}}}),
                 CONFINED,
@@ -151,6 +141,7 @@ mod tests {
             json!({"spec": {"securityContext": {"sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "1"}]}}}),
             json!({"spec": {"hostPID": true, "shareProcessNamespace": true, "containers": [{"name": "c", "ports": [{"hostPort": 0}]}]}}),
             json!({"metadata": {"annotations": {format!("{APP_ARMOR}c"): "unconfined", "x": 3}}}),
+            json!({"spec": {"hostUsers": false, "containers": [{"name": "c", "securityContext": {"procMount": "Unmasked"}}]}}),
         ] {
             assert_eq!(found(&pod), [], "{pod}");
         }

@@ -16,11 +16,9 @@ async fn a_pod_that_is_not_protected_is_made_with_a_warning() {
     assert_eq!(server.post(PODS, &pod("plain")).await.is(201).warnings, [""; 0]);
     let mut asking = pod("asking");
     asking["spec"]["securityContext"] = json!({ "appArmorProfile": { "type": "RuntimeDefault" } });
-    asking["spec"]["hostUsers"] = json!(false);
     let made = server.post(PODS, &asking).await.is(201);
     let told = texts(&made.warnings);
     assert!(told.contains("299 - \"appArmorProfile: nodes of this platform confine nothing by AppArmor"), "{told}");
-    assert!(told.contains("hostUsers false") && told.contains("(pod)"), "{told}");
     // Said once, not with every label.
     let labelled = json!({ "metadata": { "labels": { "a": "b" } } });
     assert_eq!(server.merge(&format!("{PODS}/asking"), &labelled).await.is(200).warnings, [""; 0]);
@@ -29,18 +27,17 @@ async fn a_pod_that_is_not_protected_is_made_with_a_warning() {
 #[tokio::test]
 async fn templates_are_looked_at_when_they_change() {
     let server = server().await;
-    let context = json!({ "procMount": "Unmasked", "appArmorProfile": { "type": "RuntimeDefault" } });
-    let users = json!(false);
+    let context = json!({ "appArmorProfile": { "type": "RuntimeDefault" } });
     let container = json!({ "name": "c", "image": "i", "securityContext": context });
     let deployment = json!({
         "metadata": { "name": "d" },
         "spec": {
             "selector": { "matchLabels": { "a": "b" } },
-            "template": { "metadata": { "labels": { "a": "b" } }, "spec": { "hostUsers": users, "containers": [container] } },
+            "template": { "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [container] } },
         },
     });
     let told = texts(&server.post(DEPLOYMENTS, &deployment).await.is(201).warnings);
-    assert!(told.contains("procMount Unmasked") && told.contains("AppArmor"), "{told}");
+    assert!(told.contains("AppArmor"), "{told}");
     let path = format!("{DEPLOYMENTS}/d");
     let labelled = json!({ "metadata": { "labels": { "x": "y" } } });
     assert_eq!(server.merge(&path, &labelled).await.is(200).warnings, [""; 0]);

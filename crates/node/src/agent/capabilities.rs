@@ -29,6 +29,8 @@ pub struct Capabilities {
     pub cgroup: Option<Hierarchy>,
     /// Filters of system calls.
     pub seccomp: bool,
+    /// Users and groups of their own for pods, where root runs the platform.
+    pub own_users: bool,
     /// What keeps containers' own files to their limit.
     pub layer_limit: LayerLimit,
     /// A sentence for each thing that can't be had.
@@ -73,6 +75,16 @@ impl LayerLimit {
     }
 }
 
+/// What was found before, by making it.
+pub(crate) struct Given {
+    /// What came of making the bridge.
+    pub network: Result<(), String>,
+    /// Whether the disk has quotas of projects.
+    pub projects: bool,
+    /// What came of showing files with other owners.
+    pub users: Result<(), String>,
+}
+
 /// What the probes found.
 struct Probes {
     namespaces: io::Result<()>,
@@ -85,6 +97,8 @@ struct Probes {
     shim: Option<String>,
     /// Whether the kernel counts what is in pods' folders.
     projects: bool,
+    /// Users of their own for pods.
+    users: Result<(), String>,
     /// What the kernel says of the filters that it takes.
     seccomp: io::Result<String>,
 }
@@ -93,14 +107,8 @@ struct Probes {
 const FILTER_ACTIONS: &str = "/proc/sys/kernel/seccomp/actions_avail";
 
 impl Capabilities {
-    /// Tries everything. `network` is what came of making the bridge, `projects` whether the disk has quotas of them.
-    pub(crate) fn detect(
-        node_dir: &Path,
-        cgroup_node: &Path,
-        network: Result<(), String>,
-        projects: bool,
-        shim: &Launcher,
-    ) -> Capabilities {
+    /// Tries everything but what was `given`.
+    pub(crate) fn detect(node_dir: &Path, cgroup_node: &Path, given: Given, shim: &Launcher) -> Capabilities {
         let probe = node_dir.join("probe");
         let namespaces = in_thread({
             let probe = probe.clone();
@@ -124,10 +132,11 @@ impl Capabilities {
             overlay,
             overlay_in_memory,
             rootless,
-            network,
+            network: given.network,
             cgroup,
             shim,
-            projects,
+            projects: given.projects,
+            users: given.users,
             seccomp,
         })
     }
@@ -182,7 +191,15 @@ impl Capabilities {
         if let Err(error) = &probes.seccomp {
             notes.push(format!("no filters of system calls ({error}): pods may make all of them"));
         }
+        // Where there is no root, all pods are in user namespaces or none is.
+        let may_have_users = namespaces.is_ok() && !user;
+        let mut own_users = may_have_users && probes.users.is_ok() && root != RootKind::Host;
+        if let (true, Err(error)) = (may_have_users, probes.users) {
+            notes.push(format!("no users of their own for pods ({error}): pods with hostUsers: false wait"));
+            own_users = false;
+        }
         Capabilities {
+            own_users,
             seccomp: probes.seccomp.is_ok(),
             layer_limit: LayerLimit::of(root, probes.projects),
             isolation: Isolation { namespaces: namespaces.is_ok(), user, root },
@@ -309,6 +326,7 @@ mod tests {
             cgroup: Ok(v2()),
             shim: None,
             projects: false,
+            users: Ok(()),
             seccomp: Ok("kill_process".into()),
         };
         let cases = [
@@ -341,6 +359,11 @@ mod tests {
             (
                 Probes { shim: Some("no read-only view".into()), ..full() },
                 "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=walk; no read-only view",
+                1,
+            ),
+            (
+                Probes { users: Err("x".into()), ..full() },
+                "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=walk; no users of their own for pods (x)",
                 1,
             ),
             (

@@ -173,6 +173,13 @@ impl Folders {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
+    /// Whether something of the pod with this uid waits to be removed, or can't be.
+    pub(crate) fn has_some_of_pod(&self, uid: &str) -> bool {
+        let folders = [&self.pods, &self.set_aside].map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+        let is_of = |name: &str| Owner::parse(name).kind == OwnerKind::Pod(uid.to_owned());
+        folders.into_iter().flatten().any(|entry| is_of(&entry.file_name().to_string_lossy()))
+    }
+
     /// What waits to be removed by a process.
     fn queued(&self) -> impl Iterator<Item = PathBuf> {
         let folders = [&self.pods, &self.claims].map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());

@@ -20,6 +20,7 @@ use serde_json::Value;
 
 use crate::agent::capabilities::Capabilities;
 use crate::agent::leftovers::remover::Remover;
+use crate::agent::own_users::{IdRanges, OwnUsersError, OwnerProbe};
 use crate::confinement::accelerators::DeviceFolders;
 use crate::confinement::seccomp::ProfileChoice;
 use crate::confinement::seccomp::filter_folder::{FilterError, FilterFolder};
@@ -34,9 +35,9 @@ use crate::networks::bridge::{self, NodeNetwork};
 use crate::networks::hosts_file::{self, Peer};
 use crate::pod_spec::names;
 use crate::pod_spec::resolve::{self, Identity, NodeGround, ResolveError, Resolved};
-use crate::pod_spec::security::{self, NodeSupport};
+use crate::pod_spec::security::{self, NodeSupport, PodUsers, UserSupport};
 use crate::pod_spec::sources::{References, Sources};
-use crate::pod_spec::volumes::{self, VolumeRoots};
+use crate::pod_spec::volumes::{self, Content, VolumeRoots};
 use crate::project_quota::Projects;
 use crate::spec_numbers;
 use crate::usage::disk::projects;
@@ -63,6 +64,10 @@ pub(crate) struct NodeContext {
     pub capabilities: Capabilities,
     /// Projects for pods' folders, where their file system has quotas.
     pub projects: Option<Projects>,
+    /// Which ids of the machine pods have.
+    pub id_ranges: IdRanges,
+    /// Where this machine can show files with other owners; none where it never can.
+    pub owner_probe: Option<OwnerProbe>,
     pub network: Option<NodeNetwork>,
     pub node_hash: u64,
     pub cgroup_node: PathBuf,
@@ -102,6 +107,18 @@ pub(crate) enum StartError {
     ImageMap(#[from] ImageMapError),
     #[error(transparent)]
     Resolve(#[from] ResolveError),
+    #[error(
+        "{field}: {path} can't be shown to a pod with users of its own: its file system has no idmapped mounts; say hostUsers: true, \
+         or use another volume", path = path.display()
+    )]
+    Owners {
+        field: String,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("spec.hostUsers: the pod can't have users of its own")]
+    OwnUsers(#[from] OwnUsersError),
     #[error("container {container:?} can't have its seccomp profile")]
     Filter {
         container: String,
@@ -129,11 +146,16 @@ impl StartError {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             StartError::Resolve(error) => error.reason(),
-            StartError::ImageMap(_) | StartError::Restricted { .. } => "CreateContainerConfigError",
+            StartError::ImageMap(_)
+            | StartError::Restricted { .. }
+            | StartError::Owners { .. }
+            | StartError::OwnUsers(OwnUsersError::NoneFree { .. }) => "CreateContainerConfigError",
             StartError::Fetch(_) => "ContainerCreating",
-            StartError::Filter { .. } | StartError::Mount { .. } | StartError::Prepare { .. } | StartError::Shim(_) => {
-                "CreateContainerError"
-            }
+            StartError::Filter { .. }
+            | StartError::OwnUsers(OwnUsersError::Write(_))
+            | StartError::Mount { .. }
+            | StartError::Prepare { .. }
+            | StartError::Shim(_) => "CreateContainerError",
         }
     }
 
@@ -160,16 +182,25 @@ pub(crate) async fn start(context: Arc<NodeContext>, mut order: StartOrder) -> R
     let references = References::of(&order.pod);
     let sources =
         references.fetch(&context.client, &order.pod).await.map_err(|error| StartError::Fetch(Box::new(error)))?;
-    let isolation = isolation(&context, &order.pod).await?;
+    let confinement = confinement(&context, &order.pod).await?;
+    if confinement.users == PodUsers::Own {
+        // It has one that belongs to its users.
+        order.namespace = None;
+    }
     let made = tokio::task::spawn_blocking(move || {
-        make(&context, &order, &sources, isolation)?;
+        make(&context, &order, &sources, confinement)?;
         spawn_shim(&context.shim, &context.pods_dir.join(&order.uid), order.namespace.take())
     });
     made.await.unwrap_or_else(|error| Err(StartError::Shim(error.to_string())))
 }
 
 /// Makes the pod's directory with everything that its shim needs.
-fn make(context: &NodeContext, order: &StartOrder, sources: &Sources, isolation: Isolation) -> Result<(), StartError> {
+fn make(
+    context: &NodeContext,
+    order: &StartOrder,
+    sources: &Sources,
+    Confinement { isolation, users }: Confinement,
+) -> Result<(), StartError> {
     let step = |step| move |source: io::Error| StartError::Prepare { step, source };
     let pod = &*order.pod;
     let dir = context.pods_dir.join(&order.uid);
@@ -183,6 +214,7 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources, isolation:
         common_mounts: common_mounts(context, &dir),
         api: context.api_port.map(|port| SocketAddrV4::new(api_host(context, pod), port)),
         support: support(context),
+        users,
     };
     let (pod_volumes, claims) = (volumes_dir(&dir), claims_dir(&context.data_dir));
     let roots = VolumeRoots { pod: &pod_volumes, claims: &claims };
@@ -209,25 +241,64 @@ fn make(context: &NodeContext, order: &StartOrder, sources: &Sources, isolation:
         );
     }
     give_devices(&isolation, pod, &mut resolved);
-    let spec = shim_spec(context, order, resolved, isolation);
+    let users = match users {
+        PodUsers::Machines => None,
+        PodUsers::Own => {
+            try_owners(context, pod, &resolved)?;
+            Some(context.id_ranges.give(pod.metadata.namespace.as_deref().unwrap_or_default(), &order.uid)?)
+        }
+    };
+    let spec = ShimSpec { users, ..shim_spec(context, order, resolved, isolation) };
     write_names(&dir, order, &spec).map_err(step("write the pod's hosts and resolver files"))?;
     let bytes = serde_json::to_vec(&spec).map_err(|error| step("write the pod's spec")(error.into()))?;
     write_atomic(&dir.join(SPEC_FILE), &bytes, Durability::Power).map_err(step("write the pod's spec"))
 }
 
-/// How the pod is separated from the host. Of the host's files a namespace that enforces `restricted` shows those on a list.
-async fn isolation(context: &NodeContext, pod: &Pod) -> Result<Isolation, StartError> {
+/// How the pod is separated from the host, and whose users it has.
+struct Confinement {
+    isolation: Isolation,
+    users: PodUsers,
+}
+
+/// As the pod and the profile of its namespace say. Of the host's files a namespace that enforces `restricted` shows those on a list.
+async fn confinement(context: &NodeContext, pod: &Pod) -> Result<Confinement, StartError> {
     let namespace = pod.metadata.namespace.clone().unwrap_or_default();
     let found = Api::<Namespace>::all(context.client.clone()).get(&namespace).await;
     let found = found.map_err(|error| StartError::Fetch(Box::new(error)))?;
     let labels = found.metadata.labels.into_iter().flatten().map(|(name, value)| (name, value.into())).collect();
     let (policy, _) = Policy::of_labels(&Value::Object(labels), Profile::Privileged);
     let isolation = context.capabilities.isolation.clone();
-    match (policy.enforce.profile, isolation.root) {
-        (Profile::Restricted, RootKind::Host | RootKind::OverlayInMemory) => Err(StartError::Restricted { namespace }),
-        (Profile::Restricted, _) => Ok(Isolation { root: RootKind::AllowList, ..isolation }),
-        (Profile::Privileged | Profile::Baseline, _) => Ok(isolation),
+    let is_restricted = policy.enforce.profile == Profile::Restricted;
+    let isolation = match isolation.root {
+        RootKind::Host | RootKind::OverlayInMemory if is_restricted => {
+            return Err(StartError::Restricted { namespace });
+        }
+        _ if is_restricted => Isolation { root: RootKind::AllowList, ..isolation },
+        _ => isolation,
+    };
+    let users = PodUsers::of(pod, is_restricted, &support(context)).map_err(ResolveError::from)?;
+    Ok(Confinement { isolation, users })
+}
+
+/// Refuses a pod with users of its own for the first volume that can't be shown to them as it is on the disk.
+fn try_owners(context: &NodeContext, pod: &Pod, resolved: &Resolved) -> Result<(), StartError> {
+    let Some(probe) = &context.owner_probe else { return Ok(()) };
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    for (index, volume) in volumes.enumerate() {
+        let Some(planned) = resolved.volumes.get(&volume.name) else { continue };
+        let field = match planned.content {
+            Content::Host(_) => "hostPath.path",
+            Content::Claim => "persistentVolumeClaim.claimName",
+            Content::Empty | Content::Memory { .. } | Content::Files(_) => continue,
+        };
+        let field = format!("spec.volumes[{index}].{field}");
+        let path = planned.path.clone();
+        // A device has the owner that the machine has for it, whoever sees it.
+        if Device::of_node(&path).is_none() {
+            probe.try_view(&path).map_err(|source| StartError::Owners { field, path, source })?;
+        }
     }
+    Ok(())
 }
 
 /// Gives each container the filter of its profile.
@@ -261,6 +332,11 @@ fn support(context: &NodeContext) -> NodeSupport {
         control_groups: cgroup.is_some(),
         selinux: Path::new(SELINUX).exists(),
         only_uid: only_identity(isolation.user).map(|identity| identity.uid),
+        users: match (isolation.user, context.capabilities.own_users) {
+            (true, _) => UserSupport::All,
+            (false, true) => UserSupport::Some,
+            (false, false) => UserSupport::None,
+        },
     }
 }
 
@@ -356,6 +432,7 @@ fn shim_spec(context: &NodeContext, order: &StartOrder, resolved: Resolved, isol
         grace_seconds: grace::grace_seconds(pod),
         active_deadline_seconds: spec.and_then(|spec| spec.active_deadline_seconds).and_then(|s| u64::try_from(s).ok()),
         isolation,
+        users: None,
         processes: security::processes(pod),
         host_ipc: spec.and_then(|spec| spec.host_ipc) == Some(true),
         sysctls: security::sysctls(pod),

@@ -156,6 +156,7 @@ pub(crate) mod tests {
             restart_policy: RestartPolicy::Never,
             grace_seconds: 1,
             active_deadline_seconds: None,
+            users: None,
             isolation: Isolation { namespaces: false, user: false, root: RootKind::Host },
             processes: Processes::default(),
             host_ipc: false,

@@ -14,7 +14,7 @@ use crate::images::{ImageEntry, ImageMap};
 use crate::pod_spec::environment::expand;
 use crate::pod_spec::environment::{self, Environment};
 use crate::pod_spec::names;
-use crate::pod_spec::security::{self, NodeSupport};
+use crate::pod_spec::security::{self, NodeSupport, OWN_IDS, PodUsers};
 use crate::pod_spec::sources::Sources;
 use crate::pod_spec::users;
 use crate::pod_spec::volumes::{self, PlannedVolume, VolumeRoots};
@@ -93,6 +93,8 @@ pub(crate) struct NodeGround<'a> {
     /// Where the pod reaches the API server.
     pub api: Option<SocketAddrV4>,
     pub support: NodeSupport,
+    /// Whose users this pod has.
+    pub users: PodUsers,
 }
 
 /// What a pod is on this node: volumes to make before it starts, and containers as its shim runs them.
@@ -114,7 +116,7 @@ pub(crate) fn resolve(
     node: &NodeGround<'_>,
     roots: &VolumeRoots<'_>,
 ) -> Result<Resolved, ResolveError> {
-    security::check(pod, &node.support)?;
+    security::check(pod, node.users, &node.support)?;
     let planned = volumes::plan(pod, sources, placement, roots)?;
     let spec = pod.spec.as_ref().ok_or_else(|| ResolveError::Unsupported { what: "a pod without a spec".into() })?;
     let named = id("spec.securityContext.fsGroup", spec.security_context.as_ref().and_then(|one| one.fs_group))?;
@@ -177,7 +179,11 @@ fn one(
     let root = entry.and_then(|entry| entry.root.clone());
     let files = root.as_deref().unwrap_or(Path::new("/"));
     let roots: Vec<&Path> = entry.and_then(|entry| entry.layer.as_deref()).into_iter().chain([files]).collect();
-    let groups = if node.only_identity.is_none() { groups(&pod_context, uid, gid, &roots)? } else { Vec::new() };
+    let mut groups = if node.only_identity.is_none() { groups(&pod_context, uid, gid, &roots)? } else { Vec::new() };
+    if node.users == PodUsers::Own {
+        // What it names itself was looked at before; the lists of a root may have others.
+        groups.retain(|group| *group < OWN_IDS);
+    }
     if environment.get("HOME").is_none() {
         // In a root folder of an image there is that image's home alone.
         let home = match node.only_home {
@@ -201,6 +207,7 @@ fn one(
         mounts,
         read_only_root: context.read_only_root_filesystem == Some(true),
         privileged: context.privileged == Some(true),
+        unmasked_proc: context.proc_mount.as_deref() == Some("Unmasked"),
         capabilities_add: capabilities.add.unwrap_or_default(),
         capabilities_drop: capabilities.drop.unwrap_or_default(),
         no_new_privileges: context.allow_privilege_escalation == Some(false),
@@ -379,6 +386,7 @@ pub(crate) fn common_mounts(dir: &Path) -> Vec<MountSpec> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pod_spec::security::UserSupport;
     use serde_json::{Value, json};
 
     fn resolved(pod: Value) -> Result<ContainerSpec, ResolveError> {
@@ -411,7 +419,9 @@ mod tests {
                 control_groups: true,
                 selinux: false,
                 only_uid: only.map(|(identity, _)| identity.uid),
+                users: UserSupport::Some,
             },
+            users: PodUsers::Machines,
         };
         let roots = VolumeRoots { pod: Path::new("/pod"), claims: Path::new("/claims") };
         let resolved = resolve(&pod, &Sources::default(), &downward_api::placement(), &node, &roots)?;
@@ -452,10 +462,10 @@ mod tests {
     fn a_pod_that_relies_on_what_this_node_has_not_waits_and_says_why() {
         let mut isolated = pod(json!({"name": "c", "image": "tf"}));
         assert!(resolved(isolated.clone()).is_ok());
-        isolated["spec"]["hostUsers"] = json!(false);
+        isolated["spec"]["os"] = json!({"name": "windows"});
         let refused = resolved(isolated).expect_err("refused");
         assert_eq!(refused.reason(), "CreateContainerConfigError");
-        assert!(refused.to_string().starts_with("spec.hostUsers: this node has no user namespaces"), "{refused}");
+        assert!(refused.to_string().starts_with("spec.os.name: "), "{refused}");
     }
 
     #[test]

@@ -26,7 +26,49 @@ pub(crate) struct NodeSupport {
     pub selinux: bool,
     /// The one user that pods can have, as they see it.
     pub only_uid: Option<u32>,
+    pub users: UserSupport,
 }
+
+/// Whether pods can have users and groups of their own, in user namespaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UserSupport {
+    None,
+    /// Those that ask for them.
+    Some,
+    /// All have, since the platform is not root's.
+    All,
+}
+
+/// Whose users a pod has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PodUsers {
+    Machines,
+    Own,
+}
+
+impl PodUsers {
+    /// As the pod says, or else as its namespace does: one that enforces `restricted` has pods with users of their own. In a user
+    /// namespace of an ordinary user there are no others.
+    pub(crate) fn of(pod: &Pod, enforces_restricted: bool, node: &NodeSupport) -> Result<PodUsers, Refusal> {
+        let named = pod.spec.as_ref().and_then(|spec| spec.host_users);
+        match (named.unwrap_or(!enforces_restricted), node.users) {
+            (true, _) | (false, UserSupport::All) => Ok(PodUsers::Machines),
+            (false, UserSupport::Some) => Ok(PodUsers::Own),
+            (false, UserSupport::None) => {
+                let why =
+                    if named.is_some() { "this node" } else { "its namespace enforces restricted, and this node" };
+                let detail = format!(
+                    "{why} has no user namespaces for its pods (see its annotation \
+                    pumice.sh/node-capabilities); say true to have the machine's users"
+                );
+                refuse("spec.hostUsers", detail)
+            }
+        }
+    }
+}
+
+/// Ids that a pod with users of its own has, as many as programs expect that know of 16 bits.
+pub(crate) const OWN_IDS: u32 = 1 << 16;
 
 /// A field that this node does not do what it says.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,11 +85,14 @@ fn refuse<T>(path: impl Into<String>, detail: impl Into<String>) -> Result<T, Re
 }
 
 /// Refuses a pod for the first field that it relies on in vain.
-pub(crate) fn check(pod: &Pod, node: &NodeSupport) -> Checked {
+pub(crate) fn check(pod: &Pod, users: PodUsers, node: &NodeSupport) -> Checked {
     let Some(spec) = &pod.spec else { return Ok(()) };
     let none = PodSecurityContext::default();
     let of_pod = spec.security_context.as_ref().unwrap_or(&none);
     whole(pod, spec, node)?;
+    if users == PodUsers::Own {
+        own_ids(spec, of_pod)?;
+    }
     check_sysctls(spec, of_pod, node)?;
     app_armor(pod, of_pod)?;
     if node.selinux && of_pod.se_linux_options.is_some() {
@@ -68,9 +113,6 @@ const NO_NAMESPACES: &str = "this node can't separate its pods from the machine'
 const NO_GROUPS: &str = "this node has no control groups, by which it would end what a container leaves behind";
 
 fn whole(pod: &Pod, spec: &PodSpec, node: &NodeSupport) -> Checked {
-    if spec.host_users == Some(false) {
-        return refuse("spec.hostUsers", "this node has no user namespaces for its pods; leave it out, or say true");
-    }
     if let Some(name) = spec.os.as_ref().map(|os| &os.name).filter(|name| *name != "linux") {
         return refuse("spec.os.name", format!("this node runs pods of linux, not of {name:?}"));
     }
@@ -98,6 +140,41 @@ fn whole(pod: &Pod, spec: &PodSpec, node: &NodeSupport) -> Checked {
             format!("{name:?} has {} characters, and a host name has {FQDN_BYTES_MAX} at most", name.len()),
         ),
         _ => Ok(()),
+    }
+}
+
+/// Refuses users and groups that a pod with users of its own does not have, and what is the machine's to it.
+fn own_ids(spec: &PodSpec, of_pod: &PodSecurityContext) -> Checked {
+    let shared = [("hostPID", spec.host_pid), ("hostIPC", spec.host_ipc), ("hostNetwork", spec.host_network)];
+    if let Some((field, _)) = shared.into_iter().find(|(_, wanted)| *wanted == Some(true)) {
+        return refuse(format!("spec.{field}"), "it can't be had by a pod with users of its own (hostUsers: false)");
+    }
+    let mut named = vec![
+        ("spec.securityContext.runAsUser".to_owned(), of_pod.run_as_user),
+        ("spec.securityContext.runAsGroup".to_owned(), of_pod.run_as_group),
+        ("spec.securityContext.fsGroup".to_owned(), of_pod.fs_group),
+    ];
+    for (index, group) in of_pod.supplemental_groups.iter().flatten().enumerate() {
+        named.push((format!("spec.securityContext.supplementalGroups[{index}]"), Some(*group)));
+    }
+    let lists = [("initContainers", spec.init_containers.as_deref()), ("containers", Some(&*spec.containers))];
+    for (list, containers) in lists {
+        for (index, container) in containers.unwrap_or_default().iter().enumerate() {
+            let Some(own) = &container.security_context else { continue };
+            let field = |name: &str| format!("spec.{list}[{index}].securityContext.{name}");
+            named.push((field("runAsUser"), own.run_as_user));
+            named.push((field("runAsGroup"), own.run_as_group));
+        }
+    }
+    match named.into_iter().find(|(_, id)| id.is_some_and(|id| id >= i64::from(OWN_IDS))) {
+        Some((path, id)) => refuse(
+            path,
+            format!(
+                "{} is none of the {OWN_IDS} ids of a pod with users of its own (hostUsers: false)",
+                id.unwrap_or_default()
+            ),
+        ),
+        None => Ok(()),
     }
 }
 
@@ -155,8 +232,8 @@ fn of_container(
     if own.app_armor_profile.as_ref().is_some_and(|profile| profile.type_ != UNCONFINED) {
         return refuse(field("appArmorProfile.type"), APP_ARMOR_DETAIL);
     }
-    if own.proc_mount.as_deref() == Some("Unmasked") {
-        return refuse(field("procMount"), "Unmasked needs a user namespace, and this node has none for its pods");
+    if own.proc_mount.as_deref() == Some("Unmasked") && spec.host_users != Some(false) {
+        return refuse(field("procMount"), "Unmasked needs a user namespace; say hostUsers: false");
     }
     if node.selinux && own.se_linux_options.is_some() {
         return refuse(field("seLinuxOptions"), SELINUX);
@@ -223,10 +300,18 @@ mod tests {
 
     use super::*;
 
-    const ALL: NodeSupport =
-        NodeSupport { namespaces: true, networks: true, control_groups: true, selinux: false, only_uid: None };
-    const ROOTLESS: NodeSupport = NodeSupport { networks: false, control_groups: false, only_uid: Some(0), ..ALL };
-    const BARE: NodeSupport = NodeSupport { namespaces: false, only_uid: Some(1000), ..ROOTLESS };
+    const ALL: NodeSupport = NodeSupport {
+        namespaces: true,
+        networks: true,
+        control_groups: true,
+        selinux: false,
+        only_uid: None,
+        users: UserSupport::Some,
+    };
+    const ROOTLESS: NodeSupport =
+        NodeSupport { networks: false, control_groups: false, only_uid: Some(0), users: UserSupport::All, ..ALL };
+    const BARE: NodeSupport =
+        NodeSupport { namespaces: false, only_uid: Some(1000), users: UserSupport::None, ..ROOTLESS };
     const SELINUX: NodeSupport = NodeSupport { selinux: true, ..ALL };
 
     fn pod(spec: Value) -> Pod {
@@ -256,7 +341,6 @@ mod tests {
         let ports = json!([{"containerPort": 80}, {"containerPort": 80, "hostPort": 8080}]);
         let root = json!({"runAsNonRoot": true, "runAsUser": 0});
         for (node, spec, path) in [
-            (ALL, json!({"hostUsers": false}), "spec.hostUsers: "),
             (ALL, json!({"os": {"name": "windows"}}), "spec.os.name: "),
             (ALL, json!({"ephemeralContainers": [{"name": "e"}]}), "spec.ephemeralContainers: "),
             (ALL, json!({"hostPID": true, "shareProcessNamespace": true}), "spec.shareProcessNamespace: "),
@@ -332,13 +416,14 @@ mod tests {
             (ALL, container(json!({"ports": ports})), "spec.containers[0].ports[1].hostPort: "),
             (ROOTLESS, container(json!({"ports": ports})), "spec.containers[0].ports[1].hostPort: "),
         ] {
-            let refused = check(&pod(spec.clone()), &node).expect_err(&format!("{spec} was not refused"));
+            let refused =
+                check(&pod(spec.clone()), PodUsers::Machines, &node).expect_err(&format!("{spec} was not refused"));
             assert!(refused.to_string().starts_with(path), "{spec}: {refused}");
         }
         for profile in ["runtime/default", "localhost/p"] {
             let mut annotated = pod(json!({}));
             annotated.metadata.annotations = Some([(format!("{APP_ARMOR}c"), profile.to_owned())].into());
-            let refused = check(&annotated, &ALL).expect_err("refused").to_string();
+            let refused = check(&annotated, PodUsers::Machines, &ALL).expect_err("refused").to_string();
             assert!(refused.starts_with(&format!("metadata.annotations[{APP_ARMOR}c]: ")), "{refused}");
         }
     }
@@ -377,11 +462,59 @@ mod tests {
                        "containers": [{"name": "c", "securityContext": {"runAsNonRoot": false}}]}),
             ),
         ] {
-            assert_eq!(check(&pod(spec.clone()), &node), Ok(()), "{spec}");
+            assert_eq!(check(&pod(spec.clone()), PodUsers::Machines, &node), Ok(()), "{spec}");
         }
-        assert_eq!(check(&Pod::default(), &ALL), Ok(()));
+        assert_eq!(check(&Pod::default(), PodUsers::Machines, &ALL), Ok(()));
         let mut annotated = pod(json!({}));
         annotated.metadata.annotations = Some([(format!("{APP_ARMOR}c"), "unconfined".to_owned())].into());
-        assert_eq!(check(&annotated, &ALL), Ok(()));
+        assert_eq!(check(&annotated, PodUsers::Machines, &ALL), Ok(()));
+    }
+
+    #[test]
+    fn users_are_the_pods_own_where_it_or_its_namespace_says_so() {
+        for (host_users, restricted, node, expected) in [
+            (None, false, ALL, Ok(PodUsers::Machines)),
+            (None, true, ALL, Ok(PodUsers::Own)),
+            (Some(true), true, ALL, Ok(PodUsers::Machines)),
+            (Some(false), false, ALL, Ok(PodUsers::Own)),
+            (Some(false), false, ROOTLESS, Ok(PodUsers::Machines)),
+            (None, true, ROOTLESS, Ok(PodUsers::Machines)),
+            (None, false, BARE, Ok(PodUsers::Machines)),
+            (Some(false), false, BARE, Err("spec.hostUsers: this node has no user namespaces")),
+            (None, true, BARE, Err("spec.hostUsers: its namespace enforces restricted, and this node has no")),
+        ] {
+            let found = PodUsers::of(&pod(json!({ "hostUsers": host_users })), restricted, &node);
+            match (found, expected) {
+                (Err(refused), Err(start)) => assert!(refused.to_string().starts_with(start), "{refused}"),
+                (found, expected) => {
+                    assert_eq!(found.map_err(|error| error.to_string()), expected.map_err(str::to_owned))
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_pod_with_users_of_its_own_has_as_many_as_there_are_numbers_of_16_bits() {
+        let of_pod = |context: Value| json!({ "securityContext": context });
+        for (spec, path) in [
+            (of_pod(json!({"runAsUser": 65536})), Some("spec.securityContext.runAsUser: 65536 is none of")),
+            (of_pod(json!({"runAsGroup": 70000})), Some("spec.securityContext.runAsGroup: ")),
+            (of_pod(json!({"fsGroup": 70000})), Some("spec.securityContext.fsGroup: ")),
+            (of_pod(json!({"supplementalGroups": [1, 70000]})), Some("spec.securityContext.supplementalGroups[1]: ")),
+            (context(json!({"runAsUser": 70000})), Some("spec.containers[0].securityContext.runAsUser: ")),
+            (context(json!({"runAsGroup": 70000})), Some("spec.containers[0].securityContext.runAsGroup: ")),
+            (json!({"hostNetwork": true}), Some("spec.hostNetwork: ")),
+            (json!({"hostIPC": true}), Some("spec.hostIPC: ")),
+            (of_pod(json!({"runAsUser": 65535, "fsGroup": 65535, "supplementalGroups": [0]})), None),
+        ] {
+            let found = check(&pod(spec.clone()), PodUsers::Own, &ALL).map_err(|refused| refused.to_string());
+            let is_as_expected = match (&found, path) {
+                (Ok(()), None) => true,
+                (Err(text), Some(path)) => text.starts_with(path),
+                _ => false,
+            };
+            assert!(is_as_expected, "{spec}: {found:?}");
+            assert_eq!(check(&pod(spec), PodUsers::Machines, &ALL), Ok(()));
+        }
     }
 }

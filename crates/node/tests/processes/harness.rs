@@ -74,6 +74,7 @@ impl TestPod {
             restart_policy: RestartPolicy::Never,
             grace_seconds: 5,
             active_deadline_seconds: None,
+            users: None,
             isolation: Isolation { namespaces: true, user: false, root: RootKind::Overlay },
             processes: Processes::default(),
             host_ipc: false,

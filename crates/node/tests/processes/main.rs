@@ -13,6 +13,7 @@ mod grace;
 mod harness;
 mod networks;
 mod node;
+mod own_users;
 mod port_forward;
 mod security_fields;
 mod shim;

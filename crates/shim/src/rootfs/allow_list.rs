@@ -14,6 +14,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat};
 use nix::unistd::{Gid, Uid, symlinkat};
 
+use super::owners::Owners;
 use super::{Attributes, Layers, RootError, UPPER, create_dir, escaped, mounted, new_tmpfs, not_made, view};
 use crate::spec::ContainerSpec;
 use pumice_linux::detached_mount::descriptor_path;
@@ -87,15 +88,22 @@ const SETTINGS: [&str; 41] = [
 const VIEW: Attributes = Attributes::READ_ONLY.and(Attributes::NO_SET_UID).and(Attributes::NO_DEVICES);
 
 /// Makes it at `root`; what the container writes is in the upper folder of its layers.
-pub(super) fn mount_root(container: &ContainerSpec, layers: &Layers, root: &Path) -> Result<(), RootError> {
+pub(super) fn mount_root(
+    owners: Owners<'_>,
+    container: &ContainerSpec,
+    layers: &Layers,
+    root: &Path,
+) -> Result<(), RootError> {
     let upper = layers.dir.join(UPPER);
     create_dir(&upper)?;
     fs::set_permissions(&upper, fs::Permissions::from_mode(0o755))
         .map_err(|source| RootError::Create { path: upper.clone(), source })?;
+    owners.give_to_root(&upper)?;
     let own = view(&upper)?;
     let limits = Attributes::NO_SET_UID.and(Attributes::NO_DEVICES);
     let place = open(root)?;
     mounted("the root folder", root, own.restrict(limits).and_then(|()| own.attach(place.as_fd())))?;
+    let _making = owners.make_as_root()?;
     // What is mounted now is reached by its name only.
     let root = open(root)?;
     for (name, mode) in OWN {
@@ -104,8 +112,10 @@ pub(super) fn mount_root(container: &ContainerSpec, layers: &Layers, root: &Path
     for (to, name) in LINKS {
         symlinkat(to, &root, name).map_err(|errno| not_made(Path::new(name), errno))?;
     }
+    let layer = container.layer.as_deref().map(|layer| owners.layer(layer, &layers.dir, "image")).transpose()?;
+    let view_of = HostView { layer: layer.as_deref(), owners, dir: &layers.dir };
     for name in PROGRAMS {
-        show(root.as_fd(), Path::new("/"), name, container.layer.as_deref())?;
+        show(root.as_fd(), Path::new("/"), name, &view_of)?;
     }
     let etc =
         open_in_root(root.as_fd(), Path::new("etc"), Missing::Refuse).map_err(|source| not_there("etc", source))?;
@@ -113,10 +123,11 @@ pub(super) fn mount_root(container: &ContainerSpec, layers: &Layers, root: &Path
     let settings = settings.and_then(|settings| settings.attach(etc.as_fd()).map(|()| settings));
     let settings =
         settings.map_err(|source| RootError::Mount { what: "settings".into(), target: "/etc".into(), source })?;
+    let view_of = HostView { layer: None, ..view_of };
     for name in SETTINGS {
-        show(settings.as_fd(), Path::new("/etc"), name, None)?;
+        show(settings.as_fd(), Path::new("/etc"), name, &view_of)?;
     }
-    make_home(&root, container)
+    make_home(&root, container, owners)
 }
 
 fn open(path: &Path) -> Result<OwnedFd, RootError> {
@@ -135,8 +146,17 @@ fn make_folder(root: &OwnedFd, name: &str, mode: u32) -> Result<(), RootError> {
     fchmodat(root, path, mode, FchmodatFlags::FollowSymlink).map_err(|errno| not_made(path, errno))
 }
 
-/// Shows `name` of a folder of the host in `place`, where the host has it, with a layer of the image map over it.
-fn show(place: BorrowedFd<'_>, host: &Path, name: &str, layer: Option<&Path>) -> Result<(), RootError> {
+/// How folders of the host are shown.
+struct HostView<'a> {
+    /// What is laid over them.
+    layer: Option<&'a Path>,
+    owners: Owners<'a>,
+    /// For layers of this container.
+    dir: &'a Path,
+}
+
+/// Shows `name` of a folder of the host in `place`, where the host has it.
+fn show(place: BorrowedFd<'_>, host: &Path, name: &str, way: &HostView<'_>) -> Result<(), RootError> {
     let (path, relative) = (host.join(name), Path::new(name));
     let Ok(found) = fs::symlink_metadata(&path) else { return Ok(()) };
     let not_shown = |source| RootError::Create { path: path.clone(), source };
@@ -149,25 +169,26 @@ fn show(place: BorrowedFd<'_>, host: &Path, name: &str, layer: Option<&Path>) ->
     }
     let missing = if found.is_dir() { Missing::MakeFolder } else { Missing::MakeFile };
     let target = open_in_root(place, relative, missing).map_err(not_shown)?;
-    if let Some(over) = layer.map(|layer| layer.join(name)).filter(|over| over.is_dir()) {
-        let options = format!("lowerdir={}:{}", escaped(&over), escaped(&path));
+    if let Some(over) = way.layer.map(|layer| layer.join(name)).filter(|over| over.is_dir()) {
+        let lower = way.owners.layer(&path, way.dir, &format!("lower-{name}"))?;
+        let options = format!("lowerdir={}:{}", escaped(&over), escaped(&lower));
         let flags = MsFlags::MS_RDONLY | MsFlags::MS_NODEV | MsFlags::MS_NOSUID;
         let at = descriptor_path(&target);
         let overlay = mount(Some("overlay"), at.as_str(), Some("overlay"), flags, Some(options.as_str()));
         return mounted("the image's layer", &path, overlay);
     }
-    let shown = view(&path)?;
+    let shown = way.owners.view_of_host(&path)?;
     mounted("a folder of the host", &path, shown.restrict(VIEW).and_then(|()| shown.attach(target.as_fd())))
 }
 
 /// A home of the container's own, where its programs look for one.
-fn make_home(root: &OwnedFd, container: &ContainerSpec) -> Result<(), RootError> {
+fn make_home(root: &OwnedFd, container: &ContainerSpec, owners: Owners<'_>) -> Result<(), RootError> {
     let home = container.env.iter().rfind(|(name, _)| name == "HOME").map(|(_, value)| Path::new(value));
     let Some(home) = home.filter(|home| home.starts_with("/home")) else { return Ok(()) };
     let failed = |source| RootError::Create { path: home.into(), source };
     let made = open_in_root(root.as_fd(), home, Missing::MakeFolder).map_err(failed)?;
     if is_folder(&made).map_err(failed)? && Uid::effective().is_root() {
-        let (uid, gid) = (Uid::from_raw(container.uid), Gid::from_raw(container.gid));
+        let (uid, gid) = (Uid::from_raw(owners.uid(container.uid)), Gid::from_raw(owners.gid(container.gid)));
         let at = descriptor_path(&made);
         nix::unistd::chown(at.as_str(), Some(uid), Some(gid)).map_err(|errno| not_made(home, errno))?;
     }

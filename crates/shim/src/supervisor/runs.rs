@@ -144,7 +144,13 @@ impl Supervisor {
             return false;
         }
         let (attempt, now) = (slot.attempts, clock::now());
-        let ground = Ground { dir: &self.dir, spec: &self.spec, container: self.container(role, index), attempt };
+        let ground = Ground {
+            dir: &self.dir,
+            spec: &self.spec,
+            users: self.users.as_ref(),
+            container: self.container(role, index),
+            attempt,
+        };
         let started = Process::start(&ground, now);
         let slot = &mut self.slots(role)[index];
         slot.attempts += 1;
