@@ -50,6 +50,7 @@ pub fn run(args: &NodeRunArgs) -> Result<()> {
         let listener = listener.with_context(|| format!("{address} can't be listened on: choose another --port"))?;
         let name = args.node_name.clone().unwrap_or_else(host_name);
         let mut options = node_options(&args.node, data.path(), &name, client)?;
+        options.default_profile = args.profile.enforced();
         options.kubelet_port = Some(listener.local_addr().context("read the port")?.port());
         let agent = options.build().context("start the node agent")?;
         let handle = agent.handle();

@@ -25,6 +25,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use pumice_cluster::EventRecorder;
+use pumice_objects::pod_security::Profile;
 use pumice_units::with_causes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -96,6 +97,9 @@ pub enum AgentError {
     /// The image map is unusable from the start.
     #[error(transparent)]
     ImageMap(#[from] ImageMapError),
+    /// It could not enforce what it is to enforce.
+    #[error("this machine lacks what the profile restricted needs:{}", missing.iter().map(|line| format!("\n  - {line}")).collect::<String>())]
+    Restricted { missing: Vec<String> },
     /// Files could not be watched.
     #[error("can't watch the status of pods")]
     Watch(#[source] io::Error),
@@ -189,6 +193,13 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         users: owner_probe.as_ref().map(drop).map_err(Clone::clone),
     };
     let mut capabilities = Capabilities::detect(&paths.node_dir, &paths.cgroup, given, &shim);
+    if options.default_profile == Profile::Restricted && !capabilities.missing_for_restricted.is_empty() {
+        // Pods of before go on, and what they share.
+        if std::fs::read_dir(&paths.pods_dir).is_ok_and(|mut pods| pods.next().is_none()) {
+            teardown::remove_shared(&paths.node_dir, paths.hash, capabilities.cgroup.as_ref(), &paths.cgroup);
+        }
+        return Err(AgentError::Restricted { missing: capabilities.missing_for_restricted });
+    }
     if let Some(reason) = network.as_ref().ok().and_then(|network| network.inside_only.as_ref()) {
         capabilities.notes.push(format!("no address translation ({reason}): pods reach each other and this host only"));
     }
@@ -228,6 +239,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         retained_logs: Arc::clone(&retained_logs),
         image_map: options.image_map,
         default_path: options.default_path,
+        default_profile: options.default_profile,
         capabilities: capabilities.clone(),
         projects,
         network: network.ok(),

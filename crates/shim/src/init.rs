@@ -91,7 +91,7 @@ fn start(birth: &Birth<'_>) -> Result<Running, Report> {
     if let Some(users) = birth.users {
         users.enter_with_mounts().map_err(failed("enter the pod's user namespace"))?;
     }
-    match fork().map_err(failed("make a process"))? {
+    match fork::fork().map_err(failed("make a process"))? {
         ForkResult::Parent { child } => {
             if birth.users.is_some()
                 && let Err(errno) = become_root_beside(&birth.report)

@@ -47,6 +47,9 @@ pub enum ProfileArg {
     Open,
     /// nothing that lets a pod out of its container: no folders, networks, processes or ports of the host, no rights beyond the usual
     Baseline,
+    /// the same, and no root, no new rights, no files of the host's people; pods have users of their own. The platform refuses to start
+    /// where it could not enforce this
+    Restricted,
 }
 
 impl ProfileArg {
@@ -55,6 +58,7 @@ impl ProfileArg {
         match self {
             Self::Open => Profile::Privileged,
             Self::Baseline => Profile::Baseline,
+            Self::Restricted => Profile::Restricted,
         }
     }
 }

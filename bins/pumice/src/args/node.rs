@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::api::ProfileArg;
 use super::cluster::ClusterArgs;
 use super::{DataDir, StatusForm};
 
@@ -44,6 +45,9 @@ pub struct NodeRunArgs {
     /// Port at which the API server reaches the agent; 0 takes a free one
     #[arg(long, value_name = "PORT", default_value_t = 10250)]
     pub port: u16,
+    /// What pods may ask for in namespaces whose labels don't say it: the --profile of the API server
+    #[arg(long, value_enum, default_value_t)]
+    pub profile: ProfileArg,
     #[command(flatten)]
     pub node: MachineArgs,
 }

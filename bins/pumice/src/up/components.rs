@@ -91,6 +91,7 @@ impl Components {
         if args.runs_pods() {
             let mut options = node_options(&args.node, data, node, client(names::USER_NODE))?;
             options.api_port = Some(port);
+            options.default_profile = args.api.profile.enforced();
             let agent = options.build().context("start the node agent")?;
             let _ = late.node.set(agent.handle());
             components.spawn(late::NODE_AGENT, |stop| agent.run(stop));

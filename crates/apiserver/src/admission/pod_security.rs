@@ -17,7 +17,6 @@ use serde_json::Value;
 
 use crate::admission::{Attributes, Operation};
 use crate::json_scan::field;
-use crate::strategies::namespace::has_default_profile;
 
 /// The profile that was enforced, in the audit log.
 const ENFORCE_POLICY: &str = "pod-security.kubernetes.io/enforce-policy";
@@ -63,7 +62,8 @@ fn check_pods(
     warnings: &mut Vec<String>,
 ) -> Result<(), Status> {
     let is_pod = &*write.descriptor.storage == "pods";
-    let policy = policy(write.default_pod_security, write.namespace, &labels(write));
+    // Labels that can't be read are refused when they are written; of older ones the profile is `restricted`.
+    let policy = Policy::of_namespace(write.namespace, &labels(write), write.default_pod_security);
     if is_pod && let Some(annotations) = write.annotations {
         annotations.set(ENFORCE_POLICY, policy.enforce.to_string());
     }
@@ -127,13 +127,6 @@ fn labels(write: &Attributes<'_>) -> Value {
     let namespace = write.store.find("namespaces", "", write.namespace);
     let labels = namespace.as_ref().and_then(|namespace| field(field(&namespace.body, "metadata")?, "labels"));
     labels.and_then(|text| serde_json::from_slice(text).ok()).unwrap_or_default()
-}
-
-/// What the labels of a namespace choose. Labels that can't be read are refused when they are written; of older ones the
-/// profile is `restricted`.
-fn policy(default: Profile, namespace: &str, labels: &Value) -> Policy {
-    let default = if has_default_profile(namespace) { default } else { Profile::Privileged };
-    Policy::of_labels(labels, default).0
 }
 
 /// Whether an update of a pod is one that is judged: nothing else that a profile is about can change.

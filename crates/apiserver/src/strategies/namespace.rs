@@ -84,12 +84,6 @@ fn profiles(new: &Value, old: &Value) -> Vec<FieldError> {
     if errors == unreadable(old) { Vec::new() } else { errors }
 }
 
-/// Whether a namespace enforces the server's default profile where its own labels say nothing: those of the system don't, as
-/// what keeps the platform going may need more than people do.
-pub(crate) fn has_default_profile(name: &str) -> bool {
-    name == DEFAULT || !PERMANENT.contains(&name)
-}
-
 fn label(object: &mut Value) {
     let name = object["metadata"]["name"].clone();
     if !object["metadata"]["labels"].is_object() {
@@ -126,8 +120,10 @@ mod tests {
 
     #[test]
     fn the_systems_namespaces_have_no_default_profile() {
-        let names = ["default", "team", "kube-system", "kube-node-lease", "pumice-system"];
-        assert_eq!(names.map(has_default_profile), [true, true, false, false, false]);
+        for name in PERMANENT.into_iter().chain(["team"]) {
+            let enforced = Policy::of_namespace(name, &json!({}), Profile::Baseline).enforce.profile;
+            assert_eq!(enforced == Profile::Baseline, ["default", "team"].contains(&name), "{name}");
+        }
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct Capabilities {
     pub layer_limit: LayerLimit,
     /// A sentence for each thing that can't be had.
     pub notes: Vec<String>,
+    /// What the profile `restricted` needs beyond that, and what gives it: a line for each thing.
+    pub missing_for_restricted: Vec<String>,
 }
 
 /// What keeps a container's own files to the limit of `ephemeral-storage`.
@@ -142,6 +144,7 @@ impl Capabilities {
     }
 
     fn decide(probes: Probes) -> Capabilities {
+        let missing_for_restricted = missing_for_restricted(&probes);
         let mut notes = Vec::new();
         let user = probes.namespaces.is_err() && probes.rootless.is_ok();
         let namespaces = match (probes.namespaces, probes.rootless) {
@@ -206,6 +209,7 @@ impl Capabilities {
             network: network.is_ok(),
             cgroup: cgroup.ok(),
             notes,
+            missing_for_restricted,
         }
     }
 
@@ -234,6 +238,47 @@ impl Capabilities {
         }
         text
     }
+}
+
+/// What `restricted` relies on. Without root all but the first follows from it.
+fn missing_for_restricted(probes: &Probes) -> Vec<String> {
+    if let Err(error) = &probes.namespaces {
+        return vec![format!("namespaces, and control groups of the platform's own ({error}): run it as root")];
+    }
+    let mut missing = Vec::new();
+    if let Err(error) = &probes.overlay {
+        missing.push(format!(
+            "an overlay, which has the disk limited, on the data directory's disk ({error}): have the data directory on ext4, XFS or \
+             btrfs (--data-dir)"
+        ));
+    }
+    if let Err(error) = &probes.users {
+        missing.push(format!(
+            "users of their own for pods ({error}): use Linux 6.3 or newer, and have / and the data directory on ext4, XFS or btrfs"
+        ));
+    }
+    if let Err(error) = &probes.seccomp {
+        missing.push(format!("filters of system calls ({error}): use a kernel with CONFIG_SECCOMP_FILTER"));
+    }
+    if let Err(error) = &probes.network {
+        missing.push(format!(
+            "networks of their own for pods ({error}): use a kernel with CONFIG_NET_NS, CONFIG_VETH and CONFIG_BRIDGE"
+        ));
+    }
+    match &probes.cgroup {
+        Err(error) => missing.push(format!("control groups ({error}): mount version 2 at /sys/fs/cgroup")),
+        Ok(hierarchy) => {
+            if !hierarchy.counts_processes() {
+                missing.push("a control group that counts processes: use a kernel with CONFIG_CGROUP_PIDS".to_owned());
+            }
+            if !hierarchy.limits_devices() {
+                let text = "a control group that limits devices: use a kernel with CONFIG_CGROUP_BPF, or with version 1 \
+                            CONFIG_CGROUP_DEVICE";
+                missing.push(text.to_owned());
+            }
+        }
+    }
+    missing
 }
 
 /// Namespaces are entered by a thread of its own, which takes them with it when it ends.
@@ -392,6 +437,40 @@ mod tests {
             assert!(found.summary().starts_with(expected), "{}", found.summary());
             assert_eq!(found.notes.len(), notes, "{expected}");
             assert_eq!(found.layer_limit.is_enforced(), !expected.contains("disk-limit=none"));
+        }
+    }
+
+    #[test]
+    fn what_restricted_needs_is_told_with_what_gives_it() {
+        let full = || Probes {
+            namespaces: Ok(()),
+            overlay: Ok(()),
+            overlay_in_memory: Ok(()),
+            rootless: Ok(()),
+            network: Ok(()),
+            cgroup: Ok(v2()),
+            shim: None,
+            projects: false,
+            users: Ok(()),
+            seccomp: Ok("kill_process".into()),
+        };
+        let none: [&str; 0] = [];
+        assert_eq!(missing_for_restricted(&full()), none);
+        for (probes, starts) in [
+            (Probes { namespaces: Err(denied()), users: Err("x".into()), ..full() }, vec!["namespaces, and"]),
+            (Probes { overlay: Err(denied()), ..full() }, vec!["an overlay"]),
+            (Probes { users: Err("why".into()), ..full() }, vec!["users of their own for pods (why): use Linux"]),
+            (Probes { seccomp: Err(denied()), ..full() }, vec!["filters of system calls"]),
+            (Probes { network: Err("x".into()), ..full() }, vec!["networks of their own"]),
+            (Probes { cgroup: Err("x".into()), ..full() }, vec!["control groups (x)"]),
+            (
+                Probes { cgroup: Ok(v2().without_pids().without_devices()), ..full() },
+                vec!["a control group that counts", "a control group that limits"],
+            ),
+        ] {
+            let found = missing_for_restricted(&probes);
+            assert_eq!(found.len(), starts.len(), "{found:?}");
+            assert!(found.iter().zip(starts).all(|(found, start)| found.starts_with(start)), "{found:?}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use kube::Client;
+use pumice_objects::pod_security::Profile;
 
 use crate::launcher::ShimProgram;
 
@@ -25,6 +26,8 @@ pub struct Options {
     pub pods_max: u32,
     /// Processes and threads of one pod at most, where control groups count them; none where there is no limit.
     pub pod_pids_max: Option<u32>,
+    /// What is enforced in namespaces whose labels don't say it, as the API server enforces it.
+    pub default_profile: Profile,
     /// PATH of containers that set none.
     pub default_path: String,
     /// Pods being started at a time.
@@ -63,6 +66,7 @@ impl Options {
             memory_bytes: None,
             pods_max: PODS_MAX,
             pod_pids_max: Some(POD_PIDS_MAX),
+            default_profile: Profile::Privileged,
             default_path: DEFAULT_PATH.to_owned(),
             starts_max: cores.saturating_mul(2).saturating_add(2),
             api_port: None,

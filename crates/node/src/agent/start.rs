@@ -61,6 +61,7 @@ pub(crate) struct NodeContext {
     pub retained_logs: Arc<RetainedLogs>,
     pub image_map: Option<PathBuf>,
     pub default_path: String,
+    pub default_profile: Profile,
     pub capabilities: Capabilities,
     /// Projects for pods' folders, where their file system has quotas.
     pub projects: Option<Projects>,
@@ -266,7 +267,7 @@ async fn confinement(context: &NodeContext, pod: &Pod) -> Result<Confinement, St
     let found = Api::<Namespace>::all(context.client.clone()).get(&namespace).await;
     let found = found.map_err(|error| StartError::Fetch(Box::new(error)))?;
     let labels = found.metadata.labels.into_iter().flatten().map(|(name, value)| (name, value.into())).collect();
-    let (policy, _) = Policy::of_labels(&Value::Object(labels), Profile::Privileged);
+    let policy = Policy::of_namespace(&namespace, &Value::Object(labels), context.default_profile);
     let isolation = context.capabilities.isolation.clone();
     let is_restricted = policy.enforce.profile == Profile::Restricted;
     let isolation = match isolation.root {

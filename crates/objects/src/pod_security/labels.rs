@@ -26,6 +26,9 @@ pub struct Policy {
     pub warn: VersionedProfile,
 }
 
+/// Namespaces that are there from the start, but for the one of who names none.
+const OF_THE_SYSTEM: [&str; 3] = ["kube-node-lease", "kube-system", "pumice-system"];
+
 impl Policy {
     /// What the labels of a namespace choose. Where none says what is enforced, it is `default`; who isn't to be warned of
     /// something else is warned of what is enforced. Labels that can't be read are told: then `restricted` is enforced, and
@@ -43,6 +46,13 @@ impl Policy {
         let warn = if is_chosen { enforce } else { default.into() };
         let warn = choose(WARN, WARN_VERSION, warn, Profile::Privileged);
         (Self { enforce, audit, warn }, errors)
+    }
+
+    /// What a namespace of this name chooses by its labels. Those of the system don't enforce the platform's `default`, as what keeps
+    /// the platform going may need more than people do.
+    pub fn of_namespace(name: &str, labels: &Value, default: Profile) -> Self {
+        let default = if OF_THE_SYSTEM.contains(&name) { Profile::Privileged } else { default };
+        Self::of_labels(labels, default).0
     }
 
     /// Whether it forbids, notes and warns of nothing.

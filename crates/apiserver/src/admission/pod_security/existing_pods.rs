@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pumice_objects::meta;
-use pumice_objects::pod_security::{Profile, VersionedProfile, violations};
+use pumice_objects::pod_security::{Policy, Profile, VersionedProfile, violations};
 use pumice_store::Object;
 use serde_json::Value;
 
-use super::policy;
 use crate::admission::Attributes;
 use crate::stored::parse;
 
@@ -25,7 +24,8 @@ struct Alike {
 /// Names the pods of a namespace that the profile which it enforces from now on forbids.
 pub(super) fn warn(write: &Attributes<'_>, new: &Value, old: &Value, warnings: &mut Vec<String>) {
     let name = meta::name(new);
-    let enforced = |object: &Value| policy(write.default_pod_security, name, &object["metadata"]["labels"]).enforce;
+    let enforced =
+        |object: &Value| Policy::of_namespace(name, &object["metadata"]["labels"], write.default_pod_security).enforce;
     let (enforced, before) = (enforced(new), enforced(old));
     let is_looser = enforced.version == before.version && enforced.profile <= before.profile;
     if enforced.profile == Profile::Privileged || is_looser {
