@@ -6,6 +6,7 @@
 mod capabilities;
 mod claims;
 mod disk_condition;
+mod exit_journal;
 mod leftovers;
 mod node_object;
 mod options;

@@ -18,6 +18,8 @@ use super::status::EVICTED;
 use pumice_linux::files::{Durability, read_bounded, write_atomic};
 use pumice_linux::procfs;
 
+/// Locked by the agent that brings the last statuses of this node's pods to the disk, in the folder around that of its pods.
+pub const EXITS_FILE: &str = "exits";
 const LOCK_FILE: &str = "lock";
 const PIPE_FILE: &str = "control";
 const STOP_FILE: &str = "stop.json";
@@ -100,13 +102,28 @@ impl ShimProcess {
 /// Takes the lock that a shim holds for as long as it or a container of it lives.
 pub fn lock(dir: &Path) -> io::Result<File> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(dir.join(LOCK_FILE))?;
-    fcntl(&file, FcntlArg::F_OFD_SETLK(&whole_file()))?;
+    lock_file(&file)?;
     Ok(file)
+}
+
+/// Locks a file for as long as it is open.
+pub fn lock_file(file: &File) -> io::Result<()> {
+    fcntl(file, FcntlArg::F_OFD_SETLK(&whole_file()))?;
+    Ok(())
+}
+
+/// Whether an agent brings the last status in `dir` to the disk before it tells anybody.
+pub fn agent_syncs(dir: &Path) -> bool {
+    dir.ancestors().nth(2).is_some_and(|node| is_locked(&node.join(EXITS_FILE)))
 }
 
 /// Whether a shim holds the lock of `dir`; asks without taking it.
 pub fn is_alive(dir: &Path) -> bool {
-    let Ok(file) = OpenOptions::new().write(true).open(dir.join(LOCK_FILE)) else { return false };
+    is_locked(&dir.join(LOCK_FILE))
+}
+
+fn is_locked(path: &Path) -> bool {
+    let Ok(file) = OpenOptions::new().write(true).open(path) else { return false };
     let mut found = whole_file();
     fcntl(&file, FcntlArg::F_OFD_GETLK(&mut found)).is_ok() && i32::from(found.l_type) != libc::F_UNLCK
 }

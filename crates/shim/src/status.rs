@@ -1,6 +1,7 @@
 //! `status.json`: what a shim says about its pod.
 //!
-//! Invariant: an exit is in this file, on disk, before anything follows from it. Written by the shim
+//! Invariant: an exit is in this file, on disk, before anything follows from it. The end of the pod may be left to an agent, which
+//! syncs it with those of other pods before anybody is told. Written by the shim
 //! only; read by the agent of now and by the one after the next restart.
 
 use std::path::Path;

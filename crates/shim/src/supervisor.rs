@@ -331,7 +331,8 @@ impl Supervisor {
                 container.state = ContainerState::Terminated(exit.clone());
             }
         }
-        self.save(Durability::Power);
+        // Who can be told of it asks an agent, and that one syncs it with the ends of other pods before.
+        self.save(if control::agent_syncs(&self.dir) { Durability::Process } else { Durability::Power });
     }
 
     /// A full disk is waited for; until then the exit lives in this process only.

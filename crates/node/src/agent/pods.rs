@@ -8,6 +8,7 @@ mod adopt;
 mod calls;
 mod entry;
 pub(crate) mod eviction;
+mod exits;
 mod failures;
 mod names;
 mod probing;
@@ -45,6 +46,7 @@ use crate::usage::disk::DiskUse;
 use calls::CallDone;
 use entry::{End, Entry, Presence, Stage};
 use eviction::SharedDisk;
+use exits::SyncedExits;
 use names::Names;
 use probing::PreStopDone;
 use pumice_clock as clock;
@@ -113,6 +115,7 @@ pub(crate) struct Pods {
     calls: JoinSet<CallDone>,
     exits: JoinSet<String>,
     removals: JoinSet<Removed>,
+    synced_exits: SyncedExits,
     name_writes: JoinSet<Vec<String>>,
     pre_stops: JoinSet<PreStopDone>,
     probers: TaskTracker,
@@ -151,6 +154,7 @@ impl Pods {
             calls: JoinSet::new(),
             exits: JoinSet::new(),
             removals: JoinSet::new(),
+            synced_exits: SyncedExits::open(&context.pods_dir),
             name_writes: JoinSet::new(),
             pre_stops: JoinSet::new(),
             probers: TaskTracker::new(),
@@ -183,6 +187,7 @@ impl Pods {
                 Some(done) = self.calls.join_next() => self.on_call(done),
                 Some(done) = self.exits.join_next() => self.on_shim_end(done),
                 Some(done) = self.removals.join_next() => self.on_removed(done),
+                Some(done) = self.synced_exits.next() => self.on_exits_synced(done),
                 Some(done) = self.name_writes.join_next() => self.on_names_written(done),
                 Some(finding) = self.findings.1.recv() => self.on_finding(finding),
                 Some(finding) = self.disk.findings.recv() => self.on_disk_finding(finding),
@@ -268,6 +273,7 @@ impl Pods {
             self.turn(&uid);
         }
         self.start_queued();
+        self.sync_exits();
         if self.names_at.is_some_and(|at| at <= clock::monotonic()) && self.name_writes.is_empty() {
             self.names_at = None;
             self.write_names();

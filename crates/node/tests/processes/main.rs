@@ -8,6 +8,7 @@ mod agent;
 mod attend;
 mod devices;
 mod disk;
+mod ends;
 mod exec;
 mod grace;
 mod harness;

@@ -100,6 +100,8 @@ pub(super) struct Entry {
     pub quiet_until: Instant,
     /// The status that the API server has.
     pub written: Option<PodStatus>,
+    /// Whether its end is on the disk: until then nobody is told.
+    pub exit_synced: bool,
     /// Whether a call about it is under way.
     pub calling: bool,
     pub call_failures: u32,
@@ -147,6 +149,7 @@ impl Entry {
             respawn: false,
             quiet_until: clock::monotonic() + TURN_TOLD_AFTER,
             written: None,
+            exit_synced: false,
             calling: false,
             call_failures: 0,
             call_again_at: None,

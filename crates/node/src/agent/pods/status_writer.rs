@@ -73,6 +73,9 @@ impl Pods {
         if entry.calling || entry.call_again_at.is_some() || entry.is_about_to_start(now) {
             return;
         }
+        if !self.synced_exits.may_tell(entry) {
+            return;
+        }
         let subject = Subject {
             client: self.context.client.clone(),
             namespace: entry.namespace.clone(),
