@@ -498,8 +498,10 @@ const REMOVE_ATTEMPTS: u32 = 40;
 const OWN_ATTEMPTS: u32 = 20;
 
 fn remove_tree(dir: &Path) {
-    if !dir.exists() {
-        return;
+    match fs::remove_dir(dir) {
+        // Something is in it, or below it.
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {}
+        _ => return,
     }
     for child in children(dir) {
         remove_tree(&dir.join(child));

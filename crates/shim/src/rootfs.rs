@@ -13,6 +13,7 @@ mod devices;
 mod hidden;
 mod owners;
 
+use std::cell::OnceCell;
 use std::ffi::CStr;
 use std::fs;
 use std::io;
@@ -145,7 +146,8 @@ pub(crate) fn enter(
     // By its path it can't be reached from inside.
     let upper = if kind == RootKind::Host { None } else { Some(open_folder(&layers.dir.join(UPPER))?) };
     let opened = open_path(&path).map_err(|source| RootError::Source { path: path.clone(), source })?;
-    let root = Root { directory: opened, kind, own_devices: !container.privileged, owners };
+    let own_devices = !container.privileged;
+    let root = Root { directory: opened, kind, own_devices, owners, nothing: OnceCell::new() };
     if container.root.is_none() && ![RootKind::Host, RootKind::AllowList].contains(&kind) {
         for found in hostmounts::visible(&spec.hidden) {
             // A file system that can't be shown is missing in the container, as it is for most images.
@@ -196,6 +198,8 @@ struct Root<'a> {
     kind: RootKind,
     /// Whether its `/dev` is not the host's.
     own_devices: bool,
+    /// An empty folder that is mounted somewhere, of which others are views: a file system for each would be made and taken down.
+    nothing: OnceCell<DetachedMount>,
 }
 
 impl Root<'_> {
@@ -221,6 +225,16 @@ impl Root<'_> {
         let place = self.mount_point(target, if folder { Missing::MakeFolder } else { Missing::MakeFile })?;
         let attached = if read_only { source.attach_read_only(place.as_fd()) } else { source.attach(place.as_fd()) };
         mounted("a volume", target, attached)
+    }
+
+    fn put_nothing(&self, place: BorrowedFd<'_>) -> nix::Result<()> {
+        if let Some(nothing) = self.nothing.get() {
+            return DetachedMount::of_descriptor(nothing.as_fd())?.attach(place);
+        }
+        let nothing = new_tmpfs(c"0555", c"4k", NOTHING)?;
+        nothing.attach(place)?;
+        let _ = self.nothing.set(nothing);
+        Ok(())
     }
 
     /// Something of the host at its own path, to be used but not changed.
@@ -365,7 +379,7 @@ fn mask(root: &Root<'_>, tree: &DetachedMount, names: &[&str]) -> Result<(), Roo
         // A kernel may do without.
         let Ok(entry) = open_in_root(tree.as_fd(), Path::new(name), Missing::Refuse) else { continue };
         if is_folder(&entry).unwrap_or(false) {
-            masked(name, new_tmpfs(c"0555", c"4k", NOTHING).and_then(|nothing| nothing.attach(entry.as_fd())))?;
+            masked(name, root.put_nothing(entry.as_fd()))?;
         } else {
             let null = DetachedMount::of_descriptor(null.as_fd());
             masked(name, null.and_then(|null| null.attach_read_only(entry.as_fd())))?;
@@ -484,7 +498,8 @@ mod tests {
     fn mount_while_exchanged(volume: &Path, host: &Path) -> (usize, usize) {
         take_own_mounts();
         let (kind, owners) = (RootKind::Overlay, Owners::of(None));
-        let root = Root { directory: open_path(volume).unwrap(), kind, own_devices: true, owners };
+        let directory = open_path(volume).unwrap();
+        let root = Root { directory, kind, own_devices: true, owners, nothing: OnceCell::new() };
         let hosts = [host.to_owned(), host.join("within")].map(|path| open_path(&path).unwrap());
         let is_hosts = |found: BorrowedFd<'_>| hosts.iter().any(|host| is_same(host.as_fd(), found));
         let (mut sources, mut places) = (0, 0);

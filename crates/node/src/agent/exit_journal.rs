@@ -17,7 +17,7 @@ use pumice_shim::status::{ShimPhase, ShimStatus};
 use serde::{Deserialize, Serialize};
 
 /// Size of the file, which is there from the beginning: so what is synced is its content alone.
-const BYTES: u64 = 1 << 20;
+const BYTES: u64 = 256 << 10;
 /// Largest file read: a line may be longer than the file was before it.
 const READ_BYTES_MAX: u64 = 16 << 20;
 

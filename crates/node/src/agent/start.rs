@@ -3,10 +3,11 @@
 //! Invariant: a pod's spec is on disk before its shim starts, and a shim refuses a pod that ran
 //! before, so that a start can be repeated after any crash without running anything twice.
 
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -473,14 +474,19 @@ pub(crate) fn hosts_text(pod: &Pod, address: Ipv4Addr, members: &[Peer]) -> Stri
     hosts_file::render(&own, namespace, subdomain, members, &resolve::host_aliases(pod))
 }
 
+/// Programs of any user read such a file.
+const PUBLIC_MODE: u32 = 0o644;
+
 /// Programs of any user read it within the pod; the directory around it stays closed.
 fn make_public(path: &Path) -> io::Result<()> {
-    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o644))
+    fs::set_permissions(path, Permissions::from_mode(PUBLIC_MODE))
 }
 
 fn write_public(path: &Path, text: &str) -> io::Result<()> {
-    write_atomic(path, text.as_bytes(), Durability::Process)?;
-    make_public(path)
+    // Nobody reads it before the shim is there, so it may be written where it is.
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.set_permissions(Permissions::from_mode(PUBLIC_MODE))
 }
 
 /// The host's resolver; a name server on the host's loopback can't be reached from a pod.
