@@ -5,15 +5,12 @@
 
 mod capabilities;
 mod claims;
-mod disk_condition;
-mod exit_journal;
 mod leftovers;
 mod node_object;
 mod options;
 mod own_users;
 mod pod_status;
 mod pods;
-mod pods_folder;
 mod start;
 mod teardown;
 
@@ -44,6 +41,7 @@ pub use teardown::{TornDown, Unended, tear_down};
 
 use crate::confinement::accelerators::DeviceFolders;
 use crate::confinement::seccomp::filter_folder::FilterFolder;
+use crate::disk_condition;
 use crate::kubelet_api::NodeService;
 use crate::launcher::Launcher;
 use crate::layout::{seccomp_filters_dir, seccomp_profiles_dir};
@@ -51,6 +49,7 @@ use crate::lease;
 use crate::logs::retained::RetainedLogs;
 use crate::networks::bridge::NodeNetwork;
 use crate::pod_index::PodIndex;
+use crate::pods_folder;
 use crate::project_quota::Projects;
 use crate::usage::disk::measuring::{FINDINGS_MAX, Measurer};
 use crate::usage::{Sampler, Usage};

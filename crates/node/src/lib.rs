@@ -17,7 +17,9 @@
 mod agent;
 mod confinement;
 mod container_exec;
+mod disk_condition;
 mod downward_api;
+mod exit_journal;
 mod grace;
 mod images;
 mod kubelet_api;
@@ -29,6 +31,7 @@ mod nat;
 mod networks;
 mod pod_index;
 mod pod_spec;
+mod pods_folder;
 mod probes;
 mod project_quota;
 mod shim_watch;

@@ -6,4 +6,5 @@ pub(crate) mod addresses;
 pub(crate) mod ahead;
 pub(crate) mod bridge;
 pub(crate) mod hosts_file;
+pub(crate) mod names;
 pub(crate) mod pod_network;

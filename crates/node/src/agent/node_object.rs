@@ -13,7 +13,7 @@ use pumice_cluster::{Failure, failure};
 use serde_json::{Value, json};
 
 use crate::agent::capabilities::Capabilities;
-use crate::agent::disk_condition;
+use crate::disk_condition;
 use pumice_linux::procfs;
 
 /// How often the Lease is renewed.

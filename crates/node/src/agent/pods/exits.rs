@@ -10,9 +10,9 @@ use std::time::Duration;
 use pumice_clock as clock;
 use tokio::task::{JoinError, JoinSet};
 
-use crate::agent::exit_journal::{ExitJournal, PodExit};
 use crate::agent::pods::Pods;
 use crate::agent::pods::entry::{End, Entry, Stage};
+use crate::exit_journal::{ExitJournal, PodExit};
 
 /// Wait before another attempt after a disk took nothing.
 const SYNC_AGAIN: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ impl SyncedExits {
         SyncedExits { journal, waiting: BTreeSet::new(), under_way: JoinSet::new() }
     }
 
-    /// Cancel safe.
+    /// The next sync that ends. Cancel safe.
     pub(super) async fn next(&mut self) -> Option<Result<Synced, JoinError>> {
         self.under_way.join_next().await
     }

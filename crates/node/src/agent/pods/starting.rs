@@ -8,11 +8,11 @@ use tokio::task::JoinError;
 use crate::agent::pods::entry::{Entry, Stage};
 use crate::agent::pods::eviction::NEARLY_FULL;
 use crate::agent::pods::failures::Trouble;
-use crate::agent::pods::names::{self, HostsFile};
 use crate::agent::pods::{Pods, START_TOLD_AFTER, Started};
 use crate::agent::start::{self, StartError, StartOrder};
 use crate::networks::ahead::NamespacesAhead;
 use crate::networks::hosts_file::Peer;
+use crate::networks::names::{self, HostsFile};
 use crate::shim_watch::ProcessHandle;
 use pumice_shim::control::ShimProcess;
 

@@ -9,24 +9,24 @@ use std::path::PathBuf;
 use crate::networks::hosts_file;
 
 /// A namespace and a subdomain.
-pub(super) type GroupKey = (String, String);
+pub(crate) type GroupKey = (String, String);
 
 /// The pods of one subdomain.
 #[derive(Debug, Default)]
-pub(super) struct Group {
+pub(crate) struct Group {
     pub members: BTreeSet<String>,
     pub version: u64,
 }
 
 /// All subdomains with pods on this node.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(crate) struct Names {
     groups: HashMap<GroupKey, Group>,
     changed: BTreeSet<GroupKey>,
 }
 
 impl Names {
-    pub(super) fn join(&mut self, key: GroupKey, uid: &str) {
+    pub(crate) fn join(&mut self, key: GroupKey, uid: &str) {
         let group = self.groups.entry(key.clone()).or_default();
         if group.members.insert(uid.to_owned()) {
             group.version += 1;
@@ -34,7 +34,7 @@ impl Names {
         }
     }
 
-    pub(super) fn leave(&mut self, key: &GroupKey, uid: &str) {
+    pub(crate) fn leave(&mut self, key: &GroupKey, uid: &str) {
         let Some(group) = self.groups.get_mut(key) else { return };
         group.members.remove(uid);
         if group.members.is_empty() {
@@ -43,29 +43,29 @@ impl Names {
         }
     }
 
-    pub(super) fn group(&self, key: &GroupKey) -> Option<&Group> {
+    pub(crate) fn group(&self, key: &GroupKey) -> Option<&Group> {
         self.groups.get(key)
     }
 
     /// Says that a file of this group may be behind.
-    pub(super) fn touch(&mut self, key: GroupKey) {
+    pub(crate) fn touch(&mut self, key: GroupKey) {
         self.changed.insert(key);
     }
 
-    pub(super) fn take_changed(&mut self) -> BTreeSet<GroupKey> {
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<GroupKey> {
         std::mem::take(&mut self.changed)
     }
 }
 
 /// A hosts file to write.
-pub(super) struct HostsFile {
+pub(crate) struct HostsFile {
     pub uid: String,
     pub path: PathBuf,
     pub text: String,
 }
 
 /// Writes a batch of hosts files; answers the pods whose files could not be written, as on a full disk.
-pub(super) fn write_all(files: Vec<HostsFile>) -> Vec<String> {
+pub(crate) fn write_all(files: Vec<HostsFile>) -> Vec<String> {
     let failed = files.into_iter().filter_map(|HostsFile { uid, path, text }| {
         let error = hosts_file::rewrite(&path, &text).err()?;
         tracing::warn!(path = %path.display(), error = %error, "hosts file not rewritten, will be tried again");
