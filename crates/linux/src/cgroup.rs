@@ -12,6 +12,7 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
+mod delegated;
 mod device_program;
 mod devices;
 mod own;

@@ -82,7 +82,7 @@ impl Hierarchy {
     }
 }
 
-fn move_process(group: &Path, pid: u32) -> io::Result<()> {
+pub(super) fn move_process(group: &Path, pid: u32) -> io::Result<()> {
     fs::write(group.join("cgroup.procs"), pid.to_string())
 }
 

@@ -10,6 +10,7 @@ use std::thread;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use nix::unistd::Uid;
 use pumice_units::with_causes;
 
 use crate::launcher::Launcher;
@@ -334,7 +335,11 @@ pub(crate) fn try_network() -> io::Result<()> {
 
 fn try_cgroup(node: &Path) -> Result<Hierarchy, String> {
     let mounts = fs::read_to_string("/proc/self/mounts").map_err(|error| error.to_string())?;
-    let hierarchy = Hierarchy::find(&mounts).ok_or("none is mounted")?;
+    let whole = Hierarchy::find(&mounts).ok_or("none is mounted")?;
+    let delegated =
+        if Uid::effective().is_root() { None } else { whole.delegated().map_err(|error| error.to_string())? };
+    let is_whole = delegated.is_none();
+    let hierarchy = delegated.unwrap_or(whole);
     // With as much as can be had.
     let without_pids = hierarchy.clone().without_pids();
     let tried = [hierarchy.clone(), hierarchy.without_devices(), without_pids.clone(), without_pids.without_devices()];
@@ -345,7 +350,9 @@ fn try_cgroup(node: &Path) -> Result<Hierarchy, String> {
             Err(error) => failed = Some(error),
         }
     }
-    Err(failed.map(|error| with_causes(&error)).unwrap_or_default())
+    let failed = failed.map(|error| with_causes(&error)).unwrap_or_default();
+    let help = "; systemd hands a part of them over to a service with Delegate=yes";
+    Err(if is_whole && !Uid::effective().is_root() { format!("{failed}{help}") } else { failed })
 }
 
 #[cfg(test)]

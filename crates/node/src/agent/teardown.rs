@@ -78,9 +78,11 @@ pub fn tear_down(
 ) -> std::io::Result<TornDown> {
     let paths = NodePaths::of(data_dir)?;
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let hierarchy = Hierarchy::find(&mounts);
     let folders: Vec<PathBuf> =
         fs::read_dir(&paths.pods_dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    // A user's groups are where systemd has handed some over, which pods know.
+    let of_pod = folders.iter().find_map(|dir| ShimSpec::read(dir).ok()?.cgroup);
+    let hierarchy = of_pod.map(|group| group.hierarchy).or_else(|| Hierarchy::find(&mounts));
     let mut left: Vec<Ending> = folders.iter().filter_map(|dir| Ending::begin(dir, grace_max)).collect();
     let mut torn_down = TornDown::default();
     while !left.is_empty() {

@@ -62,6 +62,18 @@ impl Suite {
 
     /// What came of the attempts of `rows`.
     pub async fn make(&self, trial: Trial, rows: &[&'static Row]) -> Vec<((&'static str, Trial), Outcome)> {
+        if trial.pod != PodKind::Limited {
+            return self.make_in_one_pod(trial, rows).await;
+        }
+        // Who takes too much memory may end the whole container, and with it the attempts that would come after.
+        let mut outcomes = Vec::new();
+        for row in rows {
+            outcomes.extend(self.make_in_one_pod(trial, &[row]).await);
+        }
+        outcomes
+    }
+
+    async fn make_in_one_pod(&self, trial: Trial, rows: &[&'static Row]) -> Vec<((&'static str, Trial), Outcome)> {
         let names: Vec<String> = rows.iter().map(|row| row.name.to_owned()).collect();
         let number = self.pods.fetch_add(1, Ordering::Relaxed);
         let volume = if trial.is_in_hosts_root() { &self.fixture.facts.folder } else { Path::new("/volume") };
@@ -78,6 +90,8 @@ impl Suite {
         assert!(refused.is_none() || may_be_refused, "{trial:?}: {refused:?}");
         let (log, refused) = if refused.is_some() {
             (String::new(), refused)
+        } else if trial.pod == PodKind::Limited && was_ended_for_memory(&ended) {
+            (String::new(), Some("its container was ended for memory".to_owned()))
         } else if is_hook {
             let report = self.fixture.facts.folder.join(&facts.scratch).join(REPORT);
             let report = || std::fs::read_to_string(&report).ok();
@@ -239,6 +253,12 @@ fn security_context(trial: Trial) -> Value {
 fn has_ended(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Whether the kernel has ended the container since it took more memory than it may.
+fn was_ended_for_memory(pod: &Pod) -> bool {
+    let ended = || pod.status.as_ref()?.container_statuses.as_ref()?.first()?.state.as_ref()?.terminated.as_ref();
+    ended().is_some_and(|ended| ended.reason.as_deref() == Some("OOMKilled"))
 }
 
 /// Whether all containers run, which they do once their hooks have ended.
