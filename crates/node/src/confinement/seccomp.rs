@@ -7,6 +7,7 @@
 pub(crate) mod docker_profile;
 pub(crate) mod filter_folder;
 pub(crate) mod runtime_default;
+mod search;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -73,7 +74,7 @@ const INSTRUCTIONS_MAX: usize = 4096;
 /// # Errors
 /// When it has more instructions than the kernel takes.
 pub(crate) fn compile(profile: &Profile) -> Result<Vec<BpfProgram>, BackendError> {
-    let program = chained(programs(profile)?);
+    let program = search::with_search(chained(programs(profile)?));
     match program.len() {
         0 => Ok(Vec::new()),
         1..=INSTRUCTIONS_MAX => Ok(vec![program]),
@@ -217,7 +218,9 @@ mod tests {
             let mut jump_if = |holds| at += usize::from(if holds { jt } else { jf });
             match (code & 0x07, code & 0xf0) {
                 // The number, the processor and the first argument are followed by the others.
-                (libc::BPF_LD, _) => loaded = [call, 0xc000_003e, 0, 0, argument, 0][k as usize / 4],
+                (libc::BPF_LD, _) => {
+                    loaded = *[call, 0xc000_003e, 0, 0, argument, 0].get(k as usize / 4).unwrap_or(&argument);
+                }
                 (libc::BPF_ALU, libc::BPF_AND) => loaded &= k,
                 (libc::BPF_JMP, libc::BPF_JA) => at += k as usize,
                 (libc::BPF_JMP, libc::BPF_JEQ) => jump_if(loaded == k),
@@ -269,6 +272,29 @@ mod tests {
             }
         }
         assert!(compile(&Profile { default: SeccompAction::Allow, rules: vec![] }).unwrap().is_empty());
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn a_search_decides_as_the_program_does_and_sooner() {
+        let rights = pumice_shim::capability_set::retained(&[], &[]);
+        let profile = runtime_default::profile(&rights).unwrap();
+        let whole = chained(programs(&profile).unwrap());
+        let [searched] = &compile(&profile).unwrap()[..] else { panic!("one program") };
+        assert!(searched.len() > whole.len());
+        let numbers = (0..2000).chain([0x4000_0000, 0x4000_0001, u32::MAX]);
+        for number in numbers {
+            for argument in [0, 1, 8, 38, 40, 0x2_0000, 0x7e02_0000, u32::MAX] {
+                let found = [&whole, searched].map(|program| decision(program, number, argument));
+                assert_eq!(found[0], found[1], "{number} {argument}");
+            }
+        }
+        let mut other = searched.clone();
+        // What is behind the search is for few calls; for the others it does not matter.
+        other.truncate(searched.len() - whole.len());
+        other.resize(searched.len(), instruction(RETURN, 7));
+        let by_search = (0..400).filter(|number| decision(&other, *number, 0) != 7).count();
+        assert!(by_search > 300, "{by_search}");
     }
 
     #[test]
