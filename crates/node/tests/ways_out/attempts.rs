@@ -12,6 +12,7 @@ pub mod limits;
 pub mod mounts;
 pub mod namespaces;
 pub mod network;
+pub mod own_users;
 pub mod proc_files;
 pub mod processes;
 pub mod rights;
@@ -39,6 +40,7 @@ pub const TABLES: &[&[Row]] = &[
     kernel::ROWS,
     rights::ROWS,
     limits::ROWS,
+    own_users::ROWS,
 ];
 
 /// What nothing stops today.

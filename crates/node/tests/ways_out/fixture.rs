@@ -27,6 +27,8 @@ use crate::probe::{NEIGHBOR, NEIGHBOR_PORT, PROBE_ARGS};
 
 /// The user without rights.
 pub const NOBODY: u32 = 65534;
+/// A user of the machine that no pod of the suite has.
+pub const OTHER_POD: u32 = 0x6fff_0001;
 
 pub struct Fixture {
     pub facts: Facts,
@@ -152,6 +154,12 @@ fn make_volume(folder: &Path) -> PathBuf {
     let (set_id, with_right) = (volume.join("set-id"), volume.join("with-right"));
     fs::copy(&program, &set_id).unwrap();
     mode(&set_id, 0o6755);
+    make_file(&volume.join("of-other-pod"), 0o600);
+    chown(volume.join("of-other-pod"), Some(OTHER_POD), Some(OTHER_POD)).unwrap();
+    let set_other_id = volume.join("set-id-of-other-pod");
+    fs::copy(&program, &set_other_id).unwrap();
+    chown(&set_other_id, Some(OTHER_POD), Some(OTHER_POD)).unwrap();
+    mode(&set_other_id, 0o6755);
     fs::copy(&program, &with_right).unwrap();
     mode(&with_right, 0o755);
     rights::give_right(&c_string(&with_right)).unwrap();

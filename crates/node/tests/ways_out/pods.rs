@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use k8s_openapi::api::core::v1::Pod;
-use pumice_shim::spec::{MountSpec, Network, RootKind, SPEC_FILE, ShimSpec};
+use pumice_shim::spec::{MountSpec, Network, Processes, RootKind, SPEC_FILE, ShimSpec};
 use serde_json::{Value, json};
 
 use crate::attempts::{limits, rights};
@@ -35,7 +35,12 @@ impl Trial {
         use Control::{DeviceGroup, HiddenFolder, Namespaces, Overlay, ProcessLimit, ProgramView};
         matches!(
             self.pod,
-            PodKind::AllDevices | PodKind::DataMounted | PodKind::Limited | PodKind::Restricted | PodKind::Rootless
+            PodKind::AllDevices
+                | PodKind::DataMounted
+                | PodKind::Limited
+                | PodKind::OwnUsersHostProcesses
+                | PodKind::Restricted
+                | PodKind::Rootless
         ) || matches!(self.off, Some(DeviceGroup | HiddenFolder | Namespaces | Overlay | ProcessLimit | ProgramView))
     }
 
@@ -130,8 +135,9 @@ impl Suite {
         }
         container["volumeMounts"] = mounts.into();
         let host_network = trial.off == Some(Control::OwnNetwork);
+        let has_own_users = matches!(trial.pod, PodKind::OwnUsers | PodKind::OwnRoot | PodKind::OwnUsersHostProcesses);
         json!({"containers": [container], "volumes": volumes, "hostNetwork": host_network,
-            "automountServiceAccountToken": false})
+            "hostUsers": !has_own_users || trial.off == Some(Control::OwnUsers), "automountServiceAccountToken": false})
     }
 
     fn volumes(&self, trial: Trial) -> Vec<Volume> {
@@ -180,6 +186,9 @@ impl Suite {
         }
         if trial.pod == PodKind::AllDevices || trial.off == Some(Control::DeviceGroup) {
             spec.containers[0].devices = None;
+        }
+        if trial.pod == PodKind::OwnUsersHostProcesses {
+            spec.processes = Processes::Host;
         }
         if trial.pod == PodKind::Rootless {
             keep_what_users_may_have(&mut spec, dir.path(), &[&self.program, self.fixture.path()]);
@@ -235,6 +244,7 @@ fn security_context(trial: Trial) -> Value {
         PodKind::Tenant => json!({"runAsUser": NOBODY, "runAsGroup": NOBODY, "allowPrivilegeEscalation": false,
             "readOnlyRootFilesystem": true}),
         PodKind::RightsDropped => json!({"capabilities": {"drop": ["ALL"]}}),
+        PodKind::OwnRoot => json!({"privileged": true}),
         PodKind::MakesNodes => json!({"capabilities": {"add": ["MKNOD"]}}),
         _ => json!({}),
     };

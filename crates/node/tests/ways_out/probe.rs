@@ -17,6 +17,7 @@ use nix::unistd::{ForkResult, Pid, alarm, fork, setpgid};
 use serde::{Deserialize, Serialize};
 
 use crate::facts::Facts;
+use crate::fixture::OTHER_POD;
 use crate::table::{Outcome, Row, not_held_yet, rows};
 
 /// The variable that has an [`Order`], and makes this binary the program that follows it.
@@ -95,6 +96,7 @@ fn has_gained(wanted: &OsStr) -> bool {
     match wanted.to_string_lossy().as_ref() {
         "user" => nix::unistd::geteuid().is_root(),
         "group" => nix::unistd::getegid().as_raw() == 0,
+        "other" => nix::unistd::geteuid().as_raw() == OTHER_POD,
         "right" => {
             let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
             let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:"));

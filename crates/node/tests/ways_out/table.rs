@@ -33,6 +33,12 @@ pub enum PodKind {
     Rootless,
     /// Of a namespace that enforces `restricted`, but as root, so that nothing but its root directory stops it.
     Restricted,
+    /// One that says nothing but `hostUsers: false`.
+    OwnUsers,
+    /// A privileged one with users of its own.
+    OwnRoot,
+    /// One with users of its own that sees the host's processes, as the API lets none.
+    OwnUsersHostProcesses,
     /// With limits of memory and processes.
     Limited,
     /// One that mounts the platform's data directory, by a link that was exchanged after the agent had looked.
@@ -75,6 +81,8 @@ pub enum Control {
     Namespaces,
     /// The user namespace in which an ordinary user is the container's root; off is a platform that root runs.
     UserNamespace,
+    /// Users of the pod's own, where root runs the platform; off is those of the machine.
+    OwnUsers,
     /// That volumes lie outside of the data directory, and that an empty folder covers it wherever it is shown.
     HiddenFolder,
     /// The root with the host's programs and settings alone; off is one with all of its files.
@@ -106,6 +114,7 @@ impl fmt::Display for Control {
             Control::NoControlGroups => "no cgroup mounts",
             Control::Namespaces => "namespaces",
             Control::UserNamespace => "user namespace",
+            Control::OwnUsers => "users of the pod's own",
             Control::HiddenFolder => "hidden folder",
             Control::AllowList => "allow-listed root",
             Control::Overlay => "overlay root",

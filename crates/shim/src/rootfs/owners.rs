@@ -12,7 +12,7 @@ use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 
 use super::{RootError, create_dir, mounted, open_folder, view};
 use crate::own_users::UserNamespace;
-use pumice_linux::detached_mount::DetachedMount;
+use pumice_linux::detached_mount::{Attributes, DetachedMount};
 
 /// Maps owners, or leaves them as they are.
 #[derive(Clone, Copy)]
@@ -33,10 +33,12 @@ impl<'a> Owners<'a> {
         self.0.map_or(gid, |users| users.gid(gid).unwrap_or(NOBODY))
     }
 
-    /// Has the files of a mount that was never attached belong to the container's users.
+    /// Has the files of a mount that was never attached belong to the container's users. The container's root would open the node of a
+    /// device of the machine's that lies there: none can be opened.
     pub(super) fn map(self, shown: &DetachedMount, path: &Path) -> Result<(), RootError> {
         let Some(users) = self.0 else { return Ok(()) };
-        shown.map_owners(users.as_fd()).map_err(|source| RootError::Owners { path: path.into(), source })
+        let mapped = shown.map_owners(users.as_fd()).and_then(|()| shown.restrict(Attributes::NO_DEVICES));
+        mapped.map_err(|source| RootError::Owners { path: path.into(), source })
     }
 
     /// Another view of a file or folder of the host.

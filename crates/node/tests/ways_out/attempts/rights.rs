@@ -64,7 +64,7 @@ pub const ROWS: &[Row] = &[
 ];
 
 /// Whether this binary's copy at `program` has what its file promises.
-fn gains(program: &Path, what: &str) -> io::Result<()> {
+pub fn gains(program: &Path, what: &str) -> io::Result<()> {
     is_so(Command::new(program).args(PROBE_ARGS).env(GAINED, what).status()?.success())
 }
 
