@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::explain::job_end::{self, EndReport};
 use crate::job::{JobEnd, JobRef, end_of};
 use crate::json::text_at;
+use crate::lookup::events::{self, Wanted};
 use crate::lookup::{self, pods};
 use crate::names;
 use crate::output::table::Tint;
@@ -94,6 +95,16 @@ pub async fn fetch_first_word(connection: &Connection, job: &JobRef) -> Result<W
     }
 }
 
+/// What the scheduler says of a job whose pods are not there.
+const WITHOUT_PODS: &str = "waits for its pods to be made";
+
+/// Why the pods of a job can't be made, where the API server refused the last that was tried. Who may not read events learns nothing of it.
+async fn refusal(connection: &Connection, job: &JobRef) -> Option<String> {
+    let wanted = Wanted { namespace: &job.namespace, kind: "Job", name: &job.name, reason: "FailedCreate" };
+    let found = events::of_reason(connection, wanted).await.unwrap_or_default();
+    found.last().map(|event| format!("its pods can't be made: {}", event.message))
+}
+
 /// Asks the platform, or reads the job's group and pods where the platform has no such answer.
 pub async fn fetch(connection: &Connection, job: &JobRef) -> Result<Why, Error> {
     let path = format!("/apis/why.pumice.sh/v1alpha1/namespaces/{}/jobs/{}", job.namespace, job.name);
@@ -101,6 +112,11 @@ pub async fn fetch(connection: &Connection, job: &JobRef) -> Result<Why, Error> 
         Ok(answer) => match Why::deserialize(&answer) {
             Ok(mut why) => {
                 why.more.retain(|key, _| !["apiVersion", "kind", "metadata"].contains(&key.as_str()));
+                if why.text.contains(WITHOUT_PODS)
+                    && let Some(refusal) = refusal(connection, job).await
+                {
+                    why.text = format!("{refusal}\n{}", why.text);
+                }
                 Ok(why)
             }
             Err(error) => Err(call::CallError::unreadable("ask why a job waits", connection.url(), error).into()),

@@ -203,15 +203,53 @@ fn fields_of_a_pods_security_do_what_they_say() {
         "{refused:?}"
     );
 
-    let spec = json!({"hostUsers": false, "containers": [container("main", "true")]});
+    let spec = json!({"hostUsers": false, "containers": [container("main", "cat /proc/self/uid_map")]});
     create(&pod("apart", spec)).ok();
-    eventually("the pod says what it waits for", || {
-        let pod = platform.get("pod", "apart").unwrap_or_default();
-        let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"]["message"];
-        if waiting.as_str().is_some_and(|text| text.starts_with("spec.hostUsers: ")) {
-            Ok(())
-        } else {
-            Err(pod["status"].to_string())
-        }
+    eventually("the pod has shown its users", || {
+        let log = platform.kubectl(["logs", "apart"]).stdout;
+        let words: Vec<&str> = log.split_whitespace().collect();
+        if matches!(words[..], ["0", first, "65536"] if first != "0") { Ok(()) } else { Err(log) }
+    });
+}
+
+/// A pod that goes on when the platform ends, and the platform's own ways to start pods.
+#[test]
+fn a_platform_that_enforces_restricted_has_pods_with_users_of_their_own() {
+    let mut platform = Platform::start(Setup { flags: vec!["--profile".into(), "restricted".into()] });
+    let mut pod = unprivileged("p", "cat /proc/self/uid_map; touch /claim/a; echo up; exec sleep 600");
+    pod["metadata"]["namespace"] = "default".into();
+    pod["spec"]["volumes"] = json!([{"name": "claim", "emptyDir": {}}]);
+    pod["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "claim", "mountPath": "/claim"}]);
+    let mut root = pod.clone();
+    root["metadata"]["name"] = "root".into();
+    root["spec"]["containers"][0]["securityContext"] = json!({});
+    let refused = platform.kubectl_with_input(["create", "-f", "-"], &root.to_string());
+    assert!(refused.stderr.contains("violates PodSecurity \"restricted:latest\""), "{refused:?}");
+    platform.kubectl_with_input(["create", "-f", "-"], &pod.to_string()).ok();
+    let users = |platform: &Platform| {
+        let log = platform.kubectl(["logs", "p"]).stdout;
+        if log.ends_with("up\n") { Ok(log) } else { Err(log) }
+    };
+    eventually("the pod is up", || users(&platform).map(drop));
+    let before = users(&platform).unwrap();
+    let words: Vec<&str> = before.split_whitespace().collect();
+    assert!(matches!(words[..], ["0", first, "65536", "up"] if first != "0"), "{before}");
+    platform.crash();
+    platform.up();
+    eventually("the pod is there", || {
+        let found = platform.kubectl(["exec", "p", "--", "cat", "/proc/self/uid_map"]);
+        if before.starts_with(&found.stdout) && found.code == 0 { Ok(()) } else { Err(format!("{found:?}")) }
+    });
+    let copy = platform.scratch().join("copy");
+    platform.kubectl(["cp", "p:/etc/hostname", &copy.display().to_string()]).ok();
+    assert_eq!(std::fs::read_to_string(copy).unwrap(), "p\n");
+    platform.kubectl(["delete", "pod", "p", "--grace-period=1"]).ok();
+
+    // What `jobctl` submits has the folder of its user and says nothing of rights: it is refused, and who asks hears why.
+    platform.jobctl(["submit", "--name", "j", "--", "id"]).ok();
+    eventually("it is told why the job has no pods", || {
+        let why = platform.jobctl(["why", "j"]).stdout;
+        let is_told = why.contains("pods can't be made") && why.contains("violates PodSecurity \"restricted:latest\"");
+        if is_told { Ok(()) } else { Err(why) }
     });
 }
