@@ -96,11 +96,26 @@ fn prepare(container: &ContainerSpec, handles: &Handles, isolated: bool) -> Resu
     }
     // Nor the keys of whoever started the platform.
     let _ = join_own_keyring();
+    if let Some(profile) = &container.app_armor {
+        // While the files of this process are root's.
+        confine(profile).map_err(io_step("have AppArmor confine the program"))?;
+    }
     let is_filtered = !handles.filters.is_empty();
     take_identity(container, is_filtered)?;
     default_signals().map_err(step("reset signals"))?;
     // Last of all: the rules are for the program, not for what comes before it.
     handles.filters.iter().try_for_each(syscall_filter::install).map_err(step("filter system calls"))
+}
+
+/// Has the kernel confine the program by a profile of AppArmor, from its start on.
+fn confine(profile: &str) -> io::Result<()> {
+    // Older kernels have one file for whatever confines programs.
+    const FILES: [&str; 2] = ["/proc/self/attr/apparmor/exec", "/proc/self/attr/exec"];
+    let order = format!("exec {profile}");
+    match std::fs::write(FILES[0], &order) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => std::fs::write(FILES[1], &order),
+        written => written,
+    }
 }
 
 /// A keyring of this session's own, with nothing in it. A kernel may have none.

@@ -256,6 +256,9 @@ pub struct ContainerSpec {
     /// The file with the filters of its system calls; none where all are allowed.
     #[serde(default)]
     pub seccomp: Option<PathBuf>,
+    /// The profile of AppArmor that confines its programs.
+    #[serde(default)]
+    pub app_armor: Option<String>,
     /// Limits of its cgroup.
     pub limits: Limits,
     /// Devices that it may use beside those of every container; none where it may use all of the machine's.

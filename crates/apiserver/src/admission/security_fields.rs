@@ -18,7 +18,7 @@ const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContain
 /// Before the name of a container: the profile that it asks for, as it was asked for before there was a field.
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-const CONFINED: &str = "appArmorProfile: nodes of this platform confine nothing by AppArmor, and don't start the pod";
+const CONFINED: &str = "appArmorProfile: nodes of this platform have no default profile of AppArmor, and start the pod only where they run AppArmor and it names a loaded profile";
 const SYSCTLS: &str = "sysctls: a pod may not set these for itself, and nodes of this platform don't start it";
 const PORTS: &str = "hostPort: nodes of this platform forward no ports without hostNetwork, and don't start the pod";
 const LABELS: &str = "seLinuxOptions have no effect here: nothing is labelled";

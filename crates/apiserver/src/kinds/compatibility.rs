@@ -91,8 +91,8 @@ const NOTES: &[(&str, &str)] = &[
          it only where the pod or the account says `automountServiceAccountToken: true`; system calls \
          are filtered as `seccompProfile` says, and where it says nothing by `RuntimeDefault`, with profiles of type `Localhost` from \
          `DATA_DIR/seccomp`; a pod with `hostUsers: false` has users of its own where its node is root's and its kernel has idmapped \
-         mounts, else it waits; nodes have no AppArmor, and forward no ports of \
-         the host: pods with an `appArmorProfile` but `Unconfined`, a `hostPort` without `hostNetwork`, or `sysctls` \
+         mounts, else it waits; nodes have no default profile of AppArmor, and forward no ports of \
+         the host: pods with an `appArmorProfile` but `Unconfined` or a loaded one of type `Localhost`, a `hostPort` without `hostNetwork`, or `sysctls` \
          that `baseline` does not allow are not started, which a warning says; `seLinuxOptions` and `windowsOptions` have no effect",
     ),
     ("priorityclasses", "`system-cluster-critical` and `system-node-critical` exist from the start"),

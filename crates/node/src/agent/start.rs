@@ -23,6 +23,7 @@ use crate::agent::capabilities::Capabilities;
 use crate::agent::leftovers::remover::Remover;
 use crate::agent::own_users::{IdRanges, OwnUsersError, OwnerProbe};
 use crate::confinement::accelerators::DeviceFolders;
+use crate::confinement::app_armor::{self, AppArmorError};
 use crate::confinement::seccomp::ProfileChoice;
 use crate::confinement::seccomp::filter_folder::{FilterError, FilterFolder};
 use crate::downward_api::Placement;
@@ -127,6 +128,12 @@ pub(crate) enum StartError {
         #[source]
         source: FilterError,
     },
+    #[error("container {container:?} can't have its appArmorProfile")]
+    AppArmor {
+        container: String,
+        #[source]
+        source: AppArmorError,
+    },
     #[error("MountVolume.SetUp failed for volume {volume:?}")]
     Mount {
         volume: String,
@@ -155,6 +162,7 @@ impl StartError {
             StartError::Fetch(_) => "ContainerCreating",
             StartError::Filter { .. }
             | StartError::OwnUsers(OwnUsersError::Write(_))
+            | StartError::AppArmor { .. }
             | StartError::Mount { .. }
             | StartError::Prepare { .. }
             | StartError::Shim(_) => "CreateContainerError",
@@ -223,6 +231,7 @@ fn make(
     let placement = placement(context, order);
     let mut resolved = resolve::resolve(pod, sources, &placement, &node, &roots)?;
     filter_calls(context, pod, &mut resolved)?;
+    name_profiles(pod, &mut resolved)?;
     if context.capabilities.cgroup.is_some() {
         let containers = resolved.init_containers.iter_mut().chain(&mut resolved.containers);
         containers.for_each(|container| container.limits.bound_memory(context.memory_bytes));
@@ -325,6 +334,20 @@ fn filter_calls(context: &NodeContext, pod: &Pod, resolved: &mut Resolved) -> Re
     Ok(())
 }
 
+/// Gives each container the profile of AppArmor that it names.
+fn name_profiles(pod: &Pod, resolved: &mut Resolved) -> Result<(), StartError> {
+    let Some(spec) = &pod.spec else { return Ok(()) };
+    let of_pod = spec.security_context.clone().unwrap_or_default();
+    let given = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let specs = resolved.init_containers.iter_mut().chain(&mut resolved.containers);
+    for (given, spec) in given.zip(specs) {
+        let own = given.security_context.clone().unwrap_or_default();
+        let failed = |source| StartError::AppArmor { container: given.name.clone(), source };
+        spec.app_armor = app_armor::profile(&of_pod, &own).map_err(failed)?;
+    }
+    Ok(())
+}
+
 /// What of a pod's security this node can give.
 fn support(context: &NodeContext) -> NodeSupport {
     let Capabilities { isolation, cgroup, .. } = &context.capabilities;
@@ -332,6 +355,7 @@ fn support(context: &NodeContext) -> NodeSupport {
         namespaces: isolation.namespaces,
         networks: context.network.is_some(),
         control_groups: cgroup.is_some(),
+        app_armor: app_armor::is_enabled(),
         selinux: Path::new(SELINUX).exists(),
         only_uid: only_identity(isolation.user).map(|identity| identity.uid),
         users: match (isolation.user, context.capabilities.own_users) {

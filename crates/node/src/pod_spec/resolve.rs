@@ -213,6 +213,7 @@ fn one(
         no_new_privileges: context.allow_privilege_escalation == Some(false),
         // A file that is made when the pod is, and devices that are looked up then.
         seccomp: None,
+        app_armor: None,
         devices: None,
         limits: limits(container),
         sidecar,
@@ -417,6 +418,7 @@ mod tests {
                 namespaces: true,
                 networks: true,
                 control_groups: true,
+                app_armor: false,
                 selinux: false,
                 only_uid: only.map(|(identity, _)| identity.uid),
                 users: UserSupport::Some,

@@ -4,7 +4,7 @@
 //! it is not started where it would go without. What a kubelet passes over on a node without SELinux or Windows is passed over
 //! here, too, and the API server warns of it. Invariant: pure. Called when a pod is resolved.
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, PodSpec, SecurityContext};
+use k8s_openapi::api::core::v1::{AppArmorProfile, Container, Pod, PodSecurityContext, PodSpec, SecurityContext};
 use pumice_objects::pod_security::is_safe_sysctl;
 
 use crate::pod_spec::names::{FQDN_BYTES_MAX, full_name};
@@ -22,6 +22,8 @@ pub(crate) struct NodeSupport {
     /// Own networks for pods.
     pub networks: bool,
     pub control_groups: bool,
+    /// Whether the machine runs AppArmor, of whose profiles a pod may name a loaded one.
+    pub app_armor: bool,
     /// Whether the machine runs SELinux, whose labels this node does not set.
     pub selinux: bool,
     /// The one user that pods can have, as they see it.
@@ -94,7 +96,7 @@ pub(crate) fn check(pod: &Pod, users: PodUsers, node: &NodeSupport) -> Checked {
         own_ids(spec, of_pod)?;
     }
     check_sysctls(spec, of_pod, node)?;
-    app_armor(pod, of_pod)?;
+    app_armor(pod, of_pod, node)?;
     if node.selinux && of_pod.se_linux_options.is_some() {
         return refuse("spec.securityContext.seLinuxOptions", SELINUX);
     }
@@ -108,7 +110,10 @@ pub(crate) fn check(pod: &Pod, users: PodUsers, node: &NodeSupport) -> Checked {
 }
 
 const SELINUX: &str = "this node sets no labels of SELinux, which this machine runs";
-const APP_ARMOR_DETAIL: &str = "this node confines nothing by AppArmor; leave it out, or say Unconfined";
+const NO_APP_ARMOR: &str = "this node does not run AppArmor; leave it out, or say Unconfined";
+const NO_DEFAULT: &str =
+    "this node has no default profile of AppArmor; name a loaded one by Localhost, or say Unconfined";
+const BY_FIELD: &str = "name it by securityContext.appArmorProfile";
 const NO_NAMESPACES: &str = "this node can't separate its pods from the machine's processes; run it as root";
 const NO_GROUPS: &str = "this node has no control groups, by which it would end what a container leaves behind";
 
@@ -204,18 +209,28 @@ fn check_sysctls(spec: &PodSpec, of_pod: &PodSecurityContext, node: &NodeSupport
 }
 
 /// A kubelet refuses a pod with a profile where it finds no AppArmor, whether its containers say something else or not.
-fn app_armor(pod: &Pod, of_pod: &PodSecurityContext) -> Checked {
-    let is_asked_for = of_pod.app_armor_profile.as_ref().is_some_and(|profile| profile.type_ != UNCONFINED);
-    if is_asked_for {
-        return refuse("spec.securityContext.appArmorProfile.type", APP_ARMOR_DETAIL);
+fn app_armor(pod: &Pod, of_pod: &PodSecurityContext, node: &NodeSupport) -> Checked {
+    if let Some(detail) = refused_profile(of_pod.app_armor_profile.as_ref(), node) {
+        return refuse("spec.securityContext.appArmorProfile.type", detail);
     }
     let mut annotations = pod.metadata.annotations.iter().flatten();
     let found = annotations.find(|(key, profile)| {
         key.starts_with(APP_ARMOR) && (*profile == "runtime/default" || profile.starts_with("localhost/"))
     });
     match found {
-        Some((key, _)) => refuse(format!("metadata.annotations[{key}]"), APP_ARMOR_DETAIL),
+        Some((key, _)) => {
+            refuse(format!("metadata.annotations[{key}]"), if node.app_armor { BY_FIELD } else { NO_APP_ARMOR })
+        }
         None => Ok(()),
+    }
+}
+
+/// Why a profile can't be had here.
+fn refused_profile(profile: Option<&AppArmorProfile>, node: &NodeSupport) -> Option<&'static str> {
+    match (profile?.type_.as_str(), node.app_armor) {
+        (UNCONFINED, _) | ("Localhost", true) => None,
+        (_, true) => Some(NO_DEFAULT),
+        (_, false) => Some(NO_APP_ARMOR),
     }
 }
 
@@ -229,8 +244,8 @@ fn of_container(
     let none = SecurityContext::default();
     let own = container.security_context.as_ref().unwrap_or(&none);
     let field = |name: &str| format!("{path}.securityContext.{name}");
-    if own.app_armor_profile.as_ref().is_some_and(|profile| profile.type_ != UNCONFINED) {
-        return refuse(field("appArmorProfile.type"), APP_ARMOR_DETAIL);
+    if let Some(detail) = refused_profile(own.app_armor_profile.as_ref(), node) {
+        return refuse(field("appArmorProfile.type"), detail);
     }
     if own.proc_mount.as_deref() == Some("Unmasked") && spec.host_users != Some(false) {
         return refuse(field("procMount"), "Unmasked needs a user namespace; say hostUsers: false");
@@ -304,6 +319,7 @@ mod tests {
         namespaces: true,
         networks: true,
         control_groups: true,
+        app_armor: false,
         selinux: false,
         only_uid: None,
         users: UserSupport::Some,
@@ -313,6 +329,7 @@ mod tests {
     const BARE: NodeSupport =
         NodeSupport { namespaces: false, only_uid: Some(1000), users: UserSupport::None, ..ROOTLESS };
     const SELINUX: NodeSupport = NodeSupport { selinux: true, ..ALL };
+    const APP_ARMOR_RUNS: NodeSupport = NodeSupport { app_armor: true, ..ALL };
 
     fn pod(spec: Value) -> Pod {
         let mut whole = json!({"containers": [{"name": "c"}]});
@@ -392,6 +409,11 @@ mod tests {
                 context(json!({"appArmorProfile": default})),
                 "spec.containers[0].securityContext.appArmorProfile.type: ",
             ),
+            (
+                APP_ARMOR_RUNS,
+                context(json!({"appArmorProfile": default})),
+                "spec.containers[0].securityContext.appArmorProfile.type: ",
+            ),
             (ALL, context(json!({"procMount": "Unmasked"})), "spec.containers[0].securityContext.procMount: "),
             (
                 ALL,
@@ -437,6 +459,8 @@ mod tests {
         on_the_host["hostNetwork"] = json!(true);
         for (node, spec) in [
             (ALL, json!({})),
+            (APP_ARMOR_RUNS, json!({"securityContext": {"appArmorProfile": local}})),
+            (APP_ARMOR_RUNS, context(json!({"appArmorProfile": local}))),
             (
                 ALL,
                 json!({"hostUsers": true, "securityContext": {"appArmorProfile": unconfined, "seccompProfile": local}}),

@@ -95,8 +95,6 @@ impl Suite {
         assert!(refused.is_none() || may_be_refused, "{trial:?}: {refused:?}");
         let (log, refused) = if refused.is_some() {
             (String::new(), refused)
-        } else if trial.pod == PodKind::Limited && was_ended_for_memory(&ended) {
-            (String::new(), Some("its container was ended for memory".to_owned()))
         } else if is_hook {
             let report = self.fixture.facts.folder.join(&facts.scratch).join(REPORT);
             let report = || std::fs::read_to_string(&report).ok();
@@ -214,7 +212,11 @@ impl Suite {
         let pod = TestPod { dir, spec };
         let end = pod.start().exit();
         let message = end.message.unwrap_or_default();
-        if end.reason == "StartError" { Err(message) } else { Ok(format!("{}{message}\n", pod.log())) }
+        match end.reason.as_str() {
+            "StartError" => Err(message),
+            "OOMKilled" => Err("its container was ended for memory".to_owned()),
+            _ => Ok(format!("{}{message}\n", pod.log())),
+        }
     }
 }
 
@@ -263,12 +265,6 @@ fn security_context(trial: Trial) -> Value {
 fn has_ended(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
-}
-
-/// Whether the kernel has ended the container since it took more memory than it may.
-fn was_ended_for_memory(pod: &Pod) -> bool {
-    let ended = || pod.status.as_ref()?.container_statuses.as_ref()?.first()?.state.as_ref()?.terminated.as_ref();
-    ended().is_some_and(|ended| ended.reason.as_deref() == Some("OOMKilled"))
 }
 
 /// Whether all containers run, which they do once their hooks have ended.
