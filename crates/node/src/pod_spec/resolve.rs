@@ -519,7 +519,7 @@ mod tests {
         let user = Some((Identity { uid: 1000, gid: 1000 }, "/home/ada"));
         for (container, only, home) in [
             (json!({"name": "c", "command": ["a"]}), own, "/home/ada"),
-            (json!({"name": "c", "command": ["a"], "securityContext": {"runAsUser": 7}}), own, "/home/ada"),
+            (json!({"name": "c", "command": ["a"], "securityContext": {"runAsUser": 0}}), own, "/home/ada"),
             (json!({"name": "c", "command": ["a"]}), user, "/home/ada"),
             (json!({"name": "c", "command": ["a"], "env": [{"name": "HOME", "value": "/mine"}]}), own, "/mine"),
             // A root folder of its own has its own homes.

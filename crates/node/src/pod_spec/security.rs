@@ -257,6 +257,7 @@ fn of_container(
         return refuse(field("readOnlyRootFilesystem"), "this node has no right to mount; run it as root");
     }
     non_root(path, own, of_pod, node)?;
+    only_user(path, own, of_pod, node)?;
     for (index, port) in container.ports.iter().flatten().enumerate() {
         let wanted = port.host_port.unwrap_or(0);
         let is_the_hosts = spec.host_network == Some(true) || !node.networks;
@@ -289,6 +290,22 @@ fn non_root(path: &str, own: &SecurityContext, of_pod: &PodSecurityContext, node
             refuse(path, "container would run as root: without root of the machine, pods are root in a user namespace")
         }
         (None, None) => refuse(path, "container has runAsNonRoot and would run as root; set runAsUser"),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses another user than the one that there is without root of the machine.
+fn only_user(path: &str, own: &SecurityContext, of_pod: &PodSecurityContext, node: &NodeSupport) -> Checked {
+    let Some(only) = node.only_uid else { return Ok(()) };
+    match own.run_as_user.or(of_pod.run_as_user) {
+        Some(named) if named != i64::from(only) => {
+            let place = if own.run_as_user.is_some() { path } else { "spec" };
+            let detail = format!(
+                "{named} can't be had: where the platform does not run as root its pods have one user, {only}; leave it out, or run \
+                 the platform as root"
+            );
+            refuse(format!("{place}.securityContext.runAsUser"), detail)
+        }
         _ => Ok(()),
     }
 }
@@ -435,6 +452,12 @@ mod tests {
                 context(json!({"runAsNonRoot": true, "runAsUser": 7})),
                 "spec.containers[0].securityContext.runAsNonRoot: ",
             ),
+            (
+                ROOTLESS,
+                context(json!({"runAsUser": 7})),
+                "spec.containers[0].securityContext.runAsUser: 7 can't be had",
+            ),
+            (BARE, json!({"securityContext": {"runAsUser": 7}}), "spec.securityContext.runAsUser: 7 can't be had"),
             (ALL, container(json!({"ports": ports})), "spec.containers[0].ports[1].hostPort: "),
             (ROOTLESS, container(json!({"ports": ports})), "spec.containers[0].ports[1].hostPort: "),
         ] {
@@ -477,6 +500,8 @@ mod tests {
             (ALL, context(json!({"procMount": "Default", "readOnlyRootFilesystem": true, "windowsOptions": {}}))),
             (ALL, context(json!({"runAsNonRoot": true, "runAsUser": 7}))),
             (BARE, context(json!({"runAsNonRoot": true}))),
+            (BARE, context(json!({"runAsUser": 1000}))),
+            (ROOTLESS, context(json!({"runAsUser": 0}))),
             (ALL, json!({"securityContext": {"runAsNonRoot": true, "runAsUser": 7}})),
             (ALL, on_the_host),
             (ROOTLESS, container(json!({"ports": ports}))),
