@@ -111,8 +111,8 @@ pub(crate) enum StartError {
     #[error(transparent)]
     Resolve(#[from] ResolveError),
     #[error(
-        "{field}: {path} can't be shown to a pod with users of its own: its file system has no idmapped mounts; say hostUsers: true, \
-         or use another volume", path = path.display()
+        "{field}: {path} can't be shown to a pod with users of its own: its file system has no idmapped mounts; use a volume of \
+         another one, or say hostUsers: true where the namespace does not enforce restricted", path = path.display()
     )]
     Owners {
         field: String,

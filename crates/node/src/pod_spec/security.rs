@@ -49,11 +49,16 @@ pub(crate) enum PodUsers {
 }
 
 impl PodUsers {
-    /// As the pod says, or else as its namespace does: one that enforces `restricted` has pods with users of their own. In a user
-    /// namespace of an ordinary user there are no others.
+    /// As the namespace says, or else the pod: one that enforces `restricted` has pods with users of their own, unless this node has
+    /// none for them and the pod says that it does without. In a user namespace of an ordinary user there are no others.
     pub(crate) fn of(pod: &Pod, enforces_restricted: bool, node: &NodeSupport) -> Result<PodUsers, Refusal> {
+        const PATH: &str = "spec.hostUsers";
         let named = pod.spec.as_ref().and_then(|spec| spec.host_users);
         match (named.unwrap_or(!enforces_restricted), node.users) {
+            (true, UserSupport::Some) if enforces_restricted => refuse(
+                PATH,
+                "its namespace enforces restricted, whose pods have users of their own; leave the field out",
+            ),
             (true, _) | (false, UserSupport::All) => Ok(PodUsers::Machines),
             (false, UserSupport::Some) => Ok(PodUsers::Own),
             (false, UserSupport::None) => {
@@ -63,7 +68,7 @@ impl PodUsers {
                     "{why} has no user namespaces for its pods (see its annotation \
                     pumice.sh/node-capabilities); say true to have the machine's users"
                 );
-                refuse("spec.hostUsers", detail)
+                refuse(PATH, detail)
             }
         }
     }
@@ -524,7 +529,8 @@ mod tests {
         for (host_users, restricted, node, expected) in [
             (None, false, ALL, Ok(PodUsers::Machines)),
             (None, true, ALL, Ok(PodUsers::Own)),
-            (Some(true), true, ALL, Ok(PodUsers::Machines)),
+            (Some(true), true, ALL, Err("spec.hostUsers: its namespace enforces restricted, whose pods have users")),
+            (Some(true), true, BARE, Ok(PodUsers::Machines)),
             (Some(false), false, ALL, Ok(PodUsers::Own)),
             (Some(false), false, ROOTLESS, Ok(PodUsers::Machines)),
             (None, true, ROOTLESS, Ok(PodUsers::Machines)),
