@@ -79,8 +79,9 @@ def test_a_container_that_writes_fast_meets_the_bound_and_is_evicted(platform: P
 
     def look() -> bool | None:
         nonlocal most
-        if layers.exists():
-            most = max(most, int(run("du", "-s", "-B1", layers, check=False).split()[0] or 0))
+        # It is removed when the pod has ended.
+        if found := run("du", "-s", "-B1", layers, check=False).split():
+            most = max(most, int(found[0]))
         return True if platform.pod("fast")["status"].get("phase") == "Failed" else None
 
     wait_for("the pod to be evicted", look)

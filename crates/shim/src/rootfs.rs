@@ -77,7 +77,7 @@ pub enum RootError {
     },
     /// Its file system does not do it.
     #[error(
-        "can't show {} to users of the pod's own: its file system has no idmapped mounts; leave hostUsers out, or say true",
+        "can't show {} to users of the pod's own: its file system has no idmapped mounts; use a volume of another one",
         path.display()
     )]
     Owners {
