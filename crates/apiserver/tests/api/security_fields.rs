@@ -18,7 +18,10 @@ async fn a_pod_that_is_not_protected_is_made_with_a_warning() {
     asking["spec"]["securityContext"] = json!({ "appArmorProfile": { "type": "RuntimeDefault" } });
     let made = server.post(PODS, &asking).await.is(201);
     let told = texts(&made.warnings);
-    assert!(told.contains("299 - \"appArmorProfile: nodes of this platform have no default profile of AppArmor"), "{told}");
+    assert!(
+        told.contains("299 - \"appArmorProfile: nodes of this platform have no default profile of AppArmor"),
+        "{told}"
+    );
     // Said once, not with every label.
     let labelled = json!({ "metadata": { "labels": { "a": "b" } } });
     assert_eq!(server.merge(&format!("{PODS}/asking"), &labelled).await.is(200).warnings, [""; 0]);
