@@ -252,16 +252,21 @@ async fn a_namespace_that_enforces_restricted_has_pods_with_users_of_their_own()
     let namespaces: Api<Namespace> = Api::all(node.admin.clone());
     let label = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
     namespaces.patch("default", &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
-    for (name, host_users, has_own) in [("unset", Value::Null, true), ("machines", json!(true), false)] {
+    let spec = |host_users: Value| {
         let mut main = sh("cat /proc/self/uid_map; id -u");
         main["securityContext"] = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
-        let spec = json!({"hostUsers": host_users, "containers": [main], "securityContext": {
-            "runAsNonRoot": true, "runAsUser": 1234, "seccompProfile": {"type": "RuntimeDefault"}}});
-        let pod = node.create(name, spec).await;
-        node.phase(name, "Succeeded").await;
-        assert_eq!(users_of(&node, &pod).is_some(), has_own, "{name}");
-        assert!(node.log(name, "main").await.ends_with("\n1234\n"));
-    }
+        json!({"hostUsers": host_users, "containers": [main], "securityContext": {
+            "runAsNonRoot": true, "runAsUser": 1234, "seccompProfile": {"type": "RuntimeDefault"}}})
+    };
+    let pod = node.create("unset", spec(Value::Null)).await;
+    node.phase("unset", "Succeeded").await;
+    assert!(users_of(&node, &pod).is_some());
+    assert!(node.log("unset", "main").await.ends_with("\n1234\n"));
+    node.create("machines", spec(json!(true))).await;
+    let is_refused = |pod: &Pod| waiting(pod).is_some_and(|(reason, _)| reason == "CreateContainerConfigError");
+    let pod = node.pod("machines", "refused", is_refused).await;
+    let (_, message) = waiting(&pod).unwrap();
+    assert!(message.starts_with("spec.hostUsers: its namespace enforces restricted"), "{message}");
 }
 
 /// Where a file system shows its files with their own owners only, a pod that would see others' is refused.
