@@ -437,12 +437,16 @@ async fn pods_reach_the_outside_in_the_hosts_name() {
         return;
     }
     let program = std::env::current_exe().unwrap();
+    // Another run of this test may go on beside this one.
+    let own = std::process::id();
+    let (link, network) = (format!("pmt{own}"), format!("198.51.{}", 100 + own % 100));
+    let (near, far) = (format!("{network}.1"), format!("{network}.2"));
     let mut outside = std::process::Command::new("unshare");
     let mut outside = outside
         .arg("--net")
         .arg(program)
         .args(["--exact", "agent::outside_entry", "--nocapture"])
-        .env("OUTSIDE_ADDRESS", "198.51.100.2")
+        .env("OUTSIDE_ADDRESS", &far)
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
@@ -456,9 +460,9 @@ async fn pods_reach_the_outside_in_the_hosts_name() {
         assert!(done.success(), "ip {line}");
     };
     let pid = outside.id();
-    ip(format!("link add pmtest type veth peer name pmout netns {pid}"));
-    ip("addr add 198.51.100.1/30 dev pmtest".into());
-    ip("link set pmtest up".into());
+    ip(format!("link add {link} type veth peer name pmout netns {pid}"));
+    ip(format!("addr add {near}/30 dev {link}"));
+    ip(format!("link set {link} up"));
     let inside = std::process::Command::new("nsenter")
         .args([
             "-t",
@@ -466,7 +470,7 @@ async fn pods_reach_the_outside_in_the_hosts_name() {
             "-n",
             "sh",
             "-c",
-            "ip addr add 198.51.100.2/30 dev pmout && ip link set pmout up",
+            &format!("ip addr add {far}/30 dev pmout && ip link set pmout up"),
         ])
         .status();
     assert!(inside.unwrap().success());
@@ -474,10 +478,10 @@ async fn pods_reach_the_outside_in_the_hosts_name() {
     pod["command"] = json!([
         "/bin/bash",
         "-c",
-        "for i in $(seq 100); do (exec 3<>/dev/tcp/198.51.100.2/7000) && exit 0; sleep 0.05; done; exit 1"
+        format!("for i in $(seq 100); do (exec 3<>/dev/tcp/{far}/7000) && exit 0; sleep 0.05; done; exit 1")
     ]);
     node.create("p", json!({"containers": [pod]})).await;
     node.phase("p", "Succeeded").await;
-    assert!(said.any(|line| line.contains("met 198.51.100.1")));
+    assert!(said.any(|line| line.contains(&format!("met {near}"))));
     outside.wait().unwrap();
 }

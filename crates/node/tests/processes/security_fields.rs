@@ -13,7 +13,12 @@ use crate::exec::{Session, script};
 use crate::harness::{TestPod, container, is_root, wait_for};
 use crate::node::{TestNode, sh};
 
-/// Counts the processes of the host that are called so: a name is the test's own.
+/// A name for processes that no other run of this test has.
+fn own_name(name: &str) -> String {
+    format!("{name}-{}", std::process::id())
+}
+
+/// Counts the processes of the host that are called so.
 fn running(name: &str) -> usize {
     let comm = |dir: std::fs::DirEntry| std::fs::read_to_string(dir.path().join("cmdline")).unwrap_or_default();
     std::fs::read_dir("/proc").unwrap().flatten().map(comm).filter(|line| line.split('\0').next() == Some(name)).count()
@@ -31,6 +36,7 @@ fn the_hosts_processes_are_seen_and_the_containers_own_end_with_it() {
     }
     let own = std::process::id();
     for (then, name) in [("exit 3", "pumice-left-by-host-1"), ("sleep 3600", "pumice-left-by-host-2")] {
+        let name = &own_name(name);
         let mut pod = TestPod::sh(&leaves(name, &format!("cat /proc/{own}/comm; echo there; {then}")));
         pod.spec.processes = Processes::Host;
         pod.start().log_contains("there");
@@ -67,7 +73,7 @@ fn containers_of_a_pod_see_each_others_processes_and_nobody_elses() {
     if !is_root() {
         return;
     }
-    let name = "pumice-left-by-pod";
+    let name = &own_name("pumice-left-by-pod");
     let look = "while ! grep -qa '^pumice-left-by-pod' /proc/[0-9]*/cmdline; do sleep 0.01; done; \
                 echo 1: $(ls /proc/1/root/ 2>&1 | wc -w) $(ls -d /proc/[0-9]* | wc -l); kill -9 1; echo seen; sleep 3600";
     let mut pod = TestPod::sh(look);
@@ -111,7 +117,7 @@ fn a_container_whose_first_process_is_killed_leaves_nothing_and_is_started_again
         return;
     }
     for processes in [Processes::Host, Processes::Pod] {
-        let name = format!("pumice-orphans-{processes:?}");
+        let name = own_name(&format!("pumice-orphans-{processes:?}"));
         let mut pod = TestPod::sh(&leaves(&name, "kill -9 $PPID; sleep 3600"));
         pod.spec.processes = processes;
         pod.spec.restart_policy = RestartPolicy::OnFailure;
@@ -223,6 +229,7 @@ async fn exec_enters_a_pod_that_shares_processes_and_ends_with_it() {
     let node = TestNode::start().await;
     for (field, name) in [("hostPID", "pumice-exec-in-host"), ("shareProcessNamespace", "pumice-exec-in-pod")] {
         let pod = name.to_ascii_lowercase();
+        let name = &own_name(name);
         let other = json!({"name": "other", "image": "none", "command": ["sh", "-c", "exec sleep 3601"]});
         node.create(&pod, json!({"containers": [sh("exec sleep 3600"), other], field: true})).await;
         node.phase(&pod, "Running").await;
