@@ -32,26 +32,16 @@ mod vcctl;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use nix::sys::signal::{SigHandler, Signal, signal};
-
 use crate::args::vcctl::slurm;
 use crate::args::{AdmissionCommand, Cli, Command, ControllersCommand, HistoryCommand, NodeCommand};
+use clap::Parser;
 
 /// Objects are many small values that one thread makes and another frees, which the system's allocator is slow at.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A write beyond the largest size of a file (`ulimit -f`) fails, as one on a full disk does; else its signal would end the
-/// process, be it for a line of a log. Programs of pods get the signal's default back.
-#[allow(unsafe_code)]
-fn fail_writes_beyond_the_limit() {
-    // SAFETY: the signal is ignored, so no code of ours runs as its handler; no other thread runs yet.
-    let _ = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };
-}
-
 fn main() -> ExitCode {
-    fail_writes_beyond_the_limit();
+    pumice_linux::files::fail_writes_beyond_the_limit();
     // The shim is started hundreds of times: no parsing, no logging, no runtime before it.
     let mut words = std::env::args_os();
     if words.next().is_some_and(|called| slurm::is_known(&called)) {

@@ -8,6 +8,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
+use nix::sys::signal::{SigHandler, Signal, signal};
+
 use crate::tree::removal;
 
 /// What a written file has to survive.
@@ -35,6 +37,16 @@ pub fn write_atomic(path: &Path, bytes: &[u8], durability: Durability) -> io::Re
         (Durability::Power, Some(parent)) => File::open(parent)?.sync_all(),
         _ => Ok(()),
     }
+}
+
+/// A write beyond the largest size of a file (`ulimit -f`) fails, as one on a full disk does; else its signal would end the
+/// process, be it for a line of a log. Programs of pods get the signal's default back.
+///
+/// For the beginning of a program.
+#[allow(unsafe_code)]
+pub fn fail_writes_beyond_the_limit() {
+    // SAFETY: the signal is ignored, so no code of ours runs as its handler; programs call this before another thread runs.
+    let _ = unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) };
 }
 
 /// Whether a write failed as the disk, or what one may have of it, is full or takes no writes: it may do later.

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     /// What a shell that was started as the shim finds of itself.
-    fn said(shim: ShimProgram, args: &[&str]) -> String {
+    fn output_of(shim: ShimProgram, args: &[&str]) -> String {
         let mut launch = Launcher::new(shim).launch();
         launch.command().args(args);
         String::from_utf8(launch.output().unwrap().stdout).unwrap()
@@ -201,8 +201,8 @@ mod tests {
         let small = ShimProgram { embedded: Some(std::fs::read("/bin/sh").unwrap().leak()), ..large.clone() };
         let is_root = nix::unistd::Uid::effective().is_root();
         for (said, refused) in [
-            (said(large, &[]), is_root.then_some("Read-only file system")),
-            (said(small, &["-c", script]), Some("Operation not permitted")),
+            (output_of(large, &[]), is_root.then_some("Read-only file system")),
+            (output_of(small, &["-c", script]), Some("Operation not permitted")),
         ] {
             let names: Vec<&str> = said.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
             let shells_own = ["PWD", "SHLVL", "_", "OLDPWD"];

@@ -367,9 +367,9 @@ mod tests {
         Hierarchy::V2 { root: "/sys/fs/cgroup".into(), pids: true, devices: true }
     }
 
-    #[test]
-    fn each_step_down_is_taken_alone_and_told() {
-        let full = || Probes {
+    /// Of a machine that has everything.
+    fn full() -> Probes {
+        Probes {
             namespaces: Ok(()),
             overlay: Ok(()),
             overlay_in_memory: Ok(()),
@@ -380,7 +380,11 @@ mod tests {
             projects: false,
             users: Ok(()),
             seccomp: Ok("kill_process".into()),
-        };
+        }
+    }
+
+    #[test]
+    fn each_step_down_is_taken_alone_and_told() {
         let cases = [
             (full(), "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=walk", 0),
             (
@@ -449,18 +453,6 @@ mod tests {
 
     #[test]
     fn what_restricted_needs_is_told_with_what_gives_it() {
-        let full = || Probes {
-            namespaces: Ok(()),
-            overlay: Ok(()),
-            overlay_in_memory: Ok(()),
-            rootless: Ok(()),
-            network: Ok(()),
-            cgroup: Ok(v2()),
-            shim: None,
-            projects: false,
-            users: Ok(()),
-            seccomp: Ok("kill_process".into()),
-        };
         let none: [&str; 0] = [];
         assert_eq!(missing_for_restricted(&full()), none);
         for (probes, starts) in [

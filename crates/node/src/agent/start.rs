@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Container, Namespace, Pod};
+use k8s_openapi::api::core::v1::{Container, Namespace, Pod, PodSecurityContext, SecurityContext};
 use kube::{Api, Client};
 use pumice_cluster::EventRecorder;
 use pumice_objects::pod_security::{Policy, Profile};
@@ -230,8 +230,7 @@ fn make(
     let roots = VolumeRoots { pod: &pod_volumes, claims: &claims };
     let placement = placement(context, order);
     let mut resolved = resolve::resolve(pod, sources, &placement, &node, &roots)?;
-    filter_calls(context, pod, &mut resolved)?;
-    name_profiles(pod, &mut resolved)?;
+    confine(context, pod, &mut resolved)?;
     if context.capabilities.cgroup.is_some() {
         let containers = resolved.init_containers.iter_mut().chain(&mut resolved.containers);
         containers.for_each(|container| container.limits.bound_memory(context.memory_bytes));
@@ -312,40 +311,38 @@ fn try_owners(context: &NodeContext, pod: &Pod, resolved: &Resolved) -> Result<(
     Ok(())
 }
 
-/// Gives each container the filter of its profile.
-fn filter_calls(context: &NodeContext, pod: &Pod, resolved: &mut Resolved) -> Result<(), StartError> {
+/// Gives each container the filter of system calls and the profile of AppArmor that it is to run under.
+fn confine(context: &NodeContext, pod: &Pod, resolved: &mut Resolved) -> Result<(), StartError> {
     let Some(spec) = &pod.spec else { return Ok(()) };
     let of_pod = spec.security_context.clone().unwrap_or_default();
     let given = spec.init_containers.iter().flatten().chain(&spec.containers);
     let specs = resolved.init_containers.iter_mut().chain(&mut resolved.containers);
     for (given, spec) in given.zip(specs) {
         let own = given.security_context.clone().unwrap_or_default();
-        let failed = |source| StartError::Filter { container: given.name.clone(), source };
-        if !context.capabilities.seccomp {
-            if ProfileChoice::is_asked_for(&of_pod, &own) {
-                return Err(failed(FilterError::NoFilters));
-            }
-            continue;
-        }
-        let rights = capability_set::retained(&spec.capabilities_add, &spec.capabilities_drop);
-        let file = context.filters.file(&ProfileChoice::of(&of_pod, &own), &rights);
-        spec.seccomp = file.map_err(failed)?;
+        let container = || given.name.clone();
+        let filter = filter(context, &of_pod, &own, spec);
+        spec.seccomp = filter.map_err(|source| StartError::Filter { container: container(), source })?;
+        let profile = app_armor::profile(&of_pod, &own);
+        spec.app_armor = profile.map_err(|source| StartError::AppArmor { container: container(), source })?;
     }
     Ok(())
 }
 
-/// Gives each container the profile of AppArmor that it names.
-fn name_profiles(pod: &Pod, resolved: &mut Resolved) -> Result<(), StartError> {
-    let Some(spec) = &pod.spec else { return Ok(()) };
-    let of_pod = spec.security_context.clone().unwrap_or_default();
-    let given = spec.init_containers.iter().flatten().chain(&spec.containers);
-    let specs = resolved.init_containers.iter_mut().chain(&mut resolved.containers);
-    for (given, spec) in given.zip(specs) {
-        let own = given.security_context.clone().unwrap_or_default();
-        let failed = |source| StartError::AppArmor { container: given.name.clone(), source };
-        spec.app_armor = app_armor::profile(&of_pod, &own).map_err(failed)?;
+/// The file with the filter of a container's profile; none where it has none.
+fn filter(
+    context: &NodeContext,
+    of_pod: &PodSecurityContext,
+    own: &SecurityContext,
+    spec: &ContainerSpec,
+) -> Result<Option<PathBuf>, FilterError> {
+    if context.capabilities.seccomp {
+        let rights = capability_set::retained(&spec.capabilities_add, &spec.capabilities_drop);
+        context.filters.file(&ProfileChoice::of(of_pod, own), &rights)
+    } else if ProfileChoice::is_asked_for(of_pod, own) {
+        Err(FilterError::NoFilters)
+    } else {
+        Ok(None)
     }
-    Ok(())
 }
 
 /// What of a pod's security this node can give.

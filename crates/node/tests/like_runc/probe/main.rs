@@ -237,12 +237,12 @@ fn mounts() {
         print(format_args!("mount.{path}"), found.unwrap_or_else(|| "none".to_owned()));
     }
     for path in MASKED {
-        print(format_args!("masked.{path}"), shown(path));
+        print(format_args!("masked.{path}"), state_of(path));
     }
 }
 
 /// What is at `path`, how much of it, and whether something can be made there.
-fn shown(path: &str) -> String {
+fn state_of(path: &str) -> String {
     let Ok(found) = fs::metadata(path) else { return "nothing".to_owned() };
     if found.is_dir() {
         let made = fs::create_dir(Path::new(path).join("made"));
