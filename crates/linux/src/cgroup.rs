@@ -239,6 +239,12 @@ impl CgroupSpec {
         group.processes_files()
     }
 
+    /// Whether a process of the pod's containers is left.
+    pub fn has_processes(&self) -> bool {
+        let groups = self.hierarchy.container_roots();
+        groups.first().is_some_and(|root| !processes(&root.join(&self.path)).is_empty())
+    }
+
     /// Kills everything in the pod's groups and removes them, as far as they can be.
     pub fn remove(&self) {
         for root in self.hierarchy.roots() {

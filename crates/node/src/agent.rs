@@ -39,7 +39,6 @@ pub use leftovers::set_aside::{SetAside, SetAsideError, remove_set_aside, set_as
 pub use options::{Options, POD_PIDS_MAX};
 pub use teardown::{TornDown, Unended, tear_down};
 
-use crate::confinement::accelerators::DeviceFolders;
 use crate::confinement::seccomp::filter_folder::FilterFolder;
 use crate::disk_condition;
 use crate::kubelet_api::NodeService;
@@ -216,7 +215,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         memory_bytes: options.memory_bytes.unwrap_or_else(node_object::machine_memory),
         pods: options.pods_max,
         disk_bytes: disk_bytes(&paths),
-        accelerators: DeviceFolders::of_machine().offered(),
+        accelerators: options.devices.offered(),
         kubelet_port: options.kubelet_port,
     };
     let (recorder, events) = EventRecorder::new(options.client.clone(), COMPONENT);
@@ -241,6 +240,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         default_path: options.default_path,
         default_profile: options.default_profile,
         capabilities: capabilities.clone(),
+        devices: options.devices,
         projects,
         network: network.ok(),
         node_hash: paths.hash,

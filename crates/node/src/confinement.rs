@@ -5,5 +5,7 @@
 //! last steps before the program (`shim/program.rs`).
 
 pub(crate) mod accelerators;
+pub(crate) mod allotment;
 pub(crate) mod app_armor;
+pub(crate) mod container_devices;
 pub(crate) mod seccomp;

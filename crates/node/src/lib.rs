@@ -20,6 +20,7 @@ mod container_exec;
 mod disk_condition;
 mod downward_api;
 mod exit_journal;
+mod found_pods;
 mod grace;
 mod images;
 mod kubelet_api;
@@ -45,6 +46,7 @@ pub use agent::{
     AgentError, Capabilities, Handle, LayerLimit, NodeAgent, Options, POD_PIDS_MAX, SetAside, SetAsideError, TornDown,
     Unended, finish_removals, host_ip, remove_set_aside, set_aside, tear_down,
 };
+pub use confinement::accelerators::DeviceFolders;
 pub use images::{ImageEntry, ImageMap, ImageMapError};
 pub use kubelet_api::NodeBody;
 pub use launcher::ShimProgram;

@@ -3,6 +3,7 @@
 //! Invariant: a shim never talks to an API server; what is not in this file does not happen. The
 //! file may hold secrets (environment), so it is 0600 in a 0700 directory.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -264,6 +265,9 @@ pub struct ContainerSpec {
     /// Devices that it may use beside those of every container; none where it may use all of the machine's.
     #[serde(default)]
     pub devices: Option<Vec<Device>>,
+    /// Accelerators that are this container's, for the agent's book-keeping; none where an agent wrote it that shared them.
+    #[serde(default)]
+    pub accelerators: Option<DeviceNumbers>,
     /// An init container that goes on beside the containers (`restartPolicy: Always`).
     pub sidecar: bool,
     /// Whether those that come after this sidecar wait until the agent has found it started.
@@ -274,6 +278,9 @@ pub struct ContainerSpec {
     /// Whether the last lines of its log stand in for a missing message when it fails.
     pub termination_message_from_log: bool,
 }
+
+/// Devices of resources such as `nvidia.com/gpu`, by the numbers in the names of their nodes.
+pub type DeviceNumbers = BTreeMap<String, BTreeSet<u32>>;
 
 /// Something mounted into a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use kube::Client;
 use pumice_objects::pod_security::Profile;
 
+use crate::confinement::accelerators::DeviceFolders;
 use crate::launcher::ShimProgram;
 
 /// What a node agent is told.
@@ -16,6 +17,8 @@ pub struct Options {
     pub node_name: String,
     /// How shims are started.
     pub shim: ShimProgram,
+    /// Where its devices are found.
+    pub devices: DeviceFolders,
     /// What images stand for; read again for each pod, so that it can be edited at any time.
     pub image_map: Option<PathBuf>,
     /// Cores in thousandths, instead of the machine's.
@@ -61,6 +64,7 @@ impl Options {
             data_dir,
             node_name,
             shim,
+            devices: DeviceFolders::default(),
             image_map: None,
             cpu_milli: None,
             memory_bytes: None,

@@ -4,7 +4,7 @@
 //! an event. Each event marks pods, and a marked pod's next step follows from its entry alone, so
 //! that lost or repeated events do no harm.
 
-mod adopt;
+mod accelerators;
 mod calls;
 mod entry;
 pub(crate) mod eviction;
@@ -35,6 +35,7 @@ use tokio_util::task::TaskTracker;
 use crate::agent::leftovers::{self, Leftover, Owner};
 use crate::agent::start::{NodeContext, StartError};
 use crate::agent::teardown::KILL_WITHIN;
+use crate::confinement::allotment::Allotments;
 use crate::networks::addresses::{AddressPool, Subnet};
 use crate::networks::ahead::NamespacesAhead;
 use crate::networks::bridge::NodeNetwork;
@@ -100,6 +101,7 @@ pub(crate) struct Pods {
     index: PodIndex,
     watch: StatusWatch,
     addresses: AddressPool,
+    accelerators: Allotments,
     /// None where pods have no networks of their own.
     namespaces: Option<NamespacesAhead>,
     pods: HashMap<String, Entry>,
@@ -141,6 +143,7 @@ impl Pods {
             index,
             watch: StatusWatch::new()?,
             addresses: AddressPool::new(subnet),
+            accelerators: Allotments::default(),
             namespaces: network.map(|network| NamespacesAhead::new(network.bridge.clone(), context.node_hash)),
             pods: HashMap::new(),
             watched: HashMap::new(),

@@ -23,7 +23,9 @@ use crate::agent::capabilities::Capabilities;
 use crate::agent::leftovers::remover::Remover;
 use crate::agent::own_users::{IdRanges, OwnUsersError, OwnerProbe};
 use crate::confinement::accelerators::DeviceFolders;
+use crate::confinement::allotment::PodDevices;
 use crate::confinement::app_armor::{self, AppArmorError};
+use crate::confinement::container_devices::DeviceView;
 use crate::confinement::seccomp::ProfileChoice;
 use crate::confinement::seccomp::filter_folder::{FilterError, FilterFolder};
 use crate::downward_api::Placement;
@@ -43,7 +45,7 @@ use crate::pod_spec::volumes::{self, Content, VolumeRoots};
 use crate::project_quota::Projects;
 use crate::spec_numbers;
 use crate::usage::disk::projects;
-use pumice_linux::cgroup::{CgroupSpec, Device};
+use pumice_linux::cgroup::{CgroupSpec, Device, Hierarchy};
 use pumice_linux::files::{self, Durability, private_dir, write_atomic};
 use pumice_shim::capability_set;
 use pumice_shim::format::Format;
@@ -65,6 +67,7 @@ pub(crate) struct NodeContext {
     pub default_path: String,
     pub default_profile: Profile,
     pub capabilities: Capabilities,
+    pub devices: DeviceFolders,
     /// Projects for pods' folders, where their file system has quotas.
     pub projects: Option<Projects>,
     /// Which ids of the machine pods have.
@@ -94,6 +97,8 @@ pub(crate) struct StartOrder {
     pub members: Vec<Peer>,
     /// A network namespace for it alone, if one was made ahead.
     pub namespace: Option<OwnedFd>,
+    /// The accelerators that are its own.
+    pub devices: PodDevices,
 }
 
 /// Why a pod did not start; it is tried again.
@@ -215,6 +220,14 @@ fn make(
     let pod = &*order.pod;
     let dir = context.pods_dir.join(&order.uid);
     let image_map = context.image_map.as_deref().map(ImageMap::read).transpose()?.unwrap_or_default();
+    let Capabilities { isolation: given, cgroup, .. } = &context.capabilities;
+    let view = DeviceView {
+        folders: &context.devices,
+        own: &order.devices,
+        namespaces: given.namespaces,
+        is_limited: given.namespaces || cgroup.as_ref().is_some_and(Hierarchy::limits_devices),
+    };
+    let accelerators = |container: &Container| view.environment(container);
     let node = NodeGround {
         image_map: &image_map,
         image_map_path: context.image_map.as_deref(),
@@ -225,6 +238,7 @@ fn make(
         api: context.api_port.map(|port| SocketAddrV4::new(api_host(context, pod), port)),
         support: support(context),
         users,
+        accelerators: &accelerators,
     };
     let (pod_volumes, claims) = (volumes_dir(&dir), claims_dir(&context.data_dir));
     let roots = VolumeRoots { pod: &pod_volumes, claims: &claims };
@@ -250,7 +264,7 @@ fn make(
             "what a pod keeps on disk is counted file by file"
         );
     }
-    give_devices(&isolation, pod, &mut resolved);
+    view.give(pod, &mut resolved.init_containers, &mut resolved.containers);
     let users = match users {
         PodUsers::Machines => None,
         PodUsers::Own => {
@@ -365,36 +379,6 @@ fn support(context: &NodeContext) -> NodeSupport {
 
 /// Where the kernel says whether SELinux refuses or only notes; it is there where SELinux runs.
 const SELINUX: &str = "/sys/fs/selinux/enforce";
-
-/// Gives each container its devices.
-fn give_devices(isolation: &Isolation, pod: &Pod, resolved: &mut Resolved) {
-    let Some(spec) = &pod.spec else { return };
-    let folders = DeviceFolders::of_machine();
-    let given = spec.init_containers.iter().flatten().chain(&spec.containers);
-    let specs = resolved.init_containers.iter_mut().chain(&mut resolved.containers);
-    given.zip(specs).for_each(|(given, spec)| add_devices(given, spec, &folders, isolation.namespaces));
-}
-
-/// Shows a container the accelerators that its resources name, and has it use these and the devices among its volumes alone.
-fn add_devices(given: &Container, spec: &mut ContainerSpec, folders: &DeviceFolders<'_>, namespaces: bool) {
-    // It sees the host's own devices.
-    if spec.privileged {
-        return;
-    }
-    let accelerators = folders.nodes_of(given);
-    // A node within a volume was not named: it lies there by chance, or by somebody's doing.
-    let whole = spec.mounts.iter().filter(|mount| mount.sub_path.is_none()).map(|mount| &mount.source);
-    spec.devices = Some(whole.chain(&accelerators).filter_map(|path| Device::of_node(path)).collect());
-    if namespaces {
-        // Read-only, so that the owner and mode of the host's node can't be changed.
-        spec.mounts.extend(accelerators.into_iter().map(|path| MountSpec {
-            source: path.clone(),
-            sub_path: None,
-            target: path,
-            read_only: true,
-        }));
-    }
-}
 
 /// Without root there is one identity: this process's, which a user namespace calls root.
 fn only_identity(user_namespace: bool) -> Option<Identity> {
@@ -537,48 +521,4 @@ pub(crate) fn spawn_shim(shim: &Launcher, dir: &Path, namespace: Option<OwnedFd>
     let text = files::read_bounded(&log, 1 << 20).unwrap_or_default();
     let last = String::from_utf8_lossy(&text).lines().last().unwrap_or("it could not say why").to_owned();
     Err(StartError::Shim(last))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    use std::os::unix::fs::symlink;
-
-    use serde_json::json;
-
-    /// What a container may use and what is mounted for it, on a machine with a card; it has the host's zero device as a volume,
-    /// and its full device as a part of one.
-    fn devices_of(name: &str, privileged: bool, namespaces: bool) -> (Option<Vec<String>>, Vec<String>) {
-        let dev = tempfile::tempdir().unwrap();
-        symlink("/dev/null", dev.path().join("nvidia0")).unwrap();
-        let folders = DeviceFolders { dev: dev.path(), graphics: Path::new("/none") };
-        let given = json!({"name": "c", "resources": {"limits": {name: "1"}}});
-        let given: Container = serde_json::from_value(given).unwrap();
-        let volume = |source: &str, sub_path: Option<&str>| MountSpec {
-            source: source.into(),
-            sub_path: sub_path.map(str::to_owned),
-            target: "/volume".into(),
-            read_only: false,
-        };
-        let mounts = vec![volume("/dev/zero", None), volume("/dev", Some("full")), volume("/usr", None)];
-        let mut spec = ContainerSpec { mounts, privileged, ..ContainerSpec::default() };
-        add_devices(&given, &mut spec, &folders, namespaces);
-        let devices = spec.devices.map(|devices| devices.iter().map(Device::to_string).collect());
-        let shown = spec.mounts[3..].iter().map(|mount| {
-            assert!(mount.read_only && mount.source == mount.target);
-            mount.target.file_name().unwrap().to_string_lossy().into_owned()
-        });
-        (devices, shown.collect())
-    }
-
-    #[test]
-    fn a_container_has_the_devices_that_it_names() {
-        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        let (zero, both) = (texts(&["c 1:5 rw"]), texts(&["c 1:5 rw", "c 1:3 rw"]));
-        assert_eq!(devices_of("nvidia.com/gpu", false, true), (Some(both.clone()), texts(&["nvidia0"])));
-        assert_eq!(devices_of("nvidia.com/gpu", false, false), (Some(both), vec![]));
-        assert_eq!(devices_of("amd.com/gpu", false, true), (Some(zero), vec![]));
-        assert_eq!(devices_of("nvidia.com/gpu", true, true), (None, vec![]));
-    }
 }

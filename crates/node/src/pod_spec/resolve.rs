@@ -95,6 +95,8 @@ pub(crate) struct NodeGround<'a> {
     pub support: NodeSupport,
     /// Whose users this pod has.
     pub users: PodUsers,
+    /// What a container's environment says of its accelerators.
+    pub accelerators: &'a dyn Fn(&Container) -> Vec<(&'static str, String)>,
 }
 
 /// What a pod is on this node: volumes to make before it starts, and containers as its shim runs them.
@@ -152,6 +154,9 @@ fn base_environment(
     }
     for (name, value) in entry.iter().flat_map(|entry| &entry.env) {
         environment.set(name, value.clone());
+    }
+    for (name, value) in (node.accelerators)(container) {
+        environment.set(name, value);
     }
     if container.tty == Some(true) {
         environment.set("TERM", "xterm".into());
@@ -215,6 +220,7 @@ fn one(
         seccomp: None,
         app_armor: None,
         devices: None,
+        accelerators: None,
         limits: limits(container),
         sidecar,
         start_gate: sidecar && care.is_awaited(),
@@ -402,7 +408,8 @@ mod tests {
         std::fs::write(
             &map,
             "tf: {command: [python, -u], args: [default.py], root: /opt/tf, workingDir: /w}\nempty: {root: /r}\n\
-             instead: {command: [echo, $(A)], args: [b], replaceCommand: true}\n",
+             instead: {command: [echo, $(A)], args: [b], replaceCommand: true}\n\
+             gpus: {command: [a], env: {NVIDIA_VISIBLE_DEVICES: all}}\n",
         )
         .unwrap();
         let image_map = ImageMap::read(&map).unwrap();
@@ -424,6 +431,9 @@ mod tests {
                 users: UserSupport::Some,
             },
             users: PodUsers::Machines,
+            accelerators: &|_| {
+                vec![("NVIDIA_VISIBLE_DEVICES", "0".to_owned()), ("CUDA_VISIBLE_DEVICES", "GPU-1".to_owned())]
+            },
         };
         let roots = VolumeRoots { pod: Path::new("/pod"), claims: Path::new("/claims") };
         let resolved = resolve(&pod, &Sources::default(), &downward_api::placement(), &node, &roots)?;
@@ -457,6 +467,17 @@ mod tests {
         for (container, expected) in cases {
             assert_eq!(resolved(pod(container.clone())).unwrap().argv, expected, "{container}");
         }
+    }
+
+    #[test]
+    fn a_pods_own_word_on_its_devices_goes_before_the_nodes_and_that_before_an_images() {
+        let own = json!({"name": "c", "image": "gpus", "command": ["echo", "$(NVIDIA_VISIBLE_DEVICES)"],
+            "env": [{"name": "CUDA_VISIBLE_DEVICES", "value": "1"}]});
+        let spec = resolved(pod(own)).unwrap();
+        let value = |wanted: &str| spec.env.iter().find(|(name, _)| name == wanted).map(|(_, value)| &**value);
+        assert_eq!(value("NVIDIA_VISIBLE_DEVICES"), Some("0"));
+        assert_eq!(value("CUDA_VISIBLE_DEVICES"), Some("1"));
+        assert_eq!(spec.argv, ["echo", "0"]);
     }
 
     /// Bug: what a pod relied on and did not get was passed over in silence.

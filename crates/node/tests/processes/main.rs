@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the harness of a test fails by panicking")]
 
+mod accelerators;
 mod agent;
 mod attend;
 mod devices;

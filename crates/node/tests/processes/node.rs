@@ -10,7 +10,7 @@ use kube::{Api, Client};
 use pumice_apiserver::ApiServer;
 use pumice_auth::{AUTHENTICATED, Identity, Policy, built_in};
 use pumice_linux::cgroup::CgroupSpec;
-use pumice_node::{Handle, Options, ShimProgram, tear_down};
+use pumice_node::{DeviceFolders, Handle, Options, ShimProgram, tear_down};
 use pumice_shim::spec::{SPEC_FILE, ShimSpec};
 use pumice_store::Store;
 use serde_json::{Value, json};
@@ -30,6 +30,8 @@ pub struct TestNode {
     server: ApiServer,
     agent: Option<(CancellationToken, JoinHandle<()>, Handle)>,
     image_map: Option<PathBuf>,
+    /// What an agent that is started takes for the machine's devices.
+    pub devices: DeviceFolders,
 }
 
 impl TestNode {
@@ -44,7 +46,14 @@ impl TestNode {
         let store = Store::in_memory(pumice_store::Options::default()).unwrap();
         let server = ApiServer::builder(store, Policy::new(built_in())).build().await.unwrap();
         let admin = Client::new(server.client_service(Identity::new("admin", ["system:masters"])), "default");
-        TestNode { admin, data_dir: tempfile::tempdir().unwrap(), server, agent: None, image_map: None }
+        TestNode {
+            admin,
+            data_dir: tempfile::tempdir().unwrap(),
+            server,
+            agent: None,
+            image_map: None,
+            devices: DeviceFolders::default(),
+        }
     }
 
     pub async fn with_image_map(text: &str) -> TestNode {
@@ -67,6 +76,7 @@ impl TestNode {
         };
         let mut options = Options::new(client, self.data_dir.path().join("data"), NODE.into(), shim);
         options.image_map.clone_from(&self.image_map);
+        options.devices = self.devices.clone();
         options.cpu_milli = Some(100_000);
         let agent = options.build().unwrap();
         let (handle, shutdown) = (agent.handle(), CancellationToken::new());
@@ -203,6 +213,21 @@ impl TestNode {
         let uri = format!("/containerLogs/default/{pod}/{container}");
         let response = self.handle().answer(http::Request::get(uri).body(()).unwrap());
         String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    }
+
+    /// Waits until a log is as wanted.
+    pub async fn log_when(&self, pod: &str, container: &str, wanted: impl Fn(&str) -> bool) -> String {
+        let looking = async {
+            loop {
+                let log = self.log(pod, container).await;
+                if wanted(&log) {
+                    return log;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let found = tokio::time::timeout(DEADLINE, looking).await;
+        found.unwrap_or_else(|_| panic!("the log of {container} in {pod} never was as wanted"))
     }
 
     /// Names of links on this host.

@@ -6,6 +6,8 @@ use kube::{Api, Client};
 use pumice_cluster::{Failure, failure};
 use serde_json::json;
 
+use crate::confinement::allotment::ANNOTATION;
+
 /// The end of one call.
 pub(super) struct CallDone {
     pub uid: String,
@@ -32,9 +34,12 @@ impl Subject {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Replaces the status of this very pod, not of a later one of its name.
-    pub(super) async fn write_status(self, status: Box<PodStatus>) -> CallDone {
-        let patch = json!({"metadata": {"uid": self.uid}, "status": &*status});
+    /// Replaces the status of this very pod, not of a later one of its name, and notes its accelerators.
+    pub(super) async fn write_status(self, status: Box<PodStatus>, accelerators: Option<String>) -> CallDone {
+        let mut patch = json!({"metadata": {"uid": self.uid}, "status": &*status});
+        if let Some(text) = accelerators {
+            patch["metadata"]["annotations"] = json!({ANNOTATION: text});
+        }
         let result = self.pods().patch_status(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
         let result = result.map(drop).map_err(|error| self.sorted("write a pod's status", &error));
         CallDone { uid: self.uid, call: Call::Status(status), result }

@@ -27,10 +27,15 @@ impl Pods {
             if let Some(entry) = self.pods.get_mut(&uid) {
                 entry.queued = false;
             }
-            let Some(entry) = self.pods.get(&uid) else { continue };
-            if !matches!(entry.stage, Stage::Waiting { .. }) || entry.is_leaving() {
+            let may_start = |entry: &Entry| matches!(entry.stage, Stage::Waiting { .. }) && !entry.is_leaving();
+            if !self.pods.get(&uid).is_some_and(may_start) {
                 continue;
             }
+            if !self.give_accelerators(&uid) {
+                self.tell_of_end(&uid);
+                continue;
+            }
+            let Some(entry) = self.pods.get(&uid) else { continue };
             if self.disk.is_short() {
                 self.not_started(&uid, "ContainerCreating", NEARLY_FULL.to_owned());
                 continue;
@@ -46,7 +51,8 @@ impl Pods {
             let (members, version) = self.members(entry);
             let own_network = !entry.on_host_network() && !entry.respawn;
             let namespace = self.namespaces.as_mut().filter(|_| own_network).and_then(NamespacesAhead::take);
-            let order = StartOrder { pod, uid: uid.clone(), address, members, namespace };
+            let devices = self.accelerators.of(&uid).cloned().unwrap_or_default();
+            let order = StartOrder { pod, uid: uid.clone(), address, members, namespace, devices };
             let (context, dir, respawn) = (self.context.clone(), entry.dir.clone(), entry.respawn);
             if let Some(entry) = self.pods.get_mut(&uid) {
                 entry.stage = Stage::Starting;
@@ -73,7 +79,7 @@ impl Pods {
         (peers.collect(), group.version)
     }
 
-    fn not_started(&mut self, uid: &str, reason: &str, message: String) {
+    pub(super) fn not_started(&mut self, uid: &str, reason: &str, message: String) {
         let Some(entry) = self.pods.get_mut(uid) else { return };
         entry.retry_later(reason, message, clock::monotonic());
         self.marked.insert(uid.to_owned());

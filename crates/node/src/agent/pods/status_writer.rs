@@ -86,7 +86,8 @@ impl Pods {
         match status.filter(|status| entry.written.as_ref() != Some(status)) {
             Some(status) => {
                 entry.calling = true;
-                self.calls.spawn(subject.write_status(Box::new(status)));
+                let accelerators = self.accelerators.of(uid).and_then(|devices| devices.new_annotation(&pod));
+                self.calls.spawn(subject.write_status(Box::new(status), accelerators));
             }
             None if entry.has_ended() && entry.is_leaving() && !entry.finalized => {
                 entry.calling = true;

@@ -11,15 +11,15 @@ use pumice_clock as clock;
 use pumice_cluster::Change;
 
 use crate::agent::pods::Pods;
-use crate::agent::pods::adopt::{self, FoundState};
 use crate::agent::pods::entry::{End, Entry, Presence, Stage, has_run, is_terminal};
+use crate::found_pods::{self, FoundState};
 use crate::pod_index::DiskRules;
 use crate::usage::disk;
 use pumice_linux::cgroup;
 
 impl Pods {
     pub(super) fn adopt(&mut self) {
-        let (found, empty) = adopt::scan(&self.context.pods_dir, &self.context.boot_id);
+        let (found, empty) = found_pods::scan(&self.context.pods_dir, &self.context.boot_id);
         self.leftovers = empty;
         if let Some(hierarchy) = &self.context.capabilities.cgroup {
             let groups = cgroup::pods(hierarchy, &self.context.cgroup_node).into_iter();
@@ -46,6 +46,7 @@ impl Pods {
             }
             // Its limits are known when the API server is heard.
             self.index.insert(&entry.namespace, &entry.name, entry.dir.clone(), DiskRules::default());
+            self.restore_accelerators(&found.uid, &found.spec);
             let running = entry.stage == Stage::Running;
             self.pods.insert(found.uid.clone(), entry);
             if running {
@@ -104,6 +105,7 @@ impl Pods {
                 if entry.has_ended() && is_terminal(&pod) {
                     entry.stage = Stage::Ended(End::Reported);
                 }
+                self.restore_shared_accelerators(&uid);
                 self.tell_of_end(&uid);
                 self.join_names(&uid);
             }
@@ -112,7 +114,11 @@ impl Pods {
         let mut entry = Entry::new(&uid, &pod, self.context.pods_dir.join(&uid), clock::now());
         entry.stage = self.first_stage(&entry, &pod);
         self.index.insert(&entry.namespace, &entry.name, entry.dir.clone(), disk::rules_of(&pod));
+        let waits = matches!(entry.stage, Stage::Waiting { .. });
         self.pods.insert(uid.clone(), entry);
+        if waits {
+            self.give_accelerators(&uid);
+        }
         self.tell_of_end(&uid);
         self.give_address(&uid);
         self.join_names(&uid);

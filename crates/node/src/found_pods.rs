@@ -1,4 +1,4 @@
-//! Taking over what an earlier platform left running.
+//! The pods on the disk that an earlier agent has left, for the next one to take over.
 //!
 //! Invariant: every directory is either a pod that runs, one that has ended, or one that never
 //! started; which it is follows from its files and its lock alone.
@@ -11,7 +11,7 @@ use pumice_shim::spec::ShimSpec;
 use pumice_shim::status::{ShimPhase, ShimStatus};
 
 /// A pod found on disk.
-pub(super) struct Found {
+pub(crate) struct Found {
     pub uid: String,
     pub spec: ShimSpec,
     pub status: Option<ShimStatus>,
@@ -20,7 +20,7 @@ pub(super) struct Found {
 
 /// What became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FoundState {
+pub(crate) enum FoundState {
     Running,
     /// It came to its end.
     Ended,
@@ -31,7 +31,7 @@ pub(super) enum FoundState {
 }
 
 /// All pods on disk, and the directories that hold no pod.
-pub(super) fn scan(pods_dir: &Path, boot_id: &str) -> (Vec<Found>, Vec<String>) {
+pub(crate) fn scan(pods_dir: &Path, boot_id: &str) -> (Vec<Found>, Vec<String>) {
     let (mut found, mut empty) = (Vec::new(), Vec::new());
     let names =
         fs::read_dir(pods_dir).into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
