@@ -10,8 +10,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::directory::make_dir;
 use super::own::move_process;
-use super::{Hierarchy, group_of, make_dir};
+use super::{Hierarchy, group_of};
 
 /// What the machine's systemd writes on a group that it has handed over. A user's own writes nothing, and is asked.
 const MARK: &std::ffi::CStr = c"user.delegate";

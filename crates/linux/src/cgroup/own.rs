@@ -11,7 +11,9 @@ use std::path::Path;
 
 use crate::cpu_turns;
 
-use super::{Hierarchy, group_of, join, make_dir, processes, processes_file};
+use super::container::processes_file;
+use super::directory::{make_dir, processes};
+use super::{Hierarchy, group_of, join};
 
 /// Of the process that runs the node's agent. No pod's uid and no container is called so.
 pub(super) const AGENT: &str = "agent.process";
