@@ -1,14 +1,18 @@
 //! A program that finds most decisions by a search among the numbers of calls.
 //!
 //! When a filter is put into effect, the kernel runs it for every call that there is, to learn which are always allowed. A program
-//! that compares with one number after the other took most of a pod's time to be filtered. Invariant: what is decided is what the
-//! program itself decides: the search knows only what follows from the number of a call, and leaves the others to it.
+//! that compares with one number after the other took most of a pod's time to be filtered. It also translates the program for the
+//! processor, for each pod anew: so of the program behind the search only what it is left for stays. Invariant: what is decided is
+//! what the program itself decides: the search knows only what follows from the number of a call, and leaves the others to it.
+
+mod reduced;
 
 use std::ops::Range;
 
 use seccompiler::{BpfProgram, sock_filter};
 
 use super::{RETURN, instruction};
+use reduced::Call;
 
 /// Where a filter is shown the number of a call and the kind of processor.
 const NUMBER: u32 = 0;
@@ -35,6 +39,7 @@ pub(super) fn with_search(program: BpfProgram) -> BpfProgram {
         instruction(LOAD, NUMBER),
     ];
     searched.extend(tree(&runs));
+    let program = reduced::to_calls(&program, &left_to_it(&runs, processor)).unwrap_or(program);
     let length = searched.len();
     for (at, found) in searched.iter_mut().enumerate().filter(|(_, found)| **found == TO_PROGRAM) {
         found.k = (length - at - 1) as u32;
@@ -64,6 +69,21 @@ fn runs(program: &BpfProgram, processor: u32) -> Vec<Run> {
     // All that follow.
     runs.push(Run { numbers: NUMBERS..u32::MAX, decision: None });
     runs
+}
+
+/// The calls that the program has to decide on: those that the search does not know, and all of other processors.
+fn left_to_it(runs: &[Run], processor: u32) -> Vec<Call> {
+    let all = (0, u32::MAX);
+    let undecided = runs.iter().filter(|run| run.decision.is_none());
+    let undecided = undecided.map(|run| Call {
+        numbers: (run.numbers.start, run.numbers.end.saturating_sub(1)),
+        processors: (processor, processor),
+    });
+    let beyond = Call { numbers: (u32::MAX, u32::MAX), processors: (processor, processor) };
+    let below = processor.checked_sub(1).map(|last| (0, last));
+    let above = processor.checked_add(1).map(|first| (first, u32::MAX));
+    let others = below.into_iter().chain(above).map(|processors| Call { numbers: all, processors });
+    undecided.chain([beyond]).chain(others).collect()
 }
 
 /// Halves the runs until one is left.
