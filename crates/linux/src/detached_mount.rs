@@ -17,6 +17,8 @@ use nix::sys::statvfs::{FsFlags, fstatvfs};
 pub struct Attributes(u64);
 
 impl Attributes {
+    /// A view that is used as its source is.
+    pub const NONE: Attributes = Attributes(0);
     /// No writes, and none to owners, modes or extended attributes; a device on it is used as ever.
     pub const READ_ONLY: Attributes = Attributes(0x1);
     /// Programs gain no rights by set-user-ID and set-group-ID bits, nor by file capabilities.
@@ -118,10 +120,10 @@ impl DetachedMount {
     }
 
     /// Has files of the mount, and of all within it, belong to the users and groups of a user namespace that are called as the
-    /// owners on the disk are. For what was never attached; not every file system takes it.
-    pub fn map_owners(&self, users: BorrowedFd<'_>) -> nix::Result<()> {
+    /// owners on the disk are, and takes possibilities away from them. For what was never attached; not every file system takes it.
+    pub fn map_owners(&self, users: BorrowedFd<'_>, attributes: Attributes) -> nix::Result<()> {
         let users = u64::try_from(users.as_raw_fd()).map_err(|_| Errno::EBADF)?;
-        let wanted = MountAttr { userns_fd: users, ..MountAttr::set(Attributes(MOUNT_ATTR_IDMAP)) };
+        let wanted = MountAttr { userns_fd: users, ..MountAttr::set(Attributes(MOUNT_ATTR_IDMAP).and(attributes)) };
         mount_setattr(self.as_fd(), &wanted, Reach::Within)
     }
 

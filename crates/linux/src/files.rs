@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::tree::removal;
@@ -32,10 +33,24 @@ pub fn write_atomic(path: &Path, bytes: &[u8], durability: Durability) -> io::Re
         file.sync_all()?;
     }
     drop(file);
+    if durability == Durability::Process {
+        return put_in_place(temporary, path);
+    }
     fs::rename(temporary, path)?;
-    match (durability, path.parent()) {
-        (Durability::Power, Some(parent)) => File::open(parent)?.sync_all(),
-        _ => Ok(()),
+    path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+}
+
+/// Where a file takes the place of another one, some file systems begin to write it to the disk at once. So the two change places, and
+/// the one before goes.
+fn put_in_place(temporary: &Path, path: &Path) -> io::Result<()> {
+    match renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RenameFlags::RENAME_EXCHANGE) {
+        Ok(()) => {
+            // What is left of it the next one is written to.
+            let _ = fs::remove_file(temporary);
+            Ok(())
+        }
+        // There is none before, or the file system does not know how.
+        Err(_) => fs::rename(temporary, path),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What Linux offers to run pods with, each as a module of its own.
 //!
-//! - processes: [`procfs`], [`pidfd`], [`freezer`], [`oom`], [`cpu_turns`], [`huge_pages`]
+//! - processes: [`procfs`], [`pidfd`], [`freezer`], [`oom`], [`cpu_turns`], [`huge_pages`], [`last_argument`]
 //! - control groups of both versions: [`cgroup`]
 //! - files: [`files`] (written whole), [`paths`] (in a root that is not ours), [`tree`] (removed and measured), [`detached_mount`],
 //!   [`mount_table`]
@@ -18,6 +18,7 @@ pub mod detached_mount;
 pub mod files;
 pub mod freezer;
 pub mod huge_pages;
+pub mod last_argument;
 pub mod links;
 pub mod mount_table;
 pub mod netlink;

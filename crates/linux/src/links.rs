@@ -3,6 +3,7 @@
 //! Invariant: nothing is left half made: what fails after creating a link removes it again, or the
 //! link goes with its namespace. Called by the shim (a pod's own end) and the agent (the bridge).
 
+use std::ffi::CString;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -14,6 +15,8 @@ const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_AF_SPEC: u16 = 26;
 const IFLA_NET_NS_FD: u16 = 28;
+const IFLA_NUM_TX_QUEUES: u16 = 31;
+const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 /// `IN6_ADDR_GEN_MODE_NONE` of `linux/if_link.h`.
 const ADDR_GEN_MODE_NONE: u8 = 1;
@@ -72,26 +75,37 @@ pub fn create_pair(
     target: BorrowedFd<'_>,
 ) -> Result<(), NetlinkError> {
     let far_end = |end: Message| {
-        let end = end.raw(&link(0, 0)).text(IFLA_IFNAME, peer);
+        let end = with_one_queue(end.raw(&link(0, 0)).text(IFLA_IFNAME, peer));
         end.attribute(IFLA_NET_NS_FD, &target.as_raw_fd().to_ne_bytes())
     };
-    let message =
-        Message::new(libc::RTM_NEWLINK, CREATE, &link(0, 0)).text(IFLA_IFNAME, name).nest(IFLA_LINKINFO, |info| {
-            info.text(IFLA_INFO_KIND, "veth").nest(IFLA_INFO_DATA, |data| data.nest(VETH_INFO_PEER, far_end))
-        });
-    netlink.request("create a pair of links", message)?;
-    let here = |flags| Message::new(libc::RTM_NEWLINK, 0, &link(0, flags)).text(IFLA_IFNAME, name);
-    // This end is a port of the bridge and nothing more. With an address of its own the kernel would tell all others of it, for
-    // each pod. A kernel may do without this protocol.
-    let no_address = here(0).nest(IFLA_AF_SPEC, |families| {
-        families.nest(libc::AF_INET6 as u16, |ipv6| ipv6.attribute(IFLA_INET6_ADDR_GEN_MODE, &[ADDR_GEN_MODE_NONE]))
+    let near_end = Message::new(libc::RTM_NEWLINK, CREATE, &link(0, 0)).text(IFLA_IFNAME, name);
+    let near_end = with_one_queue(near_end).attribute(IFLA_MASTER, &bridge.to_ne_bytes());
+    let message = near_end.nest(IFLA_LINKINFO, |info| {
+        info.text(IFLA_INFO_KIND, "veth").nest(IFLA_INFO_DATA, |data| data.nest(VETH_INFO_PEER, far_end))
     });
-    let _ = netlink.request("have a link without an address", no_address);
-    let port = here(libc::IFF_UP).attribute(IFLA_MASTER, &bridge.to_ne_bytes());
-    netlink.request("put a link on a bridge", port).map(drop)
+    netlink.request("create a pair of links on a bridge", message)?;
+    // This end is a port of the bridge and nothing more. With an address of its own the kernel would tell all others of it, for
+    // each pod. It would choose one when the other end is up. A kernel may do without this protocol.
+    let up = Message::new(libc::RTM_NEWLINK, 0, &link(0, libc::IFF_UP)).text(IFLA_IFNAME, name);
+    let alone = netlink.request("have a link without an address", without_own_address(up.clone()));
+    alone.or_else(|_| netlink.request("set a link up", up)).map(drop)
 }
 
-/// Gives the link `name` its addresses, sets it up, and sends everything without a better route to `gateway` through it.
+/// The kernel makes queues for each CPU otherwise, and files for each of them; packets of a pair wait in none.
+fn with_one_queue(end: Message) -> Message {
+    let one = 1_u32.to_ne_bytes();
+    end.attribute(IFLA_NUM_TX_QUEUES, &one).attribute(IFLA_NUM_RX_QUEUES, &one)
+}
+
+/// Has the kernel give a link no address of IPv6 by itself.
+fn without_own_address(link: Message) -> Message {
+    link.nest(IFLA_AF_SPEC, |families| {
+        families.nest(libc::AF_INET6 as u16, |ipv6| ipv6.attribute(IFLA_INET6_ADDR_GEN_MODE, &[ADDR_GEN_MODE_NONE]))
+    })
+}
+
+/// Gives the link `name` of this thread's network its addresses, sets it up, and sends everything without a better route to `gateway`
+/// through it. It has none of IPv6: nothing of a pod's network has, and the kernel would tell it to all pods.
 pub fn configure(
     netlink: &mut Netlink,
     name: &str,
@@ -99,11 +113,23 @@ pub fn configure(
     prefix: u8,
     gateway: Ipv4Addr,
 ) -> Result<(), NetlinkError> {
-    let named = Message::new(libc::RTM_NEWLINK, 0, &link(0, libc::IFF_UP)).text(IFLA_IFNAME, name);
-    netlink.request("set a link up", named.attribute(IFLA_ADDRESS, &hardware_address(address)))?;
-    let index = index(netlink, name)?.ok_or_else(|| NetlinkError::gone("give a link an address"))?;
+    let named = |flags| Message::new(libc::RTM_NEWLINK, 0, &link(0, flags)).text(IFLA_IFNAME, name);
+    // Before it is up. A kernel may do without this protocol.
+    let _ = netlink.request("have a link without an address", without_own_address(named(0)));
+    let up = named(libc::IFF_UP).attribute(IFLA_ADDRESS, &hardware_address(address));
+    netlink.request("set a link up", up)?;
+    let index = index_here(name).ok_or_else(|| NetlinkError::gone("give a link an address"))?;
     add_address(netlink, index, address, prefix)?;
     add_default_route(netlink, index, gateway)
+}
+
+/// The index of a link of this thread's network; [`index`] has the kernel tell all that it knows of it.
+#[allow(unsafe_code)]
+fn index_here(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: the name is a C string that lives until the call returns.
+    let found = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    (found != 0).then_some(found)
 }
 
 /// Sets a link up.

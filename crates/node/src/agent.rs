@@ -50,6 +50,7 @@ use crate::networks::bridge::NodeNetwork;
 use crate::pod_index::PodIndex;
 use crate::pods_folder;
 use crate::project_quota::Projects;
+use crate::shim_starter::ShimStarter;
 use crate::usage::disk::measuring::{FINDINGS_MAX, Measurer};
 use crate::usage::{Sampler, Usage};
 use leftovers::remover::{NodeGroups, Remover};
@@ -224,6 +225,11 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     let retained_logs = Arc::new(RetainedLogs::open(&paths.node_dir));
     let id_ranges = IdRanges::open(&paths.data_dir, paths.hash);
     let id_ranges = id_ranges.map_err(prepare(&paths.node_dir.join(own_users::RANGES)))?;
+    let (hierarchy, group) = (capabilities.cgroup.clone(), paths.cgroup.clone());
+    let starter = ShimStarter::new(shim.clone(), paths.pods_dir.clone(), move |pid| {
+        // Each shim joins by itself, too.
+        let _ = hierarchy.as_ref().map(|hierarchy| hierarchy.add_to_shims(&group, pid));
+    });
     let context = Arc::new(NodeContext {
         id_ranges,
         owner_probe: owner_probe.ok(),
@@ -234,6 +240,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         pods_dir: paths.pods_dir,
         events: recorder,
         shim,
+        starter,
         remover,
         retained_logs: Arc::clone(&retained_logs),
         image_map: options.image_map,

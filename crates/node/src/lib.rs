@@ -35,6 +35,7 @@ mod pod_spec;
 mod pods_folder;
 mod probes;
 mod project_quota;
+mod shim_starter;
 mod shim_watch;
 mod simulated;
 mod spec_numbers;

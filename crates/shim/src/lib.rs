@@ -34,6 +34,7 @@ pub mod report;
 mod rootfs;
 mod signals;
 pub mod spec;
+pub mod starter;
 pub mod status;
 mod supervisor;
 mod syscall_filter;
@@ -52,6 +53,7 @@ use pumice_units::with_causes;
 
 use control::ShimProcess;
 use journal::journal;
+use starter::Order;
 use supervisor::{ShimError, Supervisor};
 
 use pumice_linux::{cpu_turns, huge_pages};
@@ -76,7 +78,7 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let _ = cpu_turns::take_turns_as_usual();
     let asks = |word: &str| args.iter().any(|arg| arg == word);
     let (probes, shows_users) = (asks(PROBE), asks(USERS));
-    let (executes, removes) = (asks(exec::EXEC), asks(remove::REMOVE));
+    let (executes, removes, starts) = (asks(exec::EXEC), asks(remove::REMOVE), asks(starter::START_SHIMS));
     let Some(dir) = args.into_iter().last().map(PathBuf::from).filter(|dir| dir.is_absolute()) else {
         journal("usage: shim POD_DIR (an absolute path); meant to be started by the node agent");
         return ExitCode::from(2);
@@ -108,7 +110,8 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             }
         };
     }
-    match detach(&dir) {
+    let detached = if starts { start_shims() } else { detach(&dir) };
+    match detached {
         Ok(Detached::Caller) => ExitCode::SUCCESS,
         Ok(Detached::Shim { supervisor, lock: _lock }) => match supervisor.run() {
             Ok(()) => ExitCode::SUCCESS,
@@ -121,6 +124,22 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             journal(&text);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Is copied for each pod until the agent ends; a copy is a shim.
+fn start_shims() -> Result<Detached, String> {
+    match starter::serve() {
+        Ok(None) => Ok(Detached::Caller),
+        Ok(Some(Order { dir, mut report })) => match control::lock(&dir) {
+            Ok(lock) => become_shim(&dir, lock, &mut report),
+            Err(error) => {
+                let text = not_started(&dir, &error);
+                let _ = report.write_all(text.as_bytes());
+                Err(text)
+            }
+        },
+        Err(error) => Err(format!("can't start shims: {error}")),
     }
 }
 
@@ -162,7 +181,7 @@ fn run_beside(dir: &Path) -> std::io::Result<()> {
 /// making than it means to. Nothing that a pod can hold up is waited for.
 #[allow(unsafe_code)]
 fn detach(dir: &Path) -> Result<Detached, String> {
-    let failed = |error: std::io::Error| format!("can't start the shim of {}: {error}", dir.display());
+    let failed = |error: std::io::Error| not_started(dir, &error);
     let lock = control::lock(dir).map_err(failed)?;
     let (mut outcome, mut report) = std::io::pipe().map_err(failed)?;
     // SAFETY: contract of `shim_main`: no other thread runs, so the child goes on as usual.
@@ -171,34 +190,35 @@ fn detach(dir: &Path) -> Result<Detached, String> {
             drop((report, lock));
             let mut text = String::new();
             outcome.read_to_string(&mut text).map_err(failed)?;
-            match text.strip_suffix(STANDS) {
-                Some(_) => Ok(Detached::Caller),
-                None if text.is_empty() => Err(format!("the shim of {} ended at once", dir.display())),
-                None => Err(text),
-            }
+            starter::outcome(&text, dir).map(|()| Detached::Caller)
         }
         ForkResult::Child => {
             drop(outcome);
-            let stands = stand(dir);
-            let said = stands.as_ref().err().map_or(STANDS, String::as_str);
-            // A parent that is gone asks no more.
-            let _ = report.write_all(said.as_bytes());
-            match stands {
-                Ok(Some(supervisor)) => Ok(Detached::Shim { supervisor: Box::new(supervisor), lock }),
-                Ok(None) => fork::exit(0),
-                // Its parent tells.
-                Err(_) => fork::exit(1),
-            }
+            become_shim(dir, lock, &mut report)
         }
     }
 }
 
-/// What the shim tells its parent when it needs it no more.
-const STANDS: &str = "stands\n";
+fn become_shim(dir: &Path, lock: fs::File, report: &mut impl Write) -> Result<Detached, String> {
+    let stands = stand(dir);
+    let said = stands.as_ref().err().map_or(starter::STANDS, String::as_str);
+    // A parent that is gone asks no more.
+    let _ = report.write_all(said.as_bytes());
+    match stands {
+        Ok(Some(supervisor)) => Ok(Detached::Shim { supervisor: Box::new(supervisor), lock }),
+        Ok(None) => fork::exit(0),
+        // Who has started it tells.
+        Err(_) => fork::exit(1),
+    }
+}
+
+fn not_started(dir: &Path, error: &std::io::Error) -> String {
+    format!("can't start the shim of {}: {error}", dir.display())
+}
 
 /// Becomes a process by itself that others can find; nothing is left to do for a pod that has run before.
 fn stand(dir: &Path) -> Result<Option<Supervisor>, String> {
-    let failed = |error: std::io::Error| format!("can't start the shim of {}: {error}", dir.display());
+    let failed = |error: std::io::Error| not_started(dir, &error);
     setsid().map_err(|errno| failed(errno.into()))?;
     std::env::set_current_dir("/").map_err(failed)?;
     ShimProcess::of_self().write(dir).map_err(failed)?;

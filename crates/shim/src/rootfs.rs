@@ -141,7 +141,7 @@ pub(crate) fn enter(
     let mut volumes =
         container.mounts.iter().map(|volume| Ok((volume, open_volume(volume)?))).collect::<Result<Vec<_>, _>>()?;
     volumes.sort_by_key(|(volume, _)| volume.target.components().count());
-    mount_root(&spec.isolation, owners, container, layers, &path)?;
+    let written = mount_root(&spec.isolation, owners, container, layers, &path)?;
     let _making = owners.make_as_root()?;
     // By its path it can't be reached from inside.
     let upper = if kind == RootKind::Host { None } else { Some(open_folder(&layers.dir.join(UPPER))?) };
@@ -166,7 +166,7 @@ pub(crate) fn enter(
         let shown = shown.map_err(|errno| RootError::Source { path: volume.source.clone(), source: errno.into() })?;
         // A device has the owner that the machine has for it.
         if !is_device(&source) {
-            owners.map(&shown, &volume.source)?;
+            owners.map(&shown, &volume.source, Attributes::NONE)?;
         }
         root.attach(&shown, &volume.target, volume.read_only)?;
         hidden.cover(volume, &source, &shown)?;
@@ -179,7 +179,10 @@ pub(crate) fn enter(
     }
     root.mount_point(Path::new(&container.cwd), Missing::MakeFolder)?;
     if container.read_only_root {
-        mounted("read-only", Path::new("/"), make_read_only(root.directory.as_fd()))?;
+        // A volume may lie over one of these.
+        for part in written.iter().map(AsFd::as_fd).chain([root.directory.as_fd()]) {
+            mounted("read-only", Path::new("/"), make_read_only(part))?;
+        }
     }
     pivot(&root)?;
     Ok(upper)
@@ -198,7 +201,7 @@ struct Root<'a> {
     kind: RootKind,
     /// Whether its `/dev` is not the host's.
     own_devices: bool,
-    /// An empty folder that is mounted somewhere, of which others are views: a file system for each would be made and taken down.
+    /// An empty folder of which views are mounted: a file system for each would be made and taken down.
     nothing: OnceCell<DetachedMount>,
 }
 
@@ -239,17 +242,18 @@ impl Root<'_> {
 
     /// Something of the host at its own path, to be used but not changed.
     fn show(&self, path: &Path) -> Result<(), RootError> {
-        self.attach(&self.owners.view_of_host(path)?, path, true)
+        self.attach(&self.owners.view_of_host(path, Attributes::NONE)?, path, true)
     }
 }
 
+/// Mounts it at `root`; returns those mounts of the container's own by which it is written, beside the root itself.
 fn mount_root(
     isolation: &Isolation,
     owners: Owners<'_>,
     container: &ContainerSpec,
     layers: &Layers,
     root: &Path,
-) -> Result<(), RootError> {
+) -> Result<Vec<DetachedMount>, RootError> {
     let kind = isolation.root;
     let lower = container.root.as_deref().unwrap_or(Path::new("/"));
     if kind == RootKind::OverlayInMemory {
@@ -262,14 +266,14 @@ fn mount_root(
     }
     if kind == RootKind::OverlayByFolder && container.root.is_none() {
         let folders = mount_folders(root, &layers.dir, container.layer.as_deref());
-        return folders.map_err(|source| RootError::Create { path: root.into(), source });
+        return folders.map(|()| Vec::new()).map_err(|source| RootError::Create { path: root.into(), source });
     }
     if kind == RootKind::Host {
         if let Some(layer) = &container.layer {
             return Err(RootError::NoOverlay { layer: layer.clone() });
         }
         let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
-        return mounted("the root folder", root, mount(Some(lower), root, NONE, flags, NONE));
+        return mounted("the root folder", root, mount(Some(lower), root, NONE, flags, NONE)).map(|()| Vec::new());
     }
     let (upper, work) = (layers.dir.join(UPPER), layers.dir.join("work"));
     create_dir(&upper)?;
@@ -291,7 +295,9 @@ fn mount_root(
     mounted("the overlay", root, made)?;
     // The upper directory's mode is the root directory's.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(root, mode).map_err(|source| RootError::Create { path: root.into(), source: of_room(source) })
+    let changed = fs::set_permissions(root, mode);
+    changed.map_err(|source| RootError::Create { path: root.into(), source: of_room(source) })?;
+    Ok(Vec::new())
 }
 
 /// Where there is no room for its work folder, the kernel mounts an overlay that takes no writes, and says so in its own log only.
@@ -550,7 +556,7 @@ mod tests {
         let layers =
             Layers { dir: dir.to_owned(), shared_memory: dir.join("shared"), termination: dir.join("termination") };
         let isolation = Isolation { namespaces: true, user: false, root: RootKind::Overlay };
-        mount_root(&isolation, Owners::of(None), &ContainerSpec::default(), &layers, &dir.join("root"))
+        mount_root(&isolation, Owners::of(None), &ContainerSpec::default(), &layers, &dir.join("root")).map(drop)
     }
 
     #[test]

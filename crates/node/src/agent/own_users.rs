@@ -169,7 +169,7 @@ impl OwnerProbe {
             probe.try_view(path).map_err(|error| format!("{name} can't be an idmapped mount: {error}"))?;
         }
         let memory = DetachedMount::new(c"tmpfs", &[], Attributes::NO_DEVICES);
-        let memory = memory.and_then(|memory| memory.map_owners(probe.users.as_fd()));
+        let memory = memory.and_then(|memory| memory.map_owners(probe.users.as_fd(), Attributes::NONE));
         memory.map_err(|errno| format!("memory can't be an idmapped mount: {errno}"))?;
         let dir = node_dir.join("probe").join("users");
         let overlay = thread::scope(|scope| {
@@ -185,7 +185,7 @@ impl OwnerProbe {
     pub(crate) fn try_view(&self, path: &Path) -> io::Result<()> {
         // Of a whole machine nothing but its root's own files has to be.
         let view = if path == Path::new("/") { DetachedMount::alone(path) } else { DetachedMount::of_path(path) };
-        Ok(view?.map_owners(self.users.as_fd())?)
+        Ok(view?.map_owners(self.users.as_fd(), Attributes::NONE)?)
     }
 }
 
@@ -219,7 +219,7 @@ fn try_overlay(dir: &Path, users: BorrowedFd<'_>) -> io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;
     mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_SLAVE, NONE)?;
     let shown = DetachedMount::alone(Path::new("/"))?;
-    shown.map_owners(users)?;
+    shown.map_owners(users, Attributes::NONE)?;
     shown.attach(File::open(&lower)?.as_fd())?;
     let options = format!("lowerdir={},upperdir={},workdir={}", lower.display(), upper.display(), work.display());
     Ok(mount(Some("overlay"), &root, Some("overlay"), MsFlags::empty(), Some(options.as_str()))?)

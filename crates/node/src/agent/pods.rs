@@ -216,6 +216,7 @@ impl Pods {
         if tokio::time::timeout(FINISH_WITHIN, under_way).await.is_err() {
             tracing::warn!("some starts or calls did not end in time; the next start goes on with them");
         }
+        self.context.starter.end();
         let running =
             self.pods.values().filter(|entry| matches!(entry.stage, Stage::Running | Stage::Starting)).count();
         if running > 0 {

@@ -9,7 +9,6 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, Namespace, Pod, PodSecurityContext, SecurityContext};
@@ -32,7 +31,7 @@ use crate::downward_api::Placement;
 use crate::grace;
 use crate::images::{ImageMap, ImageMapError};
 use crate::launcher::Launcher;
-use crate::layout::{SHIM_LOG, claims_dir, volumes_dir};
+use crate::layout::{claims_dir, volumes_dir};
 use crate::logs::retained::RetainedLogs;
 use crate::networks::addresses::PREFIX;
 use crate::networks::bridge::{self, NodeNetwork};
@@ -43,10 +42,11 @@ use crate::pod_spec::security::{self, NodeSupport, PodUsers, UserSupport};
 use crate::pod_spec::sources::{References, Sources};
 use crate::pod_spec::volumes::{self, Content, VolumeRoots};
 use crate::project_quota::Projects;
+use crate::shim_starter::ShimStarter;
 use crate::spec_numbers;
 use crate::usage::disk::projects;
 use pumice_linux::cgroup::{CgroupSpec, Device, Hierarchy};
-use pumice_linux::files::{self, Durability, private_dir, write_atomic};
+use pumice_linux::files::{Durability, private_dir, write_atomic};
 use pumice_shim::capability_set;
 use pumice_shim::format::Format;
 use pumice_shim::spec::SHARED_MEMORY;
@@ -61,6 +61,7 @@ pub(crate) struct NodeContext {
     pub filters: FilterFolder,
     pub events: EventRecorder,
     pub shim: Launcher,
+    pub starter: ShimStarter,
     pub remover: Arc<Remover>,
     pub retained_logs: Arc<RetainedLogs>,
     pub image_map: Option<PathBuf>,
@@ -204,7 +205,7 @@ pub(crate) async fn start(context: Arc<NodeContext>, mut order: StartOrder) -> R
     }
     let made = tokio::task::spawn_blocking(move || {
         make(&context, &order, &sources, confinement)?;
-        spawn_shim(&context.shim, &context.pods_dir.join(&order.uid), order.namespace.take())
+        start_shim(&context, &context.pods_dir.join(&order.uid), order.namespace.take())
     });
     made.await.unwrap_or_else(|error| Err(StartError::Shim(error.to_string())))
 }
@@ -504,21 +505,7 @@ fn resolver_text() -> String {
 }
 
 /// Starts the shim of a directory, in a network namespace for its pod alone if there is one, and waits until it stands on its own.
-pub(crate) fn spawn_shim(shim: &Launcher, dir: &Path, namespace: Option<OwnedFd>) -> Result<(), StartError> {
-    let failed = |source: io::Error| StartError::Prepare { step: "start the shim", source };
-    let log = dir.join(SHIM_LOG);
-    let stderr = files::append_private(&log).map_err(failed)?;
-    let mut launch = shim.launch();
-    if let Some(namespace) = namespace {
-        launch.command().stdin(Stdio::from(namespace));
-    }
-    // Its own group at once: an interrupt typed at the platform's terminal is not for pods.
-    std::os::unix::process::CommandExt::process_group(launch.command().arg(dir).stderr(stderr), 0);
-    let status = launch.status().map_err(failed)?;
-    if status.success() {
-        return Ok(());
-    }
-    let text = files::read_bounded(&log, 1 << 20).unwrap_or_default();
-    let last = String::from_utf8_lossy(&text).lines().last().unwrap_or("it could not say why").to_owned();
-    Err(StartError::Shim(last))
+pub(crate) fn start_shim(context: &NodeContext, dir: &Path, namespace: Option<OwnedFd>) -> Result<(), StartError> {
+    let started = context.starter.start(dir, namespace.as_ref());
+    started.map_err(|source| StartError::Prepare { step: "start the shim", source })?.map_err(StartError::Shim)
 }

@@ -20,6 +20,7 @@ mod port_forward;
 mod security_fields;
 mod shim;
 mod side_doors;
+mod starter;
 mod tokens;
 mod trouble;
 

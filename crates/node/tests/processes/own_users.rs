@@ -123,6 +123,22 @@ fn a_root_of_listed_programs_belongs_to_the_pods_root() {
     assert_eq!(owner(&pod.path().join("v/made")), (1234, 5678));
 }
 
+#[test]
+fn a_root_of_listed_programs_that_can_only_be_read_takes_no_writes_anywhere() {
+    if !is_root() {
+        return;
+    }
+    for (read_only, expected) in [(false, "wrote /\nwrote /tmp\nwrote /var/tmp\nwrote /home\n"), (true, "")] {
+        let mut pod = pod("for dir in / /tmp /var/tmp /home; do touch $dir/x 2>/dev/null && echo wrote $dir; done; \
+             touch /tmp/v/made");
+        pod.spec.isolation.root = RootKind::AllowList;
+        pod.spec.containers[0].read_only_root = read_only;
+        // What lies over a part of the root is written as before.
+        pod.spec.containers[0].mounts = vec![MountSpec { target: "/tmp/v".into(), ..volume(&pod, "v") }];
+        assert_eq!(ran(&pod), expected);
+    }
+}
+
 /// Containers of a pod share their users, and each others' processes where the pod says so.
 #[test]
 fn containers_of_a_pod_have_the_same_users() {

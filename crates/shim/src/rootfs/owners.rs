@@ -33,27 +33,37 @@ impl<'a> Owners<'a> {
         self.0.map_or(gid, |users| users.gid(gid).unwrap_or(NOBODY))
     }
 
-    /// Has the files of a mount that was never attached belong to the container's users. The container's root would open the node of a
-    /// device of the machine's that lies there: none can be opened.
-    pub(super) fn map(self, shown: &DetachedMount, path: &Path) -> Result<(), RootError> {
-        let Some(users) = self.0 else { return Ok(()) };
-        let mapped = shown.map_owners(users.as_fd()).and_then(|()| shown.restrict(Attributes::NO_DEVICES));
-        mapped.map_err(|source| RootError::Owners { path: path.into(), source })
+    /// Has the files of a mount that was never attached belong to the container's users, and takes possibilities away from it. The
+    /// container's root would open the node of a device of the machine's that lies there: none can be opened.
+    pub(super) fn map(self, shown: &DetachedMount, path: &Path, limits: Attributes) -> Result<(), RootError> {
+        match self.0 {
+            Some(users) => {
+                let mapped = shown.map_owners(users.as_fd(), limits.and(Attributes::NO_DEVICES));
+                mapped.map_err(|source| RootError::Owners { path: path.into(), source })
+            }
+            None if limits == Attributes::NONE => Ok(()),
+            None => mounted("a view", path, shown.restrict(limits)),
+        }
     }
 
     /// Another view of a file or folder of the host.
     pub(super) fn view(self, path: &Path) -> Result<DetachedMount, RootError> {
+        self.limited_view(path, Attributes::NONE)
+    }
+
+    fn limited_view(self, path: &Path, limits: Attributes) -> Result<DetachedMount, RootError> {
         let shown = view(path)?;
-        self.map(&shown, path)?;
+        self.map(&shown, path, limits)?;
         Ok(shown)
     }
 
-    /// The same of what the host has anyway: without what is mounted within it, where that can't have other owners.
-    pub(super) fn view_of_host(self, path: &Path) -> Result<DetachedMount, RootError> {
-        self.view(path).or_else(|_| {
+    /// The same of what the host has anyway, without some possibilities, and without what is mounted within it where that can't have
+    /// other owners.
+    pub(super) fn view_of_host(self, path: &Path, limits: Attributes) -> Result<DetachedMount, RootError> {
+        self.limited_view(path, limits).or_else(|_| {
             let shown = DetachedMount::alone(path)
                 .map_err(|errno| RootError::Source { path: path.into(), source: errno.into() })?;
-            self.map(&shown, path)?;
+            self.map(&shown, path, limits)?;
             Ok(shown)
         })
     }
@@ -67,7 +77,7 @@ impl<'a> Owners<'a> {
         create_dir(&place)?;
         let shown = DetachedMount::alone(folder)
             .map_err(|errno| RootError::Source { path: folder.into(), source: errno.into() })?;
-        self.map(&shown, folder)?;
+        self.map(&shown, folder, Attributes::NONE)?;
         mounted("a layer", &place, shown.attach(open_folder(&place)?.as_fd()))?;
         Ok(place)
     }

@@ -62,7 +62,7 @@ impl Pods {
             self.starts.spawn(async move {
                 let outcome = match respawn {
                     false => start::start(context, order).await,
-                    true => tokio::task::spawn_blocking(move || start::spawn_shim(&context.shim, &dir, None))
+                    true => tokio::task::spawn_blocking(move || start::start_shim(&context, &dir, None))
                         .await
                         .unwrap_or_else(|error| Err(StartError::Shim(error.to_string()))),
                 };
