@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn thawing_a_pod_without_groups_does_nothing() {
-        let hierarchy = Hierarchy::V2 { root: "/nowhere".into(), pids: true, devices: true };
+        let hierarchy = Hierarchy::V2 { root: "/nowhere".into(), pids: true, devices: true, disk: None };
         thaw(&CgroupSpec::of(hierarchy, "pumice/nowhere/u".into()));
     }
 }

@@ -3,7 +3,7 @@
 //! - processes: [`procfs`], [`pidfd`], [`freezer`], [`oom`], [`cpu_turns`], [`huge_pages`], [`last_argument`]
 //! - control groups of both versions: [`cgroup`]
 //! - files: [`files`] (written whole), [`paths`] (in a root that is not ours), [`tree`] (removed and measured), [`detached_mount`],
-//!   [`mount_table`]
+//!   [`mount_table`], [`disk_device`]
 //! - networks: [`netlink`], [`links`], [`network_namespace`]
 //!
 //! *Invariant*: no runtime, no threads, nothing of pods or of their API: the shim is a small program.
@@ -15,6 +15,7 @@
 pub mod cgroup;
 pub mod cpu_turns;
 pub mod detached_mount;
+pub mod disk_device;
 pub mod files;
 pub mod freezer;
 pub mod huge_pages;

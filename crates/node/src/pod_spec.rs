@@ -7,6 +7,7 @@
 //! Called by the agent when it starts a pod.
 
 pub(crate) mod claims;
+mod disk_limits;
 mod environment;
 pub(crate) mod names;
 pub(crate) mod resolve;

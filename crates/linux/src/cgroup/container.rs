@@ -16,6 +16,8 @@ pub struct ContainerCgroup {
     dirs: Vec<PathBuf>,
     /// The pod's group that counts processes, in version 1.
     pids: Option<PathBuf>,
+    /// The pod's group of disks, in version 1, if it has one.
+    disk: Option<PathBuf>,
     /// The group that limits devices, in version 1.
     devices: Option<PathBuf>,
     v2: bool,
@@ -27,8 +29,10 @@ impl ContainerCgroup {
         let dirs = pod.hierarchy.container_roots().iter().map(|root| root.join(&pod.path).join(name)).collect();
         let v1 = pod.hierarchy.is_v1();
         let pids = if v1 { pod.hierarchy.pids_root().map(|root| root.join(&pod.path)) } else { None };
+        let disk = pod.hierarchy.disk().filter(|control| v1 && control.has_group(pod.disk.as_ref()));
+        let disk = disk.map(|control| control.root().join(&pod.path));
         let devices = pod.hierarchy.devices_root().map(|root| root.join(&pod.path).join(name));
-        ContainerCgroup { dirs, pids, devices, v2: !v1 }
+        ContainerCgroup { dirs, pids, disk, devices, v2: !v1 }
     }
 
     /// Makes the group `name` of a pod and sets its limits. It may use these devices beside those of every container, or all.
@@ -94,7 +98,7 @@ impl ContainerCgroup {
 
     /// Files that move the writer into the group, by [`join`].
     pub fn processes_files(&self) -> io::Result<Vec<File>> {
-        self.own_dirs().chain(&self.pids).map(|dir| processes_file(dir, self.v2)).collect()
+        self.own_dirs().chain(&self.pids).chain(&self.disk).map(|dir| processes_file(dir, self.v2)).collect()
     }
 
     /// How many processes of the group the kernel has killed for memory.
@@ -192,12 +196,13 @@ mod tests {
         let read = |path: &str| fs::read_to_string(root.path().join(path)).unwrap_or_default();
 
         let below = |name: &str| root.path().join(name);
-        let pod = |hierarchy| CgroupSpec { hierarchy, path: "p/u".into(), pids_max: Some(77) };
+        let pod = |hierarchy| CgroupSpec { pids_max: Some(77), ..CgroupSpec::of(hierarchy, "p/u".into()) };
         let v1 = pod(Hierarchy::V1 {
             memory: below("memory"),
             cpu: Some(below("cpu")),
             pids: Some(below("pids")),
             devices: Some(below("devices")),
+            disk: None,
         });
         v1.create(500).unwrap();
         assert_eq!(read("pids/p/u/pids.max"), "77");
@@ -213,7 +218,7 @@ mod tests {
         assert_eq!(read("cpu/p/u/c/cpu.shares"), "512");
         assert_eq!(read("cpu/p/u/c/cpu.cfs_quota_us"), "150000");
 
-        let v2 = pod(Hierarchy::V2 { root: below("unified"), pids: true, devices: false });
+        let v2 = pod(Hierarchy::V2 { root: below("unified"), pids: true, devices: false, disk: None });
         v2.create(500).unwrap();
         assert_eq!(read("unified/p/u/pids.max"), "77");
         assert_eq!(read("unified/p/u/cgroup.subtree_control"), "+memory +cpu +pids");
@@ -255,6 +260,7 @@ mod tests {
         let group = |dirs: &[&str], v2| ContainerCgroup {
             dirs: dirs.iter().map(|name| dir.path().join(name)).collect(),
             pids: None,
+            disk: None,
             devices: None,
             v2,
         };

@@ -28,13 +28,13 @@ impl Hierarchy {
     /// # Errors
     /// Where it was handed over, and can't be used all the same.
     pub fn delegated(&self) -> io::Result<Option<Hierarchy>> {
-        let Hierarchy::V2 { root, pids, devices } = self else { return Ok(None) };
+        let Hierarchy::V2 { root, pids, devices, disk } = self else { return Ok(None) };
         let groups = fs::read_to_string("/proc/self/cgroup")?;
         let Some(found) = handed_over(root, &groups, |group| is_marked(group) || is_of_user(group)) else {
             return Ok(None);
         };
         vacate(&found)?;
-        Ok(Some(Hierarchy::V2 { root: found, pids: *pids, devices: *devices }))
+        Ok(Some(Hierarchy::V2 { root: found, pids: *pids, devices: *devices, disk: disk.clone() }))
     }
 }
 

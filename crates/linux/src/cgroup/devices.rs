@@ -86,8 +86,8 @@ impl Hierarchy {
     /// The same where devices can't be limited.
     pub fn without_devices(self) -> Hierarchy {
         match self {
-            Hierarchy::V1 { memory, cpu, pids, .. } => Hierarchy::V1 { memory, cpu, pids, devices: None },
-            Hierarchy::V2 { root, pids, .. } => Hierarchy::V2 { root, pids, devices: false },
+            Hierarchy::V1 { memory, cpu, pids, disk, .. } => Hierarchy::V1 { memory, cpu, pids, devices: None, disk },
+            Hierarchy::V2 { root, pids, disk, .. } => Hierarchy::V2 { root, pids, devices: false, disk },
         }
     }
 
@@ -158,7 +158,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("p/u/c")).unwrap();
         let devices = Some(root.path().to_owned());
-        let hierarchy = Hierarchy::V1 { memory: root.path().into(), cpu: None, pids: None, devices };
+        let hierarchy = Hierarchy::V1 { memory: root.path().into(), cpu: None, pids: None, devices, disk: None };
         let extra = [
             Device { kind: DeviceKind::Block, major: 8, minor: Some(16) },
             Device { kind: DeviceKind::Character, major: 195, minor: None },

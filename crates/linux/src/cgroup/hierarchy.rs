@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::directory::make_dir;
 use super::limits::{shares, weight};
-use super::{CgroupSpec, ContainerCgroup, Limits};
+use super::{CgroupSpec, ContainerCgroup, DiskControl, Limits};
 
 /// Where the kernel's control groups are mounted and may be written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +28,8 @@ pub enum Hierarchy {
         /// The controller of devices.
         #[serde(default)]
         devices: Option<PathBuf>,
+        #[serde(default)]
+        disk: Option<DiskControl>,
     },
     /// Version 2: one mount.
     V2 {
@@ -39,6 +41,8 @@ pub enum Hierarchy {
         /// Whether the kernel can be given programs that it asks about devices.
         #[serde(default)]
         devices: bool,
+        #[serde(default)]
+        disk: Option<DiskControl>,
     },
 }
 
@@ -60,8 +64,8 @@ impl Hierarchy {
             }
         }
         match memory {
-            Some(memory) => Some(Hierarchy::V1 { memory, cpu, pids, devices }),
-            None => v2.map(|root| Hierarchy::V2 { root, pids: true, devices: true }),
+            Some(memory) => Some(Hierarchy::V1 { memory, cpu, pids, devices, disk: None }),
+            None => v2.map(|root| Hierarchy::V2 { root, pids: true, devices: true, disk: None }),
         }
     }
 
@@ -76,8 +80,10 @@ impl Hierarchy {
     /// The same where processes can't be counted.
     pub fn without_pids(self) -> Hierarchy {
         match self {
-            Hierarchy::V1 { memory, cpu, devices, .. } => Hierarchy::V1 { memory, cpu, pids: None, devices },
-            Hierarchy::V2 { root, devices, .. } => Hierarchy::V2 { root, pids: false, devices },
+            Hierarchy::V1 { memory, cpu, devices, disk, .. } => {
+                Hierarchy::V1 { memory, cpu, pids: None, devices, disk }
+            }
+            Hierarchy::V2 { root, devices, disk, .. } => Hierarchy::V2 { root, pids: false, devices, disk },
         }
     }
 
@@ -107,7 +113,7 @@ impl Hierarchy {
             self.weigh(group, milli)?;
         }
         self.prepare_own(node, milli)?;
-        let probe = CgroupSpec { hierarchy: self.clone(), path: node.join("probe"), pids_max: Some(100) };
+        let probe = CgroupSpec { pids_max: Some(100), ..CgroupSpec::of(self.clone(), node.join("probe")) };
         let limits = Limits { memory_bytes: Some(64 << 20), ..Limits::default() };
         let made = probe.create(100).and_then(|()| ContainerCgroup::create(&probe, "probe", &limits, Some(&[])));
         let opened = made.and_then(|group| group.processes_files().map(drop));
@@ -126,8 +132,17 @@ impl Hierarchy {
         }
     }
 
-    /// Where pods have groups.
+    /// Where pods may have groups.
     pub(super) fn roots(&self) -> Vec<&Path> {
+        let mut roots = self.pod_roots();
+        if self.is_v1() {
+            roots.extend(self.disk().map(DiskControl::root));
+        }
+        roots
+    }
+
+    /// Where each pod has a group.
+    pub(super) fn pod_roots(&self) -> Vec<&Path> {
         let mut roots = self.container_roots();
         if self.is_v1() {
             roots.extend(self.pids_root());
@@ -180,9 +195,10 @@ mod tests {
                     cpu: Some("/sys/fs/cgroup/cpu".into()),
                     pids: Some("/sys/fs/cgroup/pids".into()),
                     devices: Some("/sys/fs/cgroup/devices".into()),
+                    disk: None,
                 }),
             ),
-            (v2, Some(Hierarchy::V2 { root: "/sys/fs/cgroup".into(), pids: true, devices: true })),
+            (v2, Some(Hierarchy::V2 { root: "/sys/fs/cgroup".into(), pids: true, devices: true, disk: None })),
             (
                 joined,
                 Some(Hierarchy::V1 {
@@ -190,6 +206,7 @@ mod tests {
                     cpu: Some("/c/cpu,cpuacct".into()),
                     pids: None,
                     devices: None,
+                    disk: None,
                 }),
             ),
             ("proc /proc proc rw 0 0\nnonsense\n", None),
@@ -203,7 +220,7 @@ mod tests {
     fn all_pods_of_a_node_weigh_as_much_as_the_machine_has_cpus() {
         let dir = tempfile::tempdir().unwrap();
         let (memory, cpu) = (dir.path().join("memory"), dir.path().join("cpu"));
-        let hierarchy = Hierarchy::V1 { memory, cpu: Some(cpu.clone()), pids: None, devices: None };
+        let hierarchy = Hierarchy::V1 { memory, cpu: Some(cpu.clone()), pids: None, devices: None, disk: None };
         // What the kernel makes by itself in a group is missing here, and so the last step fails.
         let error = hierarchy.prepare(Path::new("pumice/node")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);

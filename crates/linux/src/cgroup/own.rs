@@ -97,7 +97,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (memory, cpu) = (dir.path().join("memory"), dir.path().join("cpu"));
         let (hierarchy, node) =
-            (Hierarchy::V1 { memory, cpu: Some(cpu), pids: None, devices: None }, Path::new("pumice/node"));
+            (Hierarchy::V1 { memory, cpu: Some(cpu), pids: None, devices: None, disk: None }, Path::new("pumice/node"));
         hierarchy.prepare_own(node, 4000).unwrap();
         for (group, shares) in [(AGENT, "32768"), (SHIMS, "1024")] {
             let file = dir.path().join("cpu/pumice/node").join(group).join("cpu.shares");
@@ -105,7 +105,7 @@ mod tests {
         }
         fs::create_dir(dir.path().join("cpu/pumice/node/a-uid")).unwrap();
         assert_eq!(super::super::pods(&hierarchy, node), ["a-uid"]);
-        let none = Hierarchy::V1 { memory: dir.path().into(), cpu: None, pids: None, devices: None };
+        let none = Hierarchy::V1 { memory: dir.path().into(), cpu: None, pids: None, devices: None, disk: None };
         assert!(none.prepare_own(node, 4000).is_ok() && none.join_shims(node).is_ok() && none.join_agent(node).is_ok());
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::directory::{make_dir, processes, remove_tree};
-use super::{ContainerCgroup, Hierarchy};
+use super::{ContainerCgroup, DiskLimits, Hierarchy};
 
 /// Where the groups of one pod are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,23 +18,28 @@ pub struct CgroupSpec {
     /// Processes and threads of the pod at most.
     #[serde(default)]
     pub pids_max: Option<u32>,
+    /// What it reads and writes of the disk with the pods' files.
+    #[serde(default)]
+    pub disk: Option<DiskLimits>,
 }
 
 impl CgroupSpec {
     /// The groups of a pod that were made before, or never.
     pub fn of(hierarchy: Hierarchy, path: PathBuf) -> Self {
-        CgroupSpec { hierarchy, path, pids_max: None }
+        CgroupSpec { hierarchy, path, pids_max: None, disk: None }
     }
 
-    /// Makes the pod's own group with the sum of its containers' shares, and its limit of processes.
+    /// Makes the pod's own group with the sum of its containers' shares, and its limits of processes and of the
+    /// disk.
     pub fn create(&self, cpu_request_milli: i64) -> io::Result<()> {
-        for root in self.hierarchy.roots() {
+        for root in self.hierarchy.pod_roots() {
             make_dir(&root.join(&self.path))?;
         }
         self.hierarchy.weigh(&self.path, cpu_request_milli)?;
         if let (Some(root), Some(most)) = (self.hierarchy.pids_root(), self.pids_max) {
             fs::write(root.join(&self.path).join("pids.max"), most.to_string())?;
         }
+        self.hierarchy.limit_disk(&self.path, cpu_request_milli, self.disk.as_ref())?;
         match &self.hierarchy {
             Hierarchy::V1 { .. } => Ok(()),
             Hierarchy::V2 { root, .. } => {

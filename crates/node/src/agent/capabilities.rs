@@ -127,7 +127,12 @@ impl Capabilities {
         });
         let rootless = if namespaces.is_err() { try_rootless(&probe.join("user"), shim) } else { Ok(()) };
         let _ = files::remove(&probe);
-        let cgroup = try_cgroup(cgroup_node);
+        let mut cgroup = try_cgroup(cgroup_node);
+        if let Ok(hierarchy) = &mut cgroup
+            && let Err(error) = hierarchy.add_disk(cgroup_node, node_dir)
+        {
+            tracing::debug!(%error, "what pods read and write is not limited");
+        }
         let shim = shim.shortfall();
         let seccomp = fs::read_to_string(FILTER_ACTIONS);
         Capabilities::decide(Probes {
@@ -364,7 +369,7 @@ mod tests {
     }
 
     fn v2() -> Hierarchy {
-        Hierarchy::V2 { root: "/sys/fs/cgroup".into(), pids: true, devices: true }
+        Hierarchy::V2 { root: "/sys/fs/cgroup".into(), pids: true, devices: true, disk: None }
     }
 
     /// Of a machine that has everything.

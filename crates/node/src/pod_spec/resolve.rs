@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityCon
 
 use crate::downward_api::{self, Placement};
 use crate::images::{ImageEntry, ImageMap};
+use crate::pod_spec::disk_limits;
 use crate::pod_spec::environment::expand;
 use crate::pod_spec::environment::{self, Environment};
 use crate::pod_spec::names;
@@ -20,7 +21,7 @@ use crate::pod_spec::users;
 use crate::pod_spec::volumes::{self, PlannedVolume, VolumeRoots};
 use crate::probes::ProbesAndHooks;
 use crate::spec_numbers::{self, NumberError};
-use pumice_linux::cgroup::Limits;
+use pumice_linux::cgroup::{DiskLimits, Limits};
 use pumice_shim::spec::{ContainerSpec, MountSpec, RestartPolicy};
 
 /// Why a pod can't be started as it is now; it may be later.
@@ -106,6 +107,7 @@ pub(crate) struct Resolved {
     pub volumes: BTreeMap<String, PlannedVolume>,
     pub memory_volumes: Vec<pumice_shim::spec::MemoryVolume>,
     pub group: Option<u32>,
+    pub disk: Option<DiskLimits>,
     pub init_containers: Vec<ContainerSpec>,
     pub containers: Vec<ContainerSpec>,
 }
@@ -134,7 +136,8 @@ pub(crate) fn resolve(
     let init_containers = spec.init_containers.iter().flatten().map(container).collect::<Result<_, _>>()?;
     let containers = spec.containers.iter().map(container).collect::<Result<_, _>>()?;
     let memory_volumes = volumes::memory(&planned, group);
-    Ok(Resolved { memory_volumes, group, init_containers, containers, volumes: planned })
+    let disk = disk_limits::of_pod(pod, node.support.disk_limits)?;
+    Ok(Resolved { memory_volumes, group, disk, init_containers, containers, volumes: planned })
 }
 
 fn base_environment(
@@ -425,6 +428,7 @@ mod tests {
                 namespaces: true,
                 networks: true,
                 control_groups: true,
+                disk_limits: true,
                 app_armor: false,
                 selinux: false,
                 only_uid: only.map(|(identity, _)| identity.uid),

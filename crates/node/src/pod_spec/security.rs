@@ -22,6 +22,8 @@ pub(crate) struct NodeSupport {
     /// Own networks for pods.
     pub networks: bool,
     pub control_groups: bool,
+    /// Whether a control group limits what pods read and write.
+    pub disk_limits: bool,
     /// Whether the machine runs AppArmor, of whose profiles a pod may name a loaded one.
     pub app_armor: bool,
     /// Whether the machine runs SELinux, whose labels this node does not set.
@@ -87,7 +89,7 @@ pub(crate) struct Refusal {
 
 type Checked = Result<(), Refusal>;
 
-fn refuse<T>(path: impl Into<String>, detail: impl Into<String>) -> Result<T, Refusal> {
+pub(crate) fn refuse<T>(path: impl Into<String>, detail: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal { path: path.into(), detail: detail.into() })
 }
 
@@ -341,6 +343,7 @@ mod tests {
         namespaces: true,
         networks: true,
         control_groups: true,
+        disk_limits: true,
         app_armor: false,
         selinux: false,
         only_uid: None,

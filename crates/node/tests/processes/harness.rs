@@ -142,7 +142,8 @@ impl TestPod {
 
     /// Directories of control groups of this pod.
     pub fn groups(&self) -> Vec<PathBuf> {
-        let Some(CgroupSpec { hierarchy: Hierarchy::V1 { memory, cpu, pids, devices }, path, .. }) = &self.spec.cgroup
+        let Some(CgroupSpec { hierarchy: Hierarchy::V1 { memory, cpu, pids, devices, .. }, path, .. }) =
+            &self.spec.cgroup
         else {
             return vec![];
         };
@@ -159,7 +160,9 @@ impl Drop for TestPod {
     fn drop(&mut self) {
         let _ = control::request_stop(self.path(), Stop { grace_seconds: 0 });
         wait_for("the shim to go", || (!control::is_alive(self.path())).then_some(()));
-        if let Some(CgroupSpec { hierarchy: Hierarchy::V1 { memory, cpu, pids, devices }, path, .. }) = cgroup("any") {
+        if let Some(CgroupSpec { hierarchy: Hierarchy::V1 { memory, cpu, pids, devices, .. }, path, .. }) =
+            cgroup("any")
+        {
             for root in [memory].into_iter().chain(cpu).chain(pids).chain(devices) {
                 // They stay while other tests have pods below them.
                 for dir in path.ancestors().skip(1).take(2) {
@@ -175,7 +178,7 @@ pub fn cgroup(uid: &str) -> Option<CgroupSpec> {
     if !matches!(hierarchy, Hierarchy::V1 { .. }) {
         return None;
     }
-    Some(CgroupSpec { hierarchy, path: Path::new("pumice").join("test").join(uid), pids_max: None })
+    Some(CgroupSpec::of(hierarchy, Path::new("pumice").join("test").join(uid)))
 }
 
 pub fn container(name: &str, script: &str) -> ContainerSpec {

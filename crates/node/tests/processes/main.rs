@@ -9,6 +9,7 @@ mod agent;
 mod attend;
 mod devices;
 mod disk;
+mod disk_limits;
 mod ends;
 mod exec;
 mod grace;
