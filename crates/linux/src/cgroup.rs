@@ -4,7 +4,7 @@
 //! and removed without any record. Called by the shim, by the agent and by its clean-up.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 mod container;
 mod delegated;
@@ -35,7 +35,16 @@ const EXEC_GROUP: &str = "exec.processes";
 pub fn remove_node(hierarchy: &Hierarchy, node: &Path) {
     // Where it can't leave, the group stays, and what is around it.
     let _ = hierarchy.leave_agent(node);
-    for root in hierarchy.roots() {
+    remove_groups(hierarchy, node, &fs::read_to_string("/proc/self/mounts").unwrap_or_default());
+}
+
+fn remove_groups(hierarchy: &Hierarchy, node: &Path, mounts: &str) {
+    let mut roots: Vec<PathBuf> = hierarchy.roots().into_iter().map(Path::to_owned).collect();
+    // Whoever comes to clean up may know nothing of the disk.
+    if let (true, Some(root)) = (hierarchy.is_v1(), disk::mount_of_version_1(mounts)) {
+        roots.push(root);
+    }
+    for root in roots {
         remove_tree(&root.join(node));
         // The product's own root goes when this was the last node; it stays when there are others.
         let _ = fs::remove_dir(root.join(PUMICE));
@@ -71,6 +80,24 @@ fn field(text: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Bug: groups of disks stayed where a platform was taken down that did not run.
+    #[test]
+    fn the_groups_of_a_node_go_whether_its_disk_is_known_or_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let mounts = format!(
+            "cgroup {0}/memory cgroup rw,memory 0 0\ncgroup {0}/blkio cgroup rw,blkio 0 0\n",
+            dir.path().display()
+        );
+        let hierarchy = Hierarchy::find(&mounts).unwrap();
+        for root in ["memory", "blkio"] {
+            fs::create_dir_all(dir.path().join(root).join("pumice/node/uid")).unwrap();
+        }
+        remove_groups(&hierarchy, Path::new("pumice/node"), &mounts);
+        for root in ["memory", "blkio"] {
+            assert!(!dir.path().join(root).join("pumice").exists(), "{root}");
+        }
+    }
 
     #[test]
     fn the_group_of_a_process_is_found_in_both_versions() {

@@ -148,7 +148,8 @@ fn no_controller() -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, "no control group limits disks")
 }
 
-fn mount_of_version_1(mounts: &str) -> Option<PathBuf> {
+/// Where disks are limited, by the text of `/proc/self/mounts`.
+pub(super) fn mount_of_version_1(mounts: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let [_, at, "cgroup", options, ..] = line.split_ascii_whitespace().collect::<Vec<_>>()[..] else { return None };
         options.split(',').any(|option| option == "blkio").then(|| PathBuf::from(at))

@@ -1,15 +1,19 @@
 //! Accelerators are allotted: made-up ones, whose nodes are the host's own harmless devices.
 
+use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pumice_linux::procfs;
 use pumice_node::DeviceFolders;
 use pumice_shim::spec::{SPEC_FILE, ShimSpec};
 use serde_json::{Value, json};
 
-use crate::harness::is_root;
+use crate::harness::{is_root, wait_for};
 use crate::node::TestNode;
 
 /// Tells which cards there are and which of them open, and goes on until it is told to end.
@@ -19,13 +23,13 @@ const LOOK: &str = "trap 'exit 0' TERM; for node in /dev/nvidia*; do (exec 3<> $
 /// A machine with two cards. Their driver tells of the second.
 fn machine(at: &Path) -> DeviceFolders {
     let folders = DeviceFolders { dev: at.join("dev"), graphics: at.join("drm"), nvidia: at.join("gpus") };
-    std::fs::create_dir_all(&folders.dev).unwrap();
+    fs::create_dir_all(&folders.dev).unwrap();
     for (node, device) in [("nvidia0", "/dev/zero"), ("nvidia1", "/dev/full"), ("nvidiactl", "/dev/null")] {
         symlink(device, folders.dev.join(node)).unwrap();
     }
     let card = folders.nvidia.join("0000:3b:00.0");
-    std::fs::create_dir_all(&card).unwrap();
-    std::fs::write(card.join("information"), "GPU UUID: GPU-second\nDevice Minor: 1\n").unwrap();
+    fs::create_dir_all(&card).unwrap();
+    fs::write(card.join("information"), "GPU UUID: GPU-second\nDevice Minor: 1\n").unwrap();
     folders
 }
 
@@ -108,7 +112,7 @@ async fn a_pod_that_restarts_has_the_same_gpu() {
     node.phase("again", "Succeeded").await;
     assert_eq!(node.log("again", "init").await, "/dev/nvidia0\n/dev/nvidia1\n");
     assert_eq!(node.log("again", "c").await, "/dev/nvidia0\n");
-    let spec = std::fs::read(node.pod_dir(&pod).join(SPEC_FILE)).unwrap();
+    let spec = fs::read(node.pod_dir(&pod).join(SPEC_FILE)).unwrap();
     let spec: ShimSpec = serde_json::from_slice(&spec).unwrap();
     assert_eq!(spec.containers[0].accelerators.as_ref().unwrap()["nvidia.com/gpu"], [0].into());
 }
@@ -124,13 +128,13 @@ async fn a_pod_of_the_version_before_has_all_that_it_sees() {
     node.phase("before", "Running").await;
     node.kill_agent().await;
     let path = node.pod_dir(&before).join(SPEC_FILE);
-    let mut spec: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let mut spec: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     spec["containers"][0].as_object_mut().unwrap().remove("accelerators").unwrap();
     let mounts = spec["containers"][0]["mounts"].as_array_mut().unwrap();
     let mut second = mounts.last().unwrap().clone();
     second["target"] = json!("/dev/nvidia1");
     mounts.push(second);
-    std::fs::write(&path, spec.to_string()).unwrap();
+    fs::write(&path, spec.to_string()).unwrap();
     node.start_agent().await;
     node.create("next", with_gpus(LOOK, 1)).await;
     let refused = node.phase("next", "Failed").await;
@@ -139,4 +143,57 @@ async fn a_pod_of_the_version_before_has_all_that_it_sees() {
     node.gone(&before).await;
     node.create("later", with_gpus(LOOK, 2)).await;
     sees(&node, "later", &["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl", "0,1"]).await;
+}
+
+/// A control group whose processes can't even be killed, until it is dropped.
+struct Frozen(PathBuf);
+
+impl Frozen {
+    fn of(processes: &[i32]) -> Frozen {
+        let group = Path::new(FREEZERS).join(format!("pumice-test-{}", processes[0]));
+        fs::create_dir(&group).unwrap();
+        let frozen = Frozen(group);
+        processes.iter().for_each(|pid| fs::write(frozen.0.join("cgroup.procs"), pid.to_string()).unwrap());
+        fs::write(frozen.0.join("freezer.state"), "FROZEN").unwrap();
+        frozen
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0.join("freezer.state"), "THAWED");
+        wait_for("the group to be empty", || fs::remove_dir(&self.0).ok());
+    }
+}
+
+const FREEZERS: &str = "/sys/fs/cgroup/freezer";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gpu_of_a_lost_pod_is_free_when_its_processes_are_gone() {
+    if !is_root() {
+        return;
+    }
+    if !Path::new(FREEZERS).join("tasks").exists() {
+        println!("vacuous on this kernel: nothing keeps a process that is killed");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let node = node(folder.path()).await;
+    let lost = node.create("lost", with_gpus(LOOK, 2)).await;
+    // Its program has begun.
+    sees(&node, "lost", &["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl", "0,1"]).await;
+    let shim = node.shim_pid(&lost);
+    let frozen = Frozen::of(&procfs::descendants(shim));
+    kill(Pid::from_raw(shim), Signal::SIGKILL).unwrap();
+    node.phase("lost", "Failed").await;
+    node.create("next", with_gpus(LOOK, 1)).await;
+    let waits = |pod: &Pod| {
+        let containers = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+        let waiting = containers.and_then(|statuses| statuses.first()?.state.as_ref()?.waiting.clone());
+        waiting.and_then(|waiting| waiting.message).as_deref()
+            == Some("processes of the pod default/lost still use nvidia.com/gpu")
+    };
+    node.pod("next", "waiting for a GPU", waits).await;
+    drop(frozen);
+    sees(&node, "next", &["/dev/nvidia0", "/dev/nvidiactl", "0"]).await;
 }
