@@ -1,16 +1,27 @@
 //! The host's root for a user without root, each top folder an overlay of its own: the kernel locks the mounts on the host's tree
 //! there, so that the whole of it can't be one lower layer.
+//!
+//! Invariant: nothing of the host is written to. A folder in which something is mounted can't be a lower layer either: that of what is
+//! in it is, or is shown read-only.
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use nix::fcntl::{OFlag, open};
 use nix::mount::{MsFlags, mount};
+use nix::sys::stat::Mode;
 
 use super::{UPPER, escaped};
+use pumice_linux::detached_mount::{Attributes, DetachedMount};
 
 const NONE: Option<&str> = None;
+/// Entries of one folder that are mounted one by one, each of which takes some time.
+const ENTRIES_MAX: usize = 512;
+/// The folder that programs must be able to write to: with more entries it is empty in a container, and others can't be changed.
+const TEMPORARY: &str = "tmp";
 /// Folders that every container has of its own.
 const OWN: [&str; 3] = ["proc", "sys", "dev"];
 
@@ -60,12 +71,59 @@ fn mount_folder(path: &Path, over: Option<&Path>, target: &Path, layers: &Path, 
     let (upper, work) = (escaped(&upper), escaped(&work));
     let options = format!("lowerdir={},upperdir={upper},workdir={work},userxattr", lowers.join(":"));
     let made = mount(Some("overlay"), target, Some("overlay"), MsFlags::MS_NODEV, Some(options.as_str()));
-    if let (Err(errno), Some(_)) = (made, over) {
-        return Err(errno.into());
+    match made {
+        Ok(()) => Ok(()),
+        Err(errno) if over.is_some() => Err(errno.into()),
+        // Something is mounted within it, which an overlay would uncover.
+        Err(_) => mount_entries(path, target, layers, name),
     }
-    if made.is_err() {
-        // Something is mounted within it: shown as it is, with what this user may write there.
-        mount(Some(path), target, NONE, MsFlags::MS_BIND | MsFlags::MS_REC, NONE)?;
+}
+
+/// Makes a folder of the container's own look like one of the host's: an overlay for each folder in it. Files, and folders that are no
+/// lower layers either, are as they are, but can't be changed.
+fn mount_entries(path: &Path, target: &Path, layers: &Path, name: &Path) -> io::Result<()> {
+    let is_top = name.components().count() == 1;
+    let entries: Vec<_> = match fs::read_dir(path) {
+        Ok(entries) if is_top => entries.take(ENTRIES_MAX + 1).collect::<io::Result<_>>()?,
+        // It is not to be read, or lies deeper.
+        _ => return show(path, target),
+    };
+    if entries.len() > ENTRIES_MAX && name != Path::new(TEMPORARY) {
+        return show(path, target);
+    }
+    let own = layers.join("own").join(name);
+    fs::create_dir_all(&own)?;
+    fs::set_permissions(&own, fs::metadata(path)?.permissions())?;
+    mount(Some(&own), target, NONE, MsFlags::MS_BIND, NONE)?;
+    if entries.len() > ENTRIES_MAX {
+        return Ok(());
+    }
+    for entry in entries {
+        let (name, path, target) = (name.join(entry.file_name()), entry.path(), target.join(entry.file_name()));
+        let kind = entry.file_type()?;
+        if kind.is_symlink() {
+            symlink(fs::read_link(&path)?, &target)?;
+        } else if kind.is_dir() {
+            fs::create_dir(&target)?;
+            mount_folder(&path, None, &target, layers, &name)?;
+        } else {
+            fs::write(&target, "")?;
+            show(&path, &target)?;
+        }
     }
     Ok(())
+}
+
+/// Shows what the host has as it is, with what is mounted within it. Nothing that is written there would be thrown away, so nothing
+/// can be.
+fn show(path: &Path, target: &Path) -> io::Result<()> {
+    let shown = DetachedMount::of_path(path).and_then(|shown| {
+        // All of it or nothing: an older kernel could refuse writes to a folder but not to what is mounted within it.
+        shown.restrict(Attributes::READ_ONLY)?;
+        shown.attach(open(target, OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty())?.as_fd())
+    });
+    shown.map_err(|errno| {
+        let text = format!("{} can't be shown without letting it be written to: {errno}", path.display());
+        io::Error::new(io::Error::from(errno).kind(), text)
+    })
 }
