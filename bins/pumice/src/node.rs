@@ -27,7 +27,7 @@ use crate::descriptors;
 use crate::output::announce;
 use crate::process::{go_last_for_memory, host_name};
 use crate::standalone;
-use crate::up::node_options;
+use crate::up::{node_options, tell_what_is_missing};
 
 /// How long requests under way may take at the end.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -54,6 +54,7 @@ pub fn run(args: &NodeRunArgs) -> Result<()> {
         options.kubelet_port = Some(listener.local_addr().context("read the port")?.port());
         let agent = options.build().context("start the node agent")?;
         let handle = agent.handle();
+        tell_what_is_missing(&handle);
         announce(format_args!("pumice node {name} runs"));
         let closing = CancellationToken::new();
         let limits = Arc::new(ConnectionLimits::for_descriptors(descriptors::limit()));

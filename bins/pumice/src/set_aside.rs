@@ -35,7 +35,8 @@ pub fn list(args: &ListArgs) -> Result<()> {
 pub fn remove(args: &RemoveSetAsideArgs) -> Result<()> {
     let data = DataDir::choose(args.data_dir.data_dir.as_deref())?;
     for name in &args.names {
-        pumice_node::remove_set_aside(data.path(), name).with_context(|| format!("remove {name}"))?;
+        pumice_node::remove_set_aside(data.path(), name, &crate::up::shim_program()?)
+            .with_context(|| format!("remove {name}"))?;
         output::line(format_args!("{name} is removed"))?;
     }
     Ok(())

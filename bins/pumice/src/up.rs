@@ -26,7 +26,7 @@ use crate::output::note;
 use crate::process::{go_last_for_memory, host_name, runtime, stop_on_signal};
 use crate::{logging, room};
 use components::Components;
-pub use components::{node_options, shim_program};
+pub use components::{node_options, shim_program, tell_what_is_missing};
 use late::Late;
 
 /// How long a start-up may take before it is given up.

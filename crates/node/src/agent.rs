@@ -3,7 +3,6 @@
 //! `Options::build() -> NodeAgent::run(shutdown)`, with a [`Handle`] for logs and draining.
 //! Invariant: the agent may die at any time; pods go on, and the next agent takes them over.
 
-mod capabilities;
 mod claims;
 mod leftovers;
 mod node_object;
@@ -32,13 +31,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::images::{ImageMap, ImageMapError};
 pub use crate::kubelet_api::NodeBody;
-use capabilities::Given;
-pub use capabilities::{Capabilities, LayerLimit};
 pub use leftovers::finish_removals;
 pub use leftovers::set_aside::{SetAside, SetAsideError, remove_set_aside, set_aside};
 pub use options::{Options, POD_PIDS_MAX};
 pub use teardown::{TornDown, Unended, tear_down};
 
+use crate::capabilities::{self, Capabilities, Given};
 use crate::confinement::seccomp::filter_folder::FilterFolder;
 use crate::disk_condition;
 use crate::kubelet_api::NodeService;
@@ -51,6 +49,7 @@ use crate::pod_index::PodIndex;
 use crate::pods_folder;
 use crate::project_quota::Projects;
 use crate::shim_starter::ShimStarter;
+use crate::subordinate_ids::SubordinateIds;
 use crate::usage::disk::measuring::{FINDINGS_MAX, Measurer};
 use crate::usage::{Sampler, Usage};
 use leftovers::remover::{NodeGroups, Remover};
@@ -187,10 +186,12 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     tracing::debug!(found = ?projects, "quotas of projects");
     let projects = projects.ok();
     let owner_probe = OwnerProbe::detect(&paths.node_dir, &shim);
+    let ids = SubordinateIds::of_user(&paths.node_dir, &shim);
     let given = Given {
         network: network.as_ref().map(drop).map_err(Clone::clone),
         projects: projects.is_some(),
         users: owner_probe.as_ref().map(drop).map_err(Clone::clone),
+        ids: ids.as_ref().map(drop).map_err(Clone::clone),
     };
     let mut capabilities = Capabilities::detect(&paths.node_dir, &paths.cgroup, given, &shim);
     if options.default_profile == Profile::Restricted && !capabilities.missing_for_restricted.is_empty() {
@@ -221,7 +222,8 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     };
     let (recorder, events) = EventRecorder::new(options.client.clone(), COMPONENT);
     let groups = capabilities.cgroup.clone().map(|hierarchy| NodeGroups { hierarchy, path: paths.cgroup.clone() });
-    let remover = Arc::new(Remover::new(&paths.data_dir, options.shim, groups));
+    let ids = ids.ok().flatten().filter(|_| capabilities.isolation.user).map(Arc::new);
+    let remover = Arc::new(Remover::new(&paths.data_dir, options.shim, groups, ids.clone()));
     let retained_logs = Arc::new(RetainedLogs::open(&paths.node_dir));
     let id_ranges = IdRanges::open(&paths.data_dir, paths.hash);
     let id_ranges = id_ranges.map_err(prepare(&paths.node_dir.join(own_users::RANGES)))?;
@@ -232,6 +234,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     });
     let context = Arc::new(NodeContext {
         id_ranges,
+        ids,
         owner_probe: owner_probe.ok(),
         client: options.client,
         node_name: options.node_name,
@@ -276,6 +279,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         index: index.clone(),
         usage: sampler.usage.clone(),
         projects: context.projects.is_some(),
+        ids: context.ids.clone(),
         findings,
     };
     let disk = SharedDisk::new(found, pressure_sender);

@@ -6,11 +6,11 @@
 
 use std::ffi::OsString;
 use std::fs::{File, Permissions};
-use std::io::{self, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
 
@@ -21,6 +21,8 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use pumice_linux::cgroup;
 use pumice_linux::detached_mount::{Attributes, DetachedMount, descriptor_path};
 use pumice_linux::huge_pages;
+use pumice_shim::USERS;
+use pumice_shim::own_users::PROCESS_INSIDE;
 
 /// What of this process's environment the shim's program gets: where and in which words it works, and what its dynamic
 /// linker or a coverage report needs. Everything else may be the administrator's own.
@@ -104,6 +106,25 @@ impl Launcher {
             command.env(huge_pages::NONE_IN_SHIM.0, huge_pages::NONE_IN_SHIM.1);
         }
         Launch { command, _source: self.source.clone() }
+    }
+
+    /// A user namespace whose ids `name_ids` names, for the process with the pid that it is given. This process has threads, and can
+    /// make none. `dir` is any folder.
+    pub(crate) fn user_namespace(&self, dir: &Path, name_ids: impl FnOnce(u32) -> io::Result<()>) -> io::Result<File> {
+        let mut launch = self.launch();
+        launch.command().arg(USERS).arg(dir).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = launch.spawn()?;
+        let lines = child.stdout.take().map(|output| BufReader::new(output).lines());
+        let mut lines = lines.into_iter().flatten().map_while(Result::ok);
+        let inside = lines.find_map(|line| line.rsplit_once(PROCESS_INSIDE).and_then(|(_, pid)| pid.parse().ok()));
+        let made = inside.ok_or_else(|| io::Error::other("the kernel makes none"));
+        let handle = made.and_then(|pid: u32| {
+            name_ids(pid)?;
+            File::open(format!("/proc/{pid}/ns/user"))
+        });
+        drop(child.stdin.take());
+        let _ = child.wait();
+        handle
     }
 
     fn large(&self, path: PathBuf) -> Command {

@@ -15,6 +15,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod agent;
+mod capabilities;
 mod confinement;
 mod container_exec;
 mod disk_condition;
@@ -40,13 +41,15 @@ mod shim_watch;
 mod simulated;
 mod spec_numbers;
 mod streams;
+mod subordinate_ids;
 mod survivors;
 mod usage;
 
 pub use agent::{
-    AgentError, Capabilities, Handle, LayerLimit, NodeAgent, Options, POD_PIDS_MAX, SetAside, SetAsideError, TornDown,
-    Unended, finish_removals, host_ip, remove_set_aside, set_aside, tear_down,
+    AgentError, Handle, NodeAgent, Options, POD_PIDS_MAX, SetAside, SetAsideError, TornDown, Unended, finish_removals,
+    host_ip, remove_set_aside, set_aside, tear_down,
 };
+pub use capabilities::{Capabilities, LayerLimit};
 pub use confinement::accelerators::DeviceFolders;
 pub use images::{ImageEntry, ImageMap, ImageMapError};
 pub use kubelet_api::NodeBody;

@@ -183,7 +183,7 @@ impl Process1 {
         namespaces.set(CloneFlags::CLONE_NEWUSER, spec.isolation.user || spec.users.is_some());
         namespaces.set(CloneFlags::CLONE_NEWNET, matches!(spec.network, Network::Bridge { .. }));
         setns(&self.handle, namespaces)?;
-        if spec.users.is_some() { become_root() } else { Ok(()) }
+        if spec.users_by_root().is_some() { become_root() } else { Ok(()) }
     }
 }
 

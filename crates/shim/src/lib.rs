@@ -38,7 +38,8 @@ pub mod starter;
 pub mod status;
 mod supervisor;
 mod syscall_filter;
-mod user_namespace;
+pub mod user_namespace;
+pub mod users_files;
 
 use std::ffi::{CString, OsString};
 use std::fs;
@@ -77,8 +78,17 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     // Nothing but speed depends on it.
     let _ = cpu_turns::take_turns_as_usual();
     let asks = |word: &str| args.iter().any(|arg| arg == word);
+    if asks(user_namespace::INSIDE)
+        && let Err(error) = user_namespace::enter_given()
+    {
+        journal(&error.to_string());
+        return ExitCode::FAILURE;
+    }
     let (probes, shows_users) = (asks(PROBE), asks(USERS));
     let (executes, removes, starts) = (asks(exec::EXEC), asks(remove::REMOVE), asks(starter::START_SHIMS));
+    let (counts, takes) = (asks(users_files::COUNT), asks(users_files::TAKE));
+    let group = args.iter().position(|arg| arg == users_files::GIVE_TO_GROUP);
+    let group = group.and_then(|word| args.get(word + 1)).map(|group| group.to_string_lossy().into_owned());
     let Some(dir) = args.into_iter().last().map(PathBuf::from).filter(|dir| dir.is_absolute()) else {
         journal("usage: shim POD_DIR (an absolute path); meant to be started by the node agent");
         return ExitCode::from(2);
@@ -100,6 +110,15 @@ pub fn shim_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     if removes {
         return remove::run(&dir);
+    }
+    if counts {
+        return users_files::count(&dir);
+    }
+    if takes {
+        return users_files::take(&dir);
+    }
+    if let Some(group) = group {
+        return users_files::give_to_group(&group, &dir);
     }
     if executes {
         return match run_beside(&dir) {

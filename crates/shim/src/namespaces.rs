@@ -25,10 +25,9 @@ pub(super) fn shared_memory(spec: &ShimSpec, dir: &Path) -> PathBuf {
 pub(super) fn share(spec: &ShimSpec, dir: &Path) -> io::Result<Option<Belongings>> {
     const NONE: Option<&str> = None;
     if spec.isolation.user {
-        user_namespace::enter()?;
+        user_namespace::enter(spec.users.as_ref())?;
     }
-    let users = spec.users.as_ref().filter(|_| !spec.isolation.user);
-    let belongings = match users {
+    let belongings = match spec.users_by_root() {
         Some(users) => Some(UserNamespace::create(users, spec.network != Network::Host)?),
         None => None,
     };

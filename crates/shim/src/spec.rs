@@ -56,7 +56,8 @@ pub struct ShimSpec {
     pub active_deadline_seconds: Option<u64>,
     /// How its processes are separated from the host.
     pub isolation: Isolation,
-    /// Users and groups of its own, where the platform is not an ordinary user's; none where they are the machine's.
+    /// Users and groups of its own, none where they are the machine's. Where the platform is an ordinary user's, those that the machine
+    /// gives to that user for all of its pods; none where there is that user alone.
     #[serde(default)]
     pub users: Option<Users>,
     /// Whose processes its containers see.
@@ -100,6 +101,11 @@ impl ShimSpec {
     /// Whether each container has a pid namespace of its own, with whose process 1 all of it ends.
     pub fn has_own_processes(&self) -> bool {
         self.isolation.namespaces && self.processes == Processes::Container
+    }
+
+    /// Users of its own that root of the machine has made for it. Else it has those of the user that the platform is.
+    pub fn users_by_root(&self) -> Option<&Users> {
+        self.users.as_ref().filter(|_| !self.isolation.user)
     }
 
     /// The container called `name`, of either list.

@@ -28,7 +28,7 @@ pub const START_SHIMS: &str = "start-shims";
 /// Longest order in bytes.
 pub const ORDER_BYTES_MAX: usize = 4096;
 /// Descriptors that come with an order: what the shim says of itself goes to the first, whether it stands to the second; the third, if
-/// there is one, is a network namespace for the pod.
+/// there is one, is a network namespace for the pod, or where this is not root the user namespace that its own lies in.
 const DESCRIPTORS_MAX: usize = 3;
 
 /// What a shim tells whoever has started it when it needs it no more.

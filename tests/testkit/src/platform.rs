@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::certificate::{now, write_certificate};
 use crate::clients::code;
-use crate::{Clients, Marks, Output, Peer, Remains, binary};
+use crate::{Clients, Marks, OrdinaryUser, Output, Peer, Remains, binary};
 
 /// How to start a platform.
 #[derive(Debug, Clone, Default)]
@@ -27,6 +27,8 @@ pub struct Setup {
 pub struct Platform {
     directory: TempDir,
     setup: Setup,
+    /// Who runs it; none is who runs the test.
+    user: Option<OrdinaryUser>,
     clients: Clients,
     up: Option<Child>,
     /// The URL that `up` printed.
@@ -45,10 +47,21 @@ impl Platform {
         Platform::start_in(directory.expect("a temporary directory in memory"), setup)
     }
 
+    /// The same by another user.
+    pub fn start_as(user: OrdinaryUser, setup: Setup) -> Platform {
+        let directory = temporary_directory();
+        user.own(directory.path());
+        Platform::start_by(Some(user), directory, setup)
+    }
+
     fn start_in(directory: TempDir, setup: Setup) -> Platform {
+        Platform::start_by(None, directory, setup)
+    }
+
+    fn start_by(user: Option<OrdinaryUser>, directory: TempDir, setup: Setup) -> Platform {
         let data = directory.path().join("data");
         let clients = Clients::new(&data.join("kubeconfig"), directory.path()).with("PUMICE_DATA_DIR", data);
-        let mut platform = Platform { directory, setup, clients, up: None, url: String::new() };
+        let mut platform = Platform { directory, setup, user, clients, up: None, url: String::new() };
         platform.up();
         platform
     }
@@ -136,7 +149,8 @@ impl Platform {
             .append(true)
             .open(self.scratch().join("up.log"))
             .expect("open the log of up");
-        let mut child = Command::new(binary("pumice"))
+        let mut child = self
+            .program()
             .args(["up", "--port", "0", "--data-dir"])
             .arg(self.data_dir())
             .args(&self.setup.flags)
@@ -156,6 +170,20 @@ impl Platform {
         };
         self.url = url.to_owned();
         self.up = Some(child);
+    }
+
+    /// `pumice` by the platform's user.
+    pub fn program(&self) -> Command {
+        let program = binary("pumice");
+        match &self.user {
+            Some(user) => user.command(&program, self.directory.path()),
+            None => Command::new(program),
+        }
+    }
+
+    /// Has another user run it from the next start on.
+    pub fn set_user(&mut self, user: OrdinaryUser) {
+        self.user = Some(user);
     }
 
     /// What `up` has said on standard error so far.
@@ -223,7 +251,7 @@ impl Platform {
             let _ = child.wait();
         }
         if self.data_dir().is_dir() {
-            let _ = Command::new(binary("pumice")).args(["down", "--now", "--data-dir"]).arg(self.data_dir()).output();
+            let _ = self.program().args(["down", "--now", "--data-dir"]).arg(self.data_dir()).output();
         }
     }
 }

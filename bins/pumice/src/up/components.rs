@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::UpArgs;
 use crate::args::node::MachineArgs;
+use crate::output::note;
 use crate::parts::Parts;
 use crate::up::late::{self, Late, Part};
 
@@ -93,6 +94,7 @@ impl Components {
             options.api_port = Some(port);
             options.default_profile = args.api.profile.enforced();
             let agent = options.build().context("start the node agent")?;
+            tell_what_is_missing(&agent.handle());
             let _ = late.node.set(agent.handle());
             components.spawn(late::NODE_AGENT, |stop| agent.run(stop));
         }
@@ -202,6 +204,13 @@ include!(concat!(env!("OUT_DIR"), "/shim.rs"));
 pub fn shim_program() -> Result<ShimProgram> {
     let program = std::env::current_exe().context("find this program's own file")?;
     Ok(ShimProgram { embedded: SHIM, program, args: vec!["shim".into()] })
+}
+
+/// Says to a user without root what pods go without, and what gives it. As root, a machine lacks little, and the log says it.
+pub fn tell_what_is_missing(agent: &pumice_node::Handle) {
+    if !nix::unistd::Uid::effective().is_root() {
+        agent.capabilities().notes.iter().for_each(|lack| note(format_args!("pumice: without root, {lack}")));
+    }
 }
 
 /// What the agent of this machine is told.

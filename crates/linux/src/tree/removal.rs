@@ -56,6 +56,10 @@ impl RemovalError {
     pub fn is_of_the_moment(&self) -> bool {
         matches!(self.errno, Errno::ENOTEMPTY | Errno::EEXIST | Errno::ENOENT | Errno::EAGAIN)
     }
+    /// Whether another user may remove it.
+    pub fn is_for_rights(&self) -> bool {
+        matches!(self.errno, Errno::EACCES | Errno::EPERM)
+    }
 }
 
 /// How many more could not be removed.

@@ -53,7 +53,7 @@ impl Size {
         self.bytes
     }
 
-    /// Folders that this process may not read.
+    /// Folders, and entries of folders, that this process may not read.
     pub fn unreadable(&self) -> u64 {
         self.unreadable
     }
@@ -81,7 +81,9 @@ impl Size {
     /// Adds an entry; opens it if it is a folder.
     fn count(&mut self, entry: &Entry) -> Option<OwnedFd> {
         let folder = self.deepest.as_ref().or(self.open.last())?;
-        let found = folder.look(&entry.name).ok().filter(|found| found.st_dev == self.device)?;
+        let found = folder.look(&entry.name);
+        self.unreadable += u64::from(matches!(found, Err(Errno::EACCES)));
+        let found = found.ok().filter(|found| found.st_dev == self.device)?;
         let bytes = u64::try_from(found.st_blocks).unwrap_or(0).saturating_mul(BLOCK_BYTES);
         if !is_folder(&found) {
             self.bytes = self.bytes.saturating_add(bytes / found.st_nlink.max(1));

@@ -44,7 +44,12 @@ async fn remove(context: &NodeContext, folder: PathBuf) -> bool {
     let mut names = folder.iter().map(|name| name.to_string_lossy());
     let owner = Owner::claim(&names.next().unwrap_or_default(), &names.next().unwrap_or_default());
     let (data_dir, path) = (context.data_dir.clone(), claims_dir(&context.data_dir).join(folder));
+    let ids = context.ids.clone();
     let removed = tokio::task::spawn_blocking(move || {
+        // A program may have given the folder to a user of its pod's.
+        if let Some(Err(error)) = ids.map(|ids| ids.take(&path)) {
+            tracing::warn!(path = %path.display(), %error, "a claim's folder stays another user's");
+        }
         let leftover = Folders::of(&data_dir).remove(&path, || owner);
         (leftover, !path.exists())
     });

@@ -17,13 +17,15 @@ use std::thread;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use nix::unistd::Uid;
 use pumice_cluster::events::{Occurrence, Severity};
 
 use crate::agent::start::NodeContext;
-use crate::launcher::ShimProgram;
+use crate::launcher::{Launcher, ShimProgram};
 use crate::layout::{claims_dir, layers_dir};
 use crate::logs::retained::RetainedLogs;
 use crate::shim_watch::ProcessHandle;
+use crate::subordinate_ids::SubordinateIds;
 use crate::usage::disk::projects;
 use pumice_clock as clock;
 use pumice_linux::cgroup::CgroupSpec;
@@ -81,7 +83,10 @@ pub(crate) enum Leftover {
 /// platform runs there. While there is something to wait for, `on_wait` is called some ten times a second with how many trees
 /// are left.
 pub fn finish_removals(data_dir: &Path, shim: &ShimProgram, on_wait: impl FnMut(usize)) -> io::Result<Vec<SetAside>> {
-    let remover = Arc::new(Remover::new(&fs::canonicalize(data_dir)?, shim.clone(), None));
+    let data_dir = fs::canonicalize(data_dir)?;
+    // Without them, what is theirs is set aside with the kernel's reason.
+    let ids = SubordinateIds::of_user(&data_dir, &Launcher::new(shim.clone())).ok().flatten();
+    let remover = Arc::new(Remover::new(&data_dir, shim.clone(), None, ids.map(Arc::new)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(remover.finish(on_wait)))
 }
@@ -146,6 +151,8 @@ impl Folders {
             Ok(Outcome::Stopped) => None,
             // The layers of a pod, which go when it ends, may be under way when all of it goes.
             Err(error) if error.is_of_the_moment() => None,
+            // It may be another user's of the pod, as whose root a process removes it.
+            Err(error) if error.is_for_rights() && !Uid::effective().is_root() => None,
             Err(error) => Some(error.to_string()),
         };
         let owner = owner();

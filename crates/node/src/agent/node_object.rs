@@ -12,7 +12,7 @@ use kube::{Api, Client};
 use pumice_cluster::{Failure, failure};
 use serde_json::{Value, json};
 
-use crate::agent::capabilities::Capabilities;
+use crate::capabilities::Capabilities;
 use crate::disk_condition;
 use pumice_linux::procfs;
 

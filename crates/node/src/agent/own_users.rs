@@ -6,11 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -20,11 +19,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::leftovers::Folders;
 use crate::launcher::Launcher;
-use crate::pod_spec::security::OWN_IDS;
+use crate::subordinate_ids::POD_IDS;
 use pumice_linux::detached_mount::{Attributes, DetachedMount};
 use pumice_linux::files::{self, Durability, private_dir, read_bounded, write_atomic};
-use pumice_shim::USERS;
-use pumice_shim::own_users::{PROCESS_INSIDE, map};
+use pumice_shim::own_users::map;
 use pumice_shim::spec::{IdRange, Users};
 
 /// Ids that pods are given: after those that systemd gives to containers, before those that it has for files of others. Below 2^31, which
@@ -129,21 +127,21 @@ impl IdRanges {
 }
 
 fn users(first: u32) -> Users {
-    let range = IdRange { inside: 0, outside: first, count: OWN_IDS };
+    let range = IdRange { inside: 0, outside: first, count: POD_IDS };
     Users { uids: vec![range], gids: vec![range] }
 }
 
 /// First ids of the ranges in `span` of which no id is taken.
 fn free(span: Range<u32>, taken: &[Range<u64>]) -> Vec<u32> {
-    let step = usize::try_from(OWN_IDS).unwrap_or(usize::MAX);
+    let step = usize::try_from(POD_IDS).unwrap_or(usize::MAX);
     let is_free = |first: &u32| {
-        let own = u64::from(*first)..u64::from(*first) + u64::from(OWN_IDS);
+        let own = u64::from(*first)..u64::from(*first) + u64::from(POD_IDS);
         !taken.iter().any(|taken| taken.start < own.end && own.start < taken.end)
     };
     span.step_by(step).filter(is_free).collect()
 }
 
-/// What a file such as `/etc/subuid` gives to users, in lines `USER:FIRST:OWN_IDS`.
+/// What a file such as `/etc/subuid` gives to users, in lines `USER:FIRST:COUNT`.
 fn ranges_of(text: &str) -> Vec<Range<u64>> {
     let ranges = text.lines().filter_map(|line| {
         let mut numbers = line.split(':').skip(1).map(|number| number.trim().parse::<u64>().ok());
@@ -162,7 +160,7 @@ pub(crate) struct OwnerProbe {
 impl OwnerProbe {
     /// Tries all that pods with users of their own need. `node_dir` is where they write.
     pub(crate) fn detect(node_dir: &Path, shim: &Launcher) -> Result<OwnerProbe, String> {
-        let users = user_namespace(node_dir, shim).map_err(|error| format!("no user namespaces: {error}"))?;
+        let users = shim.user_namespace(node_dir, name_ids).map_err(|error| format!("no user namespaces: {error}"))?;
         let probe = OwnerProbe { users };
         let places = [("/", Path::new("/")), ("the data directory", node_dir)];
         for (name, path) in places {
@@ -189,26 +187,12 @@ impl OwnerProbe {
     }
 }
 
-/// A user namespace with the first ids of [`SPAN`]. This process has threads, and can make none.
-fn user_namespace(node_dir: &Path, shim: &Launcher) -> io::Result<File> {
-    let mut launch = shim.launch();
-    launch.command().arg(USERS).arg(node_dir).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = launch.spawn()?;
-    let lines = child.stdout.take().map(|output| BufReader::new(output).lines());
-    let mut lines = lines.into_iter().flatten().map_while(Result::ok);
-    let inside = lines.find_map(|line| line.rsplit_once(PROCESS_INSIDE).and_then(|(_, pid)| pid.parse().ok()));
-    let handle = inside.map_or_else(|| Err(io::Error::other("the kernel makes none")), with_ids);
-    drop(child.stdin.take());
-    let _ = child.wait();
-    handle
-}
-
-fn with_ids(pid: u32) -> io::Result<File> {
+/// Gives the first ids of [`SPAN`] to the user namespace of a process.
+fn name_ids(pid: u32) -> io::Result<()> {
     let Users { uids, gids } = users(SPAN.start);
-    for (name, ranges) in [("uid_map", uids), ("gid_map", gids)] {
-        fs::write(format!("/proc/{pid}/{name}"), map(&ranges))?;
-    }
-    File::open(format!("/proc/{pid}/ns/user"))
+    [("uid_map", uids), ("gid_map", gids)]
+        .into_iter()
+        .try_for_each(|(name, ranges)| fs::write(format!("/proc/{pid}/{name}"), map(&ranges)))
 }
 
 /// In a thread of its own, whose mounts are gone with it.

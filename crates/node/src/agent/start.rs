@@ -18,9 +18,9 @@ use pumice_objects::pod_security::{Policy, Profile};
 use pumice_units::with_causes;
 use serde_json::Value;
 
-use crate::agent::capabilities::Capabilities;
 use crate::agent::leftovers::remover::Remover;
 use crate::agent::own_users::{IdRanges, OwnUsersError, OwnerProbe};
+use crate::capabilities::Capabilities;
 use crate::confinement::accelerators::DeviceFolders;
 use crate::confinement::allotment::PodDevices;
 use crate::confinement::app_armor::{self, AppArmorError};
@@ -40,10 +40,11 @@ use crate::pod_spec::names;
 use crate::pod_spec::resolve::{self, Identity, NodeGround, ResolveError, Resolved};
 use crate::pod_spec::security::{self, NodeSupport, PodUsers, UserSupport};
 use crate::pod_spec::sources::{References, Sources};
-use crate::pod_spec::volumes::{self, Content, VolumeRoots};
+use crate::pod_spec::volumes::{self, Content, VolumeGroup, VolumeRoots};
 use crate::project_quota::Projects;
 use crate::shim_starter::ShimStarter;
 use crate::spec_numbers;
+use crate::subordinate_ids::SubordinateIds;
 use crate::usage::disk::projects;
 use pumice_linux::cgroup::{CgroupSpec, Device, Hierarchy};
 use pumice_linux::files::{Durability, private_dir, write_atomic};
@@ -73,6 +74,8 @@ pub(crate) struct NodeContext {
     pub projects: Option<Projects>,
     /// Which ids of the machine pods have.
     pub id_ranges: IdRanges,
+    /// Ids that pods have beside this process's user, where that is not root and the machine gives it some.
+    pub ids: Option<Arc<SubordinateIds>>,
     /// Where this machine can show files with other owners; none where it never can.
     pub owner_probe: Option<OwnerProbe>,
     pub network: Option<NodeNetwork>,
@@ -233,7 +236,7 @@ fn make(
         image_map: &image_map,
         image_map_path: context.image_map.as_deref(),
         default_path: &context.default_path,
-        only_identity: only_identity(context.capabilities.isolation.user),
+        only_identity: only_identity(context),
         only_home: context.home.as_deref(),
         common_mounts: common_mounts(context, &dir),
         api: context.api_port.map(|port| SocketAddrV4::new(api_host(context, pod), port)),
@@ -252,9 +255,10 @@ fn make(
     }
     // The shim mounts its shared memory there: a disk without room is met where the start is tried again.
     private_dir(&dir.join(SHARED_MEMORY)).map_err(step("make the pod's directory"))?;
+    let group = resolved.group.map(|gid| VolumeGroup { gid, ids: context.ids.as_deref() });
     for (name, volume) in &resolved.volumes {
         let failed = |source| StartError::Mount { volume: name.clone(), source };
-        volumes::make(volume, resolved.group, &context.data_dir).map_err(failed)?;
+        volumes::make(volume, group, &context.data_dir).map_err(failed)?;
     }
     if let Some(projects) = &context.projects
         && let Err(error) = projects::assign(projects, &dir, pod)
@@ -268,6 +272,7 @@ fn make(
     view.give(pod, &mut resolved.init_containers, &mut resolved.containers);
     let users = match users {
         PodUsers::Machines => None,
+        PodUsers::Subordinate => context.ids.as_ref().map(|ids| ids.users().clone()),
         PodUsers::Own => {
             try_owners(context, pod, &resolved)?;
             Some(context.id_ranges.give(pod.metadata.namespace.as_deref().unwrap_or_default(), &order.uid)?)
@@ -370,9 +375,10 @@ fn support(context: &NodeContext) -> NodeSupport {
         disk_limits: cgroup.as_ref().is_some_and(Hierarchy::limits_disk),
         app_armor: app_armor::is_enabled(),
         selinux: Path::new(SELINUX).exists(),
-        only_uid: only_identity(isolation.user).map(|identity| identity.uid),
+        only_uid: only_identity(context).map(|identity| identity.uid),
         users: match (isolation.user, context.capabilities.own_users) {
-            (true, _) => UserSupport::All,
+            (true, _) if context.ids.is_some() => UserSupport::Subordinate,
+            (true, _) => UserSupport::One,
             (false, true) => UserSupport::Some,
             (false, false) => UserSupport::None,
         },
@@ -382,12 +388,12 @@ fn support(context: &NodeContext) -> NodeSupport {
 /// Where the kernel says whether SELinux refuses or only notes; it is there where SELinux runs.
 const SELINUX: &str = "/sys/fs/selinux/enforce";
 
-/// Without root there is one identity: this process's, which a user namespace calls root.
-fn only_identity(user_namespace: bool) -> Option<Identity> {
+/// Without root and ids of others there is one identity: this process's, which a user namespace calls root.
+fn only_identity(context: &NodeContext) -> Option<Identity> {
     let (uid, gid) = (nix::unistd::Uid::effective(), nix::unistd::Gid::effective());
     let own = Identity { uid: uid.as_raw(), gid: gid.as_raw() };
-    let seen = if user_namespace { Identity { uid: 0, gid: 0 } } else { own };
-    if uid.is_root() { None } else { Some(seen) }
+    let seen = if context.capabilities.isolation.user { Identity { uid: 0, gid: 0 } } else { own };
+    if uid.is_root() || context.ids.is_some() { None } else { Some(seen) }
 }
 
 /// The network that the pod has part in, where it has one of its own.
@@ -402,7 +408,7 @@ fn api_host(context: &NodeContext, pod: &Pod) -> Ipv4Addr {
 }
 
 fn common_mounts(context: &NodeContext, dir: &Path) -> Vec<MountSpec> {
-    if context.capabilities.isolation.namespaces { resolve::common_mounts(dir) } else { Vec::new() }
+    if context.capabilities.isolation.namespaces { names::common_mounts(dir) } else { Vec::new() }
 }
 
 fn placement(context: &NodeContext, order: &StartOrder) -> Placement {
@@ -508,6 +514,9 @@ fn resolver_text() -> String {
 
 /// Starts the shim of a directory, in a network namespace for its pod alone if there is one, and waits until it stands on its own.
 pub(crate) fn start_shim(context: &NodeContext, dir: &Path, namespace: Option<OwnedFd>) -> Result<(), StartError> {
-    let started = context.starter.start(dir, namespace.as_ref());
-    started.map_err(|source| StartError::Prepare { step: "start the shim", source })?.map_err(StartError::Shim)
+    let failed = |source| StartError::Prepare { step: "start the shim", source };
+    // Of root's pods some have a network; others' have users.
+    let users = || context.ids.as_ref().map(|ids| ids.namespace()).transpose();
+    let namespace = namespace.map_or_else(users, |network| Ok(Some(network))).map_err(failed)?;
+    context.starter.start(dir, namespace.as_ref()).map_err(failed)?.map_err(StartError::Shim)
 }

@@ -2,7 +2,11 @@
 //!
 //! Invariant: pure. Called when a pod is resolved, and for the hosts files of its peers.
 
+use std::path::Path;
+
 use k8s_openapi::api::core::v1::Pod;
+
+use pumice_shim::spec::MountSpec;
 
 /// The host name by which its peers know a pod; cut as the kubelet cuts it.
 pub(crate) fn hostname(pod: &Pod) -> String {
@@ -26,6 +30,17 @@ pub(crate) fn full_name(pod: &Pod) -> Option<String> {
 /// The host name that a pod sees.
 pub(crate) fn own_name(pod: &Pod) -> String {
     full_name(pod).unwrap_or_else(|| hostname(pod))
+}
+
+/// Files of the pod's directory that every container gets. Whom the pod asks for addresses is not for its programs to say.
+pub(crate) fn common_mounts(dir: &Path) -> Vec<MountSpec> {
+    let mount = |name: &str, read_only| MountSpec {
+        source: dir.join(name),
+        sub_path: None,
+        target: Path::new("/etc").join(name),
+        read_only,
+    };
+    vec![mount("hosts", false), mount("hostname", false), mount("resolv.conf", true)]
 }
 
 #[cfg(test)]

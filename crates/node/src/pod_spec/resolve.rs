@@ -15,12 +15,13 @@ use crate::pod_spec::disk_limits;
 use crate::pod_spec::environment::expand;
 use crate::pod_spec::environment::{self, Environment};
 use crate::pod_spec::names;
-use crate::pod_spec::security::{self, NodeSupport, OWN_IDS, PodUsers};
+use crate::pod_spec::security::{self, NodeSupport, PodUsers};
 use crate::pod_spec::sources::Sources;
 use crate::pod_spec::users;
 use crate::pod_spec::volumes::{self, PlannedVolume, VolumeRoots};
 use crate::probes::ProbesAndHooks;
 use crate::spec_numbers::{self, NumberError};
+use crate::subordinate_ids::POD_IDS;
 use pumice_linux::cgroup::{DiskLimits, Limits};
 use pumice_shim::spec::{ContainerSpec, MountSpec, RestartPolicy};
 
@@ -87,7 +88,7 @@ pub(crate) struct NodeGround<'a> {
     pub default_path: &'a str,
     /// Identity when this node has no right to another.
     pub only_identity: Option<Identity>,
-    /// Home of that identity on this machine. It may be called root in a pod, and root's folder is none of its own.
+    /// Home of this process's user on the machine. It may be called root in a pod, and root's folder is none of its own.
     pub only_home: Option<&'a str>,
     /// Mounts of every container: hosts, host name, resolver.
     pub common_mounts: Vec<MountSpec>,
@@ -187,15 +188,20 @@ fn one(
     let root = entry.and_then(|entry| entry.root.clone());
     let files = root.as_deref().unwrap_or(Path::new("/"));
     let roots: Vec<&Path> = entry.and_then(|entry| entry.layer.as_deref()).into_iter().chain([files]).collect();
-    let mut groups = if node.only_identity.is_none() { groups(&pod_context, uid, gid, &roots)? } else { Vec::new() };
-    if node.users == PodUsers::Own {
+    // The user that the platform is, however the pod calls it.
+    let is_platforms = node.only_identity.is_some() || node.users == PodUsers::Subordinate && uid == 0;
+    // On the machine its groups are, and pods have them as long as they name none.
+    let has_platforms_groups =
+        node.only_identity.is_some() || is_platforms && users::names_no_group(&pod_context, &context);
+    let mut groups = if has_platforms_groups { Vec::new() } else { users::all_groups(&pod_context, uid, gid, &roots)? };
+    if node.users != PodUsers::Machines {
         // What it names itself was looked at before; the lists of a root may have others.
-        groups.retain(|group| *group < OWN_IDS);
+        groups.retain(|group| *group < POD_IDS);
     }
     if environment.get("HOME").is_none() {
         // In a root folder of an image there is that image's home alone.
         let home = match node.only_home {
-            Some(own) if root.is_none() && node.only_identity.is_some() => own.to_owned(),
+            Some(own) if root.is_none() && is_platforms => own.to_owned(),
             _ => users::home(files, uid),
         };
         environment.set("HOME", home);
@@ -283,20 +289,6 @@ fn id(field: &str, named: Option<i64>) -> Result<Option<u32>, NumberError> {
     named.map(|named| spec_numbers::identity(field, named)).transpose()
 }
 
-/// All groups of a container whose first is `gid`; with them those of its user in the lists of its `roots`, unless the pod wants
-/// only what it names itself.
-fn groups(pod: &PodSecurityContext, uid: u32, gid: u32, roots: &[&Path]) -> Result<Vec<u32>, NumberError> {
-    let supplemental = pod.supplemental_groups.iter().flatten().map(|group| ("supplementalGroups", *group));
-    let named = supplemental.chain(pod.fs_group.map(|group| ("fsGroup", group)));
-    let named = named.map(|(field, group)| spec_numbers::identity(&format!("spec.securityContext.{field}"), group));
-    let mut groups = named.chain([Ok(gid)]).collect::<Result<Vec<u32>, NumberError>>()?;
-    if pod.supplemental_groups_policy.as_deref() != Some("Strict") {
-        let listed = users::groups(roots, uid).into_iter().filter(|group| !groups.contains(group)).collect::<Vec<_>>();
-        groups.extend(listed);
-    }
-    Ok(groups)
-}
-
 fn limits(container: &Container) -> Limits {
     let resources = container.resources.as_ref();
     let quantity = |list: Option<&BTreeMap<String, _>>, name: &str| {
@@ -382,17 +374,6 @@ pub(crate) fn host_aliases(pod: &Pod) -> Vec<(String, Vec<String>)> {
     aliases.map(|alias| (alias.ip.clone(), alias.hostnames.clone().unwrap_or_default())).collect()
 }
 
-/// Files of the pod's directory that every container gets. Whom the pod asks for addresses is not for its programs to say.
-pub(crate) fn common_mounts(dir: &Path) -> Vec<MountSpec> {
-    let mount = |name: &str, read_only| MountSpec {
-        source: dir.join(name),
-        sub_path: None,
-        target: Path::new("/etc").join(name),
-        read_only,
-    };
-    vec![mount("hosts", false), mount("hostname", false), mount("resolv.conf", true)]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -400,11 +381,16 @@ mod tests {
     use serde_json::{Value, json};
 
     fn resolved(pod: Value) -> Result<ContainerSpec, ResolveError> {
-        resolved_as(pod, None)
+        resolved_as(pod, None, None, PodUsers::Machines)
     }
 
-    /// With the only identity that pods can have, and its home.
-    fn resolved_as(pod: Value, only: Option<(Identity, &str)>) -> Result<ContainerSpec, ResolveError> {
+    /// With the only identity that pods can have, and the home of the platform's user.
+    fn resolved_as(
+        pod: Value,
+        only: Option<Identity>,
+        home: Option<&str>,
+        users: PodUsers,
+    ) -> Result<ContainerSpec, ResolveError> {
         let pod: Pod = serde_json::from_value(pod).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let map = dir.path().join("map.yaml");
@@ -420,8 +406,8 @@ mod tests {
             image_map: &image_map,
             image_map_path: Some(Path::new("/etc/map.yaml")),
             default_path: "/bin",
-            only_identity: only.map(|(identity, _)| identity),
-            only_home: only.map(|(_, home)| home),
+            only_identity: only,
+            only_home: home,
             common_mounts: vec![],
             api: Some(SocketAddrV4::new([10, 0, 0, 1].into(), 6443)),
             support: NodeSupport {
@@ -431,10 +417,10 @@ mod tests {
                 disk_limits: true,
                 app_armor: false,
                 selinux: false,
-                only_uid: only.map(|(identity, _)| identity.uid),
+                only_uid: only.map(|identity| identity.uid),
                 users: UserSupport::Some,
             },
-            users: PodUsers::Machines,
+            users,
             accelerators: &|_| {
                 vec![("NVIDIA_VISIBLE_DEVICES", "0".to_owned()), ("CUDA_VISIBLE_DEVICES", "GPU-1".to_owned())]
             },
@@ -521,27 +507,11 @@ mod tests {
         assert!(matches!(refused, Err(ResolveError::Security(_))));
     }
 
-    #[test]
-    fn groups_of_the_image_are_merged_unless_the_policy_is_strict() {
-        let root = tempfile::tempdir().unwrap();
-        std::fs::create_dir(root.path().join("etc")).unwrap();
-        std::fs::write(root.path().join("etc/passwd"), "ada:x:7:7::/:/bin/sh\n").unwrap();
-        std::fs::write(root.path().join("etc/group"), "video:x:44:ada\nfour:x:4:ada\n").unwrap();
-        for (policy, expected) in
-            [(json!(null), vec![4, 2, 44]), (json!("Merge"), vec![4, 2, 44]), (json!("Strict"), vec![4, 2])]
-        {
-            let context =
-                json!({"runAsUser": 7, "runAsGroup": 2, "supplementalGroups": [4], "supplementalGroupsPolicy": policy});
-            let context = serde_json::from_value(context).unwrap();
-            assert_eq!(groups(&context, 7, 2, &[root.path()]).unwrap(), expected, "{policy}");
-        }
-    }
-
     /// Bug: without root a pod's home was `/root`, which it may neither read nor write.
     #[test]
     fn without_root_the_home_is_that_of_the_platforms_user() {
-        let own = Some((Identity { uid: 0, gid: 0 }, "/home/ada"));
-        let user = Some((Identity { uid: 1000, gid: 1000 }, "/home/ada"));
+        let own = Some(Identity { uid: 0, gid: 0 });
+        let user = Some(Identity { uid: 1000, gid: 1000 });
         for (container, only, home) in [
             (json!({"name": "c", "command": ["a"]}), own, "/home/ada"),
             (json!({"name": "c", "command": ["a"], "securityContext": {"runAsUser": 0}}), own, "/home/ada"),
@@ -549,11 +519,26 @@ mod tests {
             (json!({"name": "c", "command": ["a"], "env": [{"name": "HOME", "value": "/mine"}]}), own, "/mine"),
             // A root folder of its own has its own homes.
             (json!({"name": "c", "image": "tf"}), own, "/root"),
-            (json!({"name": "c", "command": ["a"]}), None, "/root"),
         ] {
-            let spec = resolved_as(pod(container.clone()), only).unwrap();
+            let spec = resolved_as(pod(container.clone()), only, Some("/home/ada"), PodUsers::Machines).unwrap();
             let found = spec.env.iter().find(|(name, _)| name == "HOME").map(|(_, value)| value.as_str());
             assert_eq!(found, Some(home), "{container} {only:?}");
+        }
+    }
+
+    #[test]
+    fn pods_of_a_user_with_more_ids_have_the_users_groups_until_they_name_some() {
+        for (of_pod, of_container, image, home, groups) in [
+            (json!({}), json!({}), "instead", "/home/ada", 0),
+            (json!({"supplementalGroupsPolicy": "Strict"}), json!({}), "instead", "/home/ada", 1),
+            (json!({"supplementalGroupsPolicy": "Strict"}), json!({"runAsGroup": 7}), "instead", "/home/ada", 1),
+            (json!({"supplementalGroups": [8]}), json!({"runAsUser": 9}), "tf", "/", 2),
+        ] {
+            let mut given = pod(json!({"name": "c", "image": image, "securityContext": of_container}));
+            given["spec"]["securityContext"] = of_pod.clone();
+            let spec = resolved_as(given, None, Some("/home/ada"), PodUsers::Subordinate).unwrap();
+            let found = spec.env.iter().find(|(name, _)| name == "HOME").map(|(_, value)| value.as_str());
+            assert_eq!((found, spec.groups.len()), (Some(home), groups), "{of_pod} {of_container}");
         }
     }
 

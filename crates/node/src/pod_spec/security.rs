@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{AppArmorProfile, Container, Pod, PodSecurityCon
 use pumice_objects::pod_security::is_safe_sysctl;
 
 use crate::pod_spec::names::{FQDN_BYTES_MAX, full_name};
+use crate::subordinate_ids::POD_IDS;
 use pumice_shim::spec::{Processes, Sysctl};
 
 /// Before the name of a container: its AppArmor profile, as it was asked for before there was a field.
@@ -39,15 +40,20 @@ pub(crate) enum UserSupport {
     None,
     /// Those that ask for them.
     Some,
-    /// All have, since the platform is not root's.
-    All,
+    /// All are in one, since the platform is not root's, with that one user.
+    One,
+    /// The same, with those that the machine gives to the platform's user.
+    Subordinate,
 }
 
 /// Whose users a pod has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PodUsers {
+    /// The machine's, or the only one that there is.
     Machines,
     Own,
+    /// The platform's user, and those that the machine gives to that one for all its pods.
+    Subordinate,
 }
 
 impl PodUsers {
@@ -57,11 +63,12 @@ impl PodUsers {
         const PATH: &str = "spec.hostUsers";
         let named = pod.spec.as_ref().and_then(|spec| spec.host_users);
         match (named.unwrap_or(!enforces_restricted), node.users) {
+            (_, UserSupport::Subordinate) => Ok(PodUsers::Subordinate),
             (true, UserSupport::Some) if enforces_restricted => refuse(
                 PATH,
                 "its namespace enforces restricted, whose pods have users of their own; leave the field out",
             ),
-            (true, _) | (false, UserSupport::All) => Ok(PodUsers::Machines),
+            (true, _) | (false, UserSupport::One) => Ok(PodUsers::Machines),
             (false, UserSupport::Some) => Ok(PodUsers::Own),
             (false, UserSupport::None) => {
                 let why =
@@ -75,9 +82,6 @@ impl PodUsers {
         }
     }
 }
-
-/// Ids that a pod with users of its own has, as many as programs expect that know of 16 bits.
-pub(crate) const OWN_IDS: u32 = 1 << 16;
 
 /// A field that this node does not do what it says.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -99,8 +103,13 @@ pub(crate) fn check(pod: &Pod, users: PodUsers, node: &NodeSupport) -> Checked {
     let none = PodSecurityContext::default();
     let of_pod = spec.security_context.as_ref().unwrap_or(&none);
     whole(pod, spec, node)?;
-    if users == PodUsers::Own {
-        own_ids(spec, of_pod)?;
+    match users {
+        PodUsers::Machines => {}
+        PodUsers::Own => {
+            nothing_of_machine(spec)?;
+            ids(spec, of_pod, "a pod with users of its own (hostUsers: false)")?;
+        }
+        PodUsers::Subordinate => ids(spec, of_pod, "a pod of a user without root")?,
     }
     check_sysctls(spec, of_pod, node)?;
     app_armor(pod, of_pod, node)?;
@@ -155,12 +164,19 @@ fn whole(pod: &Pod, spec: &PodSpec, node: &NodeSupport) -> Checked {
     }
 }
 
-/// Refuses users and groups that a pod with users of its own does not have, and what is the machine's to it.
-fn own_ids(spec: &PodSpec, of_pod: &PodSecurityContext) -> Checked {
+/// Refuses what is the machine's to a pod with users of its own.
+fn nothing_of_machine(spec: &PodSpec) -> Checked {
     let shared = [("hostPID", spec.host_pid), ("hostIPC", spec.host_ipc), ("hostNetwork", spec.host_network)];
-    if let Some((field, _)) = shared.into_iter().find(|(_, wanted)| *wanted == Some(true)) {
-        return refuse(format!("spec.{field}"), "it can't be had by a pod with users of its own (hostUsers: false)");
+    match shared.into_iter().find(|(_, wanted)| *wanted == Some(true)) {
+        Some((field, _)) => {
+            refuse(format!("spec.{field}"), "it can't be had by a pod with users of its own (hostUsers: false)")
+        }
+        None => Ok(()),
     }
+}
+
+/// Refuses users and groups beyond those that `pods` have.
+fn ids(spec: &PodSpec, of_pod: &PodSecurityContext, pods: &str) -> Checked {
     let mut named = vec![
         ("spec.securityContext.runAsUser".to_owned(), of_pod.run_as_user),
         ("spec.securityContext.runAsGroup".to_owned(), of_pod.run_as_group),
@@ -178,14 +194,8 @@ fn own_ids(spec: &PodSpec, of_pod: &PodSecurityContext) -> Checked {
             named.push((field("runAsGroup"), own.run_as_group));
         }
     }
-    match named.into_iter().find(|(_, id)| id.is_some_and(|id| id >= i64::from(OWN_IDS))) {
-        Some((path, id)) => refuse(
-            path,
-            format!(
-                "{} is none of the {OWN_IDS} ids of a pod with users of its own (hostUsers: false)",
-                id.unwrap_or_default()
-            ),
-        ),
+    match named.into_iter().find(|(_, id)| id.is_some_and(|id| id >= i64::from(POD_IDS))) {
+        Some((path, id)) => refuse(path, format!("{} is none of the {POD_IDS} ids of {pods}", id.unwrap_or_default())),
         None => Ok(()),
     }
 }
@@ -308,8 +318,8 @@ fn only_user(path: &str, own: &SecurityContext, of_pod: &PodSecurityContext, nod
         Some(named) if named != i64::from(only) => {
             let place = if own.run_as_user.is_some() { path } else { "spec" };
             let detail = format!(
-                "{named} can't be had: where the platform does not run as root its pods have one user, {only}; leave it out, or run \
-                 the platform as root"
+                "{named} can't be had: pods of this node have one user, {only}; leave it out, or see the annotation \
+                 pumice.sh/node-capabilities of the Node for what gives it others"
             );
             refuse(format!("{place}.securityContext.runAsUser"), detail)
         }
@@ -350,7 +360,8 @@ mod tests {
         users: UserSupport::Some,
     };
     const ROOTLESS: NodeSupport =
-        NodeSupport { networks: false, control_groups: false, only_uid: Some(0), users: UserSupport::All, ..ALL };
+        NodeSupport { networks: false, control_groups: false, only_uid: Some(0), users: UserSupport::One, ..ALL };
+    const SUBORDINATE: NodeSupport = NodeSupport { only_uid: None, users: UserSupport::Subordinate, ..ROOTLESS };
     const BARE: NodeSupport =
         NodeSupport { namespaces: false, only_uid: Some(1000), users: UserSupport::None, ..ROOTLESS };
     const SELINUX: NodeSupport = NodeSupport { selinux: true, ..ALL };
@@ -537,6 +548,8 @@ mod tests {
             (Some(false), false, ALL, Ok(PodUsers::Own)),
             (Some(false), false, ROOTLESS, Ok(PodUsers::Machines)),
             (None, true, ROOTLESS, Ok(PodUsers::Machines)),
+            (None, false, SUBORDINATE, Ok(PodUsers::Subordinate)),
+            (Some(false), true, SUBORDINATE, Ok(PodUsers::Subordinate)),
             (None, false, BARE, Ok(PodUsers::Machines)),
             (Some(false), false, BARE, Err("spec.hostUsers: this node has no user namespaces")),
             (None, true, BARE, Err("spec.hostUsers: its namespace enforces restricted, and this node has no")),

@@ -1,4 +1,4 @@
-//! What the lists of users and groups of a container's root say of a user.
+//! Groups and home of a container's user: what the pod names, and what the lists of users and groups of the container's root say.
 //!
 //! Invariant: reads the files of a root folder that the administrator chose, or of the machine; what is not there or can't be read
 //! says nothing. Called when a pod is resolved.
@@ -6,6 +6,10 @@
 use std::fs;
 use std::io::Read;
 use std::path::Path;
+
+use k8s_openapi::api::core::v1::{PodSecurityContext, SecurityContext};
+
+use crate::spec_numbers::{self, NumberError};
 
 /// Largest list that is read, in bytes.
 const LIST_BYTES_MAX: u64 = 4 << 20;
@@ -17,13 +21,39 @@ pub(crate) fn home(root: &Path, uid: u32) -> String {
 }
 
 /// The groups that have `uid` among their members, by the lists of the first of `roots` that has one.
-pub(crate) fn groups(roots: &[&Path], uid: u32) -> Vec<u32> {
+fn groups(roots: &[&Path], uid: u32) -> Vec<u32> {
     let first =
         |name: &str| roots.iter().map(|root| list(root, name)).find(|text| !text.is_empty()).unwrap_or_default();
     match user(&first("etc/passwd"), uid) {
         Some(user) => groups_of(&first("etc/group"), &user.name),
         None => Vec::new(),
     }
+}
+
+/// All groups of a container whose first is `gid`; with them those of its user in the lists of its `roots`, unless the pod wants
+/// only what it names itself.
+pub(crate) fn all_groups(
+    pod: &PodSecurityContext,
+    uid: u32,
+    gid: u32,
+    roots: &[&Path],
+) -> Result<Vec<u32>, NumberError> {
+    let supplemental = pod.supplemental_groups.iter().flatten().map(|group| ("supplementalGroups", *group));
+    let named = supplemental.chain(pod.fs_group.map(|group| ("fsGroup", group)));
+    let named = named.map(|(field, group)| spec_numbers::identity(&format!("spec.securityContext.{field}"), group));
+    let mut all = named.chain([Ok(gid)]).collect::<Result<Vec<u32>, NumberError>>()?;
+    if pod.supplemental_groups_policy.as_deref() != Some("Strict") {
+        let listed = groups(roots, uid).into_iter().filter(|group| !all.contains(group)).collect::<Vec<_>>();
+        all.extend(listed);
+    }
+    Ok(all)
+}
+
+/// Whether the groups of a container are left to the node.
+pub(crate) fn names_no_group(pod: &PodSecurityContext, context: &SecurityContext) -> bool {
+    let names_some = context.run_as_group.or(pod.run_as_group).or(pod.fs_group).is_some()
+        || pod.supplemental_groups.as_ref().is_some_and(|groups| !groups.is_empty());
+    !names_some && pod.supplemental_groups_policy.as_deref() != Some("Strict")
 }
 
 struct User {
@@ -62,6 +92,8 @@ fn list(root: &Path, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -84,5 +116,21 @@ mod tests {
         }
         assert_eq!(groups(&[over, root], 7), [80], "a layer over the root has its own list of groups");
         assert_eq!((home(&over.join("none"), 0).as_str(), groups(&[&over.join("none")], 0)), ("/root", vec![]));
+    }
+
+    #[test]
+    fn groups_of_the_image_are_merged_unless_the_policy_is_strict() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("etc")).unwrap();
+        fs::write(root.path().join("etc/passwd"), "ada:x:7:7::/:/bin/sh\n").unwrap();
+        fs::write(root.path().join("etc/group"), "video:x:44:ada\nfour:x:4:ada\n").unwrap();
+        for (policy, expected) in
+            [(json!(null), vec![4, 2, 44]), (json!("Merge"), vec![4, 2, 44]), (json!("Strict"), vec![4, 2])]
+        {
+            let context =
+                json!({"runAsUser": 7, "runAsGroup": 2, "supplementalGroups": [4], "supplementalGroupsPolicy": policy});
+            let context = serde_json::from_value(context).unwrap();
+            assert_eq!(all_groups(&context, 7, 2, &[root.path()]).unwrap(), expected, "{policy}");
+        }
     }
 }

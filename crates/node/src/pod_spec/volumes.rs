@@ -22,6 +22,7 @@ use crate::pod_spec::environment::needed;
 use crate::pod_spec::resolve::ResolveError;
 use crate::pod_spec::sources::Sources;
 use crate::spec_numbers;
+use crate::subordinate_ids::SubordinateIds;
 use pumice_linux::mount_table;
 use pumice_linux::paths::{self, FileRights, Missing, is_plain_relative, open_in_root, open_path};
 use pumice_shim::spec::{MemoryVolume, MountSpec};
@@ -262,8 +263,38 @@ pub(crate) fn memory(volumes: &BTreeMap<String, PlannedVolume>, group: Option<u3
     memory.collect()
 }
 
+/// A group that the files of a pod's own volumes belong to.
+#[derive(Clone, Copy)]
+pub(crate) struct VolumeGroup<'a> {
+    /// As the pod has it.
+    pub gid: u32,
+    /// The ids of pods, where they are not the machine's.
+    pub ids: Option<&'a SubordinateIds>,
+}
+
+impl VolumeGroup<'_> {
+    /// Gives a folder of this process's to it, and what is made there from then on.
+    fn own(self, folder: &Path) -> io::Result<()> {
+        if let Some(ids) = self.ids {
+            return ids.give_to_group(folder, self.gid);
+        }
+        std::os::unix::fs::chown(folder, None, Some(self.gid))?;
+        let mode = fs::metadata(folder)?.permissions().mode() | SET_GROUP_ID;
+        fs::set_permissions(folder, fs::Permissions::from_mode(mode))
+    }
+
+    /// The machine's group that it is.
+    fn outside(self) -> io::Result<u32> {
+        let outside = self.ids.map_or(Some(self.gid), |ids| ids.gid(self.gid));
+        outside.ok_or_else(|| io::Error::other(format!("the pod's user namespace does not have group {}", self.gid)))
+    }
+}
+
+/// The bit by which what is made in a folder gets the folder's group.
+const SET_GROUP_ID: u32 = 0o2000;
+
 /// Makes what a volume is made of, owned by `group` where it is the pod's own. No path of the host may lie in `data_dir`.
-pub(crate) fn make(volume: &PlannedVolume, group: Option<u32>, data_dir: &Path) -> io::Result<()> {
+pub(crate) fn make(volume: &PlannedVolume, group: Option<VolumeGroup<'_>>, data_dir: &Path) -> io::Result<()> {
     match &volume.content {
         Content::Memory { .. } => fs::create_dir_all(&volume.path),
         Content::Empty => make_shared_dir(&volume.path, group),
@@ -274,24 +305,26 @@ pub(crate) fn make(volume: &PlannedVolume, group: Option<u32>, data_dir: &Path) 
     }
 }
 
-fn make_shared_dir(path: &Path, group: Option<u32>) -> io::Result<()> {
+fn make_shared_dir(path: &Path, group: Option<VolumeGroup<'_>>) -> io::Result<()> {
     fs::create_dir_all(path)?;
-    if group.is_some() {
-        std::os::unix::fs::chown(path, None, group)?;
-    }
-    let mode = if group.is_some() { 0o2777 } else { 0o777 };
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777))?;
+    group.map_or(Ok(()), |group| group.own(path))
 }
 
-fn make_files(dir: &Path, files: &BTreeMap<String, VolumeFile>, group: Option<u32>) -> io::Result<()> {
+fn make_files(dir: &Path, files: &BTreeMap<String, VolumeFile>, group: Option<VolumeGroup<'_>>) -> io::Result<()> {
     // What an attempt before left may have been made of other objects.
     pumice_linux::files::remove(dir)?;
     fs::create_dir_all(dir)?;
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755))?;
+    if let Some(group) = group.filter(|group| group.ids.is_some()) {
+        // A user gives no file to a group that it is no member of, but one that has got it by its folder.
+        group.own(dir)?;
+    }
+    let gid = group.map(VolumeGroup::outside).transpose()?;
     let volume = open_path(dir)?;
     for (path, file) in files {
         let mode = if group.is_some() { file.mode | 0o040 } else { file.mode };
-        let rights = FileRights { uid: None, gid: group, mode };
+        let rights = FileRights { uid: None, gid, mode };
         paths::write_in_root(volume.as_fd(), Path::new(path), &file.bytes, rights)?;
     }
     Ok(())

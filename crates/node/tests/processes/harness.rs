@@ -1,5 +1,6 @@
 //! What the tests with real processes share: a pod directory, the shim (this test binary again), waits.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,7 @@ pub fn is_root() -> bool {
     root
 }
 
-const NOBODY: u32 = 65534;
+pub const NOBODY: u32 = 65534;
 
 /// Waits until `check` gives something.
 #[allow(clippy::disallowed_methods)]
@@ -100,15 +101,24 @@ impl TestPod {
         self.start_by(Command::new(std::env::current_exe().unwrap()))
     }
 
+    /// The same with a namespace for the shim.
+    pub fn start_with(&self, namespace: OwnedFd) -> &Self {
+        self.start_on(Command::new(std::env::current_exe().unwrap()), namespace.into())
+    }
+
     /// The same by a command to which the shim's arguments are added.
-    pub fn start_by(&self, mut command: Command) -> &Self {
+    pub fn start_by(&self, command: Command) -> &Self {
+        self.start_on(command, Stdio::null())
+    }
+
+    fn start_on(&self, mut command: Command, stdin: Stdio) -> &Self {
         std::fs::write(self.path().join(SPEC_FILE), serde_json::to_vec(&self.spec).unwrap()).unwrap();
         let log = self.path().join("shim.log");
         if self.spec.isolation.user {
             chown(self.path(), Some(NOBODY), Some(NOBODY)).unwrap();
             command.uid(NOBODY).gid(NOBODY);
         }
-        command.args(SHIM_ARGS).arg(self.path()).stdin(Stdio::null()).stdout(Stdio::null());
+        command.args(SHIM_ARGS).arg(self.path()).stdin(stdin).stdout(Stdio::null());
         let status = command.stderr(std::fs::File::create(&log).unwrap()).status().unwrap();
         assert!(status.success(), "{}", std::fs::read_to_string(log).unwrap());
         self
@@ -129,9 +139,13 @@ impl TestPod {
         self.done().containers[0].exit().cloned().expect("the container has ended")
     }
 
-    /// The text of a container's log, without times.
+    /// The text of the first container's log, without times.
     pub fn log(&self) -> String {
-        let path = self.path().join("logs/main/0.log");
+        self.log_of("main")
+    }
+
+    pub fn log_of(&self, container: &str) -> String {
+        let path = self.path().join("logs").join(container).join("0.log");
         let text = std::fs::read_to_string(path).unwrap_or_default();
         text.lines().filter_map(|line| line.splitn(4, ' ').nth(3)).map(|line| format!("{line}\n")).collect()
     }

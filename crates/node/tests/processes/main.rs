@@ -18,6 +18,7 @@ mod networks;
 mod node;
 mod own_users;
 mod port_forward;
+mod rootless;
 mod security_fields;
 mod shim;
 mod side_doors;

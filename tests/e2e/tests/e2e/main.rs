@@ -41,6 +41,7 @@ mod removal;
 mod reservations;
 mod results;
 mod retention;
+mod rootless;
 mod shards;
 mod side_doors;
 mod simulate;

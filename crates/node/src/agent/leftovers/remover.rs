@@ -19,8 +19,10 @@ use tokio::time::timeout;
 use crate::agent::leftovers::set_aside::SetAside;
 use crate::agent::leftovers::{Folders, Owner};
 use crate::launcher::ShimProgram;
+use crate::subordinate_ids::SubordinateIds;
 use pumice_linux::cgroup::Hierarchy;
 use pumice_shim::remove::{EXIT_LEFT, LEFT, REMOVE};
+use pumice_shim::user_namespace::INSIDE;
 
 /// Processes at a time.
 const PROCESSES_MAX: usize = 2;
@@ -41,6 +43,8 @@ pub(crate) struct Remover {
     shim: ShimProgram,
     /// The node's control groups, where they share out CPU time.
     groups: Option<NodeGroups>,
+    /// Of pods whose files are of other users than this process's.
+    ids: Option<Arc<SubordinateIds>>,
     woken: Notify,
 }
 
@@ -60,8 +64,13 @@ pub(crate) struct NodeGroups {
 
 impl Remover {
     /// What removes gets its CPU time as shims do, in the groups of a node: not that of who started it, who has far more.
-    pub(crate) fn new(data_dir: &Path, shim: ShimProgram, groups: Option<NodeGroups>) -> Remover {
-        Remover { folders: Folders::of(data_dir), shim, groups, woken: Notify::new() }
+    pub(crate) fn new(
+        data_dir: &Path,
+        shim: ShimProgram,
+        groups: Option<NodeGroups>,
+        ids: Option<Arc<SubordinateIds>>,
+    ) -> Remover {
+        Remover { folders: Folders::of(data_dir), shim, groups, ids, woken: Notify::new() }
     }
 
     /// Says that something was queued.
@@ -155,8 +164,15 @@ impl Remover {
 
     fn spawn(&self, path: &Path) -> io::Result<Child> {
         let mut command = Command::new(&self.shim.program);
-        command.args(&self.shim.args).arg(REMOVE).arg(path).env_clear();
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
+        command.args(&self.shim.args).env_clear();
+        let stdin = match &self.ids {
+            Some(ids) => {
+                command.arg(INSIDE);
+                ids.namespace()?.into()
+            }
+            None => Stdio::null(),
+        };
+        command.arg(REMOVE).arg(path).stdin(stdin).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
         let child = command.spawn()?;
         if let (Some(groups), Some(pid)) = (&self.groups, child.id()) {
             // It may have ended. Else it is where its parent is.

@@ -12,6 +12,8 @@ use pumice_clock as clock;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::leftovers::{Folders, Owner, OwnerKind};
+use crate::launcher::{Launcher, ShimProgram};
+use crate::subordinate_ids::SubordinateIds;
 use pumice_linux::files::{Durability, private_dir, read_bounded, write_atomic};
 use pumice_linux::tree::removal::{self, RemovalError};
 
@@ -74,12 +76,19 @@ pub fn set_aside(data_dir: &Path) -> Result<Vec<SetAside>, SetAsideError> {
 }
 
 /// Removes a tree that was set aside, and its note; blocks for as long as that takes.
-pub fn remove_set_aside(data_dir: &Path, name: &str) -> Result<(), SetAsideError> {
+pub fn remove_set_aside(data_dir: &Path, name: &str, shim: &ShimProgram) -> Result<(), SetAsideError> {
     let unknown = || SetAsideError::Unknown { name: name.to_owned() };
     // Not a path: of those that are there, the one of this name.
     let found = set_aside(data_dir)?.into_iter().find(|one| one.name == name).ok_or_else(unknown)?;
     let left = |path: &Path, error: RemovalError| SetAsideError::Left { path: path.to_owned(), source: error.into() };
-    removal::remove(&found.path, &mut || true).map_err(|error| left(&found.path, error))?;
+    let removed = removal::remove(&found.path, &mut || true);
+    if let Err(error) = removed {
+        // A pod of a user without root has files of other users, too.
+        let ids = SubordinateIds::of_user(data_dir, &Launcher::new(shim.clone())).ok().flatten();
+        let ids = ids.filter(|_| error.is_for_rights()).ok_or_else(|| left(&found.path, error))?;
+        ids.remove(&found.path)
+            .map_err(|error| SetAsideError::Left { path: found.path.clone(), source: error.into() })?;
+    }
     let folder = Folders::of(data_dir).set_aside.join(&found.name);
     removal::remove(&folder, &mut || true).map_err(|error| left(&folder, error))?;
     Ok(())
@@ -182,10 +191,14 @@ mod tests {
         let all = set_aside(data.path()).unwrap();
         assert_eq!(all.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["pod_ns_p_u", "pod_ns_p_u+2"]);
         assert!(all.iter().all(|one| one.reason == "it is stuck" && one.object == "p"));
+        let shim = ShimProgram { embedded: None, program: "/none".into(), args: vec![] };
         for wrong in ["", ".", "..", "../pods", "pod_ns_p"] {
-            assert!(matches!(remove_set_aside(data.path(), wrong), Err(SetAsideError::Unknown { .. })), "{wrong}");
+            assert!(
+                matches!(remove_set_aside(data.path(), wrong, &shim), Err(SetAsideError::Unknown { .. })),
+                "{wrong}"
+            );
         }
-        remove_set_aside(data.path(), "pod_ns_p_u").unwrap();
+        remove_set_aside(data.path(), "pod_ns_p_u", &shim).unwrap();
         assert_eq!(set_aside(data.path()).unwrap(), all[1..]);
         assert!(!all[0].path.exists() && all[1].path.exists());
     }

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_clock as clock;
@@ -17,8 +19,9 @@ use super::pressure::Room;
 use super::schedule::{Outcome, Schedule, period};
 use super::thresholds::{LOOK_EVERY, RELIEF_FOR, SHRUNK_PART};
 use crate::layout;
-use crate::pod_index::PodIndex;
+use crate::pod_index::{IndexedPod, PodIndex};
 use crate::project_quota;
+use crate::subordinate_ids::{Count, SubordinateIds};
 use crate::usage::Usage;
 use pumice_linux::tree::size::Size;
 use pumice_shim::status::{ContainerStatus, ShimPhase, ShimStatus};
@@ -56,6 +59,69 @@ impl DiskUse {
     }
 }
 
+/// A count under way.
+enum Counting {
+    Here(Size),
+    /// By a process, of a folder in which this one may not read all; and what it has found so far.
+    Inside(Count, u64),
+}
+
+impl Counting {
+    fn of(path: &Path, ids: Option<&SubordinateIds>) -> Option<Counting> {
+        match Size::of(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Counting::inside(path, ids?),
+            size => size.ok().map(Counting::Here),
+        }
+    }
+
+    fn inside(path: &Path, ids: &SubordinateIds) -> Option<Counting> {
+        let count = ids
+            .count(path)
+            .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "a folder is not counted"));
+        count.ok().map(|count| Counting::Inside(count, 0))
+    }
+
+    /// Goes on for at most `entries` more, which are taken from that number; whether all is counted that can be.
+    fn go_on(&mut self, entries: &mut u32) -> bool {
+        match self {
+            Counting::Here(size) => size.go_on(entries),
+            Counting::Inside(count, bytes) => match count.go_on(*entries) {
+                Ok(counted) => {
+                    (*bytes, *entries) = (counted.bytes, counted.entries_left);
+                    counted.is_all
+                }
+                // It was killed, or the folder is gone.
+                Err(_) => true,
+            },
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Counting::Here(size) => size.bytes(),
+            Counting::Inside(_, bytes) => *bytes,
+        }
+    }
+
+    /// Folders that it may not read.
+    fn unreadable(&self) -> u64 {
+        match self {
+            Counting::Here(size) => size.unreadable(),
+            Counting::Inside(..) => 0,
+        }
+    }
+}
+
+/// Where a pod's files are.
+#[derive(Clone, Default)]
+struct PodFolder {
+    dir: PathBuf,
+    /// Whether the kernel's count of a folder with a project is taken.
+    by_project: bool,
+    /// Of pods whose files are of other users than this process's.
+    ids: Option<Arc<SubordinateIds>>,
+}
+
 /// A look at a pod's directory, in parts. What goes away meanwhile is left out.
 struct Measurement {
     /// Whether the kernel's count of a folder with a project is taken.
@@ -63,14 +129,15 @@ struct Measurement {
     /// Folders to count, the last one first.
     folders: Vec<Folder>,
     /// The count of the last of them.
-    size: Option<Size>,
+    size: Option<Counting>,
+    ids: Option<Arc<SubordinateIds>>,
     found: DiskUse,
     /// Folders that this process may not read.
     unreadable: u64,
 }
 
 impl Measurement {
-    fn begin(dir: &Path, by_project: bool) -> Measurement {
+    fn begin(PodFolder { dir, by_project, ids }: &PodFolder) -> Measurement {
         let each = |part: Part, dir: PathBuf| {
             let entries = fs::read_dir(dir).into_iter().flatten().flatten();
             entries.filter_map(move |entry| {
@@ -80,7 +147,14 @@ impl Measurement {
         let files = each(Part::Files, layout::layers_dir(dir));
         let volumes = each(Part::Volume, layout::volumes_dir(dir));
         let folders = files.chain(volumes).chain(each(Part::Logs, dir.join("logs"))).collect();
-        Measurement { by_project, folders, size: None, found: DiskUse::default(), unreadable: 0 }
+        Measurement {
+            by_project: *by_project,
+            folders,
+            size: None,
+            ids: ids.clone(),
+            found: DiskUse::default(),
+            unreadable: 0,
+        }
     }
 
     /// Goes on for at most `entries` more; whether all is counted.
@@ -94,20 +168,25 @@ impl Measurement {
                 continue;
             }
             // What is no folder, or is gone, takes nothing.
-            let size = self.size.take().or_else(|| Size::of(path).ok());
-            let mut finished = true;
-            if let Some(mut size) = size {
-                finished = size.go_on(&mut entries);
-                self.found.set(*part, name, size.bytes());
-                if finished {
-                    self.unreadable = self.unreadable.saturating_add(size.unreadable());
-                } else {
-                    self.size = Some(size);
-                }
-            }
+            let counting = self.size.take().or_else(|| Counting::of(path, self.ids.as_deref()));
+            let Some(mut counting) = counting else {
+                self.folders.pop();
+                continue;
+            };
+            let finished = counting.go_on(&mut entries);
+            self.found.set(*part, name, counting.bytes());
             if !finished {
+                self.size = Some(counting);
                 return false;
             }
+            if counting.unreadable() > 0 {
+                // Another process may read them, and begins anew.
+                self.size = self.ids.as_deref().and_then(|ids| Counting::inside(path, ids));
+                if self.size.is_some() {
+                    continue;
+                }
+            }
+            self.unreadable = self.unreadable.saturating_add(counting.unreadable());
             self.folders.pop();
         }
         true
@@ -119,9 +198,9 @@ impl Measurement {
 struct Unfinished(BTreeMap<String, Measurement>);
 
 impl Unfinished {
-    /// Goes on with a count of the pod of `dir`; whether it is finished. Where as many wait as may, one begins anew each time.
-    fn measure(&mut self, uid: &str, dir: &Path, by_project: bool, entries: u32) -> Measured {
-        let mut measurement = self.0.remove(uid).unwrap_or_else(|| Measurement::begin(dir, by_project));
+    /// Goes on with a count of the pod at `folder`; whether it is finished. Where as many wait as may, one begins anew each time.
+    fn measure(&mut self, uid: &str, folder: &PodFolder, entries: u32) -> Measured {
+        let mut measurement = self.0.remove(uid).unwrap_or_else(|| Measurement::begin(folder));
         let finished = measurement.go_on(entries);
         let used = measurement.found.clone();
         if measurement.unreadable > 0 {
@@ -156,6 +235,8 @@ pub(crate) struct Measurer {
     pub usage: Usage,
     /// Whether pods' folders have projects.
     pub projects: bool,
+    /// Of pods whose files are of other users than this process's.
+    pub ids: Option<Arc<SubordinateIds>>,
     pub findings: mpsc::Sender<DiskFinding>,
 }
 
@@ -168,8 +249,9 @@ impl Measurer {
         let mut turns = Turns {
             schedule: Schedule::new(clock::monotonic()),
             unfinished: Unfinished::default(),
-            dirs: BTreeMap::new(),
+            places: BTreeMap::new(),
             projects: self.projects,
+            ids: self.ids.clone(),
         };
         let (mut tell_until, mut free_when_measured) = (None, None::<u64>);
         loop {
@@ -219,12 +301,12 @@ impl Measurer {
 
     /// One turn of a pod.
     async fn measure(&self, turns: &mut Turns, uid: String) -> Result<(), Closed> {
-        let (dir, by_project) = turns.dirs.get(&uid).cloned().unwrap_or_default();
+        let folder = turns.places.get(&uid).cloned().unwrap_or_default();
         let mut unfinished = std::mem::take(&mut turns.unfinished);
         let counted = uid.clone();
         let counting = tokio::task::spawn_blocking(move || {
             let began = clock::monotonic();
-            let seen = look(&counted, &dir, by_project, &mut unfinished);
+            let seen = look(&counted, &folder, &mut unfinished);
             (seen, unfinished, began.elapsed())
         });
         let (seen, unfinished, work) = counting.await.unwrap_or_else(|error| {
@@ -251,9 +333,10 @@ impl Measurer {
 struct Turns {
     schedule: Schedule,
     unfinished: Unfinished,
-    /// By the pods' uids, and whether the kernel counts what is there.
-    dirs: BTreeMap<String, (PathBuf, bool)>,
+    /// By the pods' uids.
+    places: BTreeMap<String, PodFolder>,
     projects: bool,
+    ids: Option<Arc<SubordinateIds>>,
 }
 
 impl Turns {
@@ -268,7 +351,12 @@ impl Turns {
             clock::monotonic(),
         );
         self.unfinished.0.retain(|uid, _| pods.contains_key(uid));
-        self.dirs = pods.into_iter().map(|(uid, pod)| (uid, (pod.dir, self.projects && pod.disk.by_project))).collect();
+        let folder = |pod: IndexedPod| PodFolder {
+            dir: pod.dir,
+            by_project: self.projects && pod.disk.by_project,
+            ids: self.ids.clone(),
+        };
+        self.places = pods.into_iter().map(|(uid, pod)| (uid, folder(pod))).collect();
     }
 }
 
@@ -279,16 +367,16 @@ enum Seen {
     Ended,
 }
 
-/// Measures the pod of `dir` if it runs.
-fn look(uid: &str, dir: &Path, by_project: bool, unfinished: &mut Unfinished) -> Seen {
+/// Measures a pod if it runs.
+fn look(uid: &str, folder: &PodFolder, unfinished: &mut Unfinished) -> Seen {
     // What has not begun has no status yet.
-    let Ok(status) = ShimStatus::read(dir) else { return Seen::NotRunning };
+    let Ok(status) = ShimStatus::read(&folder.dir) else { return Seen::NotRunning };
     if status.phase == ShimPhase::Done {
         unfinished.0.remove(uid);
         return Seen::Ended;
     }
     match status.init_containers.iter().chain(&status.containers).any(ContainerStatus::is_running) {
-        true => Seen::Pod(unfinished.measure(uid, dir, by_project, FILES_MAX)),
+        true => Seen::Pod(unfinished.measure(uid, folder, FILES_MAX)),
         false => Seen::NotRunning,
     }
 }
@@ -313,7 +401,8 @@ mod tests {
         std::os::unix::fs::symlink(&big, dir.path().join("volumes/v/link")).unwrap();
         write("logs/a/0.log", 2 * MI as usize);
         write("c/a/0/upper/file", 3 * MI as usize);
-        let mut all = Measurement::begin(dir.path(), true);
+        let folder = PodFolder { dir: dir.path().to_owned(), by_project: true, ids: None };
+        let mut all = Measurement::begin(&folder);
         assert!(all.go_on(u32::MAX));
         let used = all.found;
         let about = |bytes: u64, mebibytes: u64| bytes.abs_diff(mebibytes * MI) < MI / 4;
@@ -330,10 +419,11 @@ mod tests {
         (0..500).for_each(|i| drop(fs::File::create(volume.join(i.to_string())).unwrap()));
         fs::create_dir_all(dir.path().join("c/a/0/upper")).unwrap();
         fs::write(dir.path().join("c/a/0/upper/hidden"), vec![b'x'; MI as usize]).unwrap();
+        let folder = PodFolder { dir: dir.path().to_owned(), ..PodFolder::default() };
         let (mut unfinished, mut rounds, mut before) = (Unfinished::default(), 0, 0);
         loop {
             rounds += 1;
-            let measured = unfinished.measure("u", dir.path(), false, 100);
+            let measured = unfinished.measure("u", &folder, 100);
             assert!(measured.used.total() >= before, "what was found so far counts");
             before = measured.used.total();
             assert_eq!(unfinished.0.contains_key("u"), !measured.finished);
@@ -344,7 +434,7 @@ mod tests {
         assert!(rounds >= 5, "{rounds}");
         assert!((MI..2 * MI).contains(&before), "{before}");
         for other in 0..=UNFINISHED_MAX {
-            unfinished.measure(&other.to_string(), dir.path(), false, 1);
+            unfinished.measure(&other.to_string(), &folder, 1);
         }
         assert_eq!(unfinished.0.len(), UNFINISHED_MAX);
     }

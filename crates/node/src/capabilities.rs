@@ -1,7 +1,9 @@
 //! What this host lets us do, found out by doing it once at the start.
 //!
 //! Invariant: every step down from full isolation has a sentence in `notes`, which is logged and
-//! shown on the Node; pods run either way.
+//! shown on the Node; pods run either way. [`lacking`] is the table of these.
+
+mod lacking;
 
 use std::fs;
 use std::io;
@@ -14,6 +16,8 @@ use nix::unistd::Uid;
 use pumice_units::with_causes;
 
 use crate::launcher::Launcher;
+use crate::subordinate_ids::listed::Missing;
+use lacking::{Lack, lacking};
 use pumice_linux::cgroup::Hierarchy;
 use pumice_linux::files;
 use pumice_shim::PROBE;
@@ -86,6 +90,8 @@ pub(crate) struct Given {
     pub projects: bool,
     /// What came of showing files with other owners.
     pub users: Result<(), String>,
+    /// What came of naming ids of this user's.
+    pub ids: Result<(), Missing>,
 }
 
 /// What the probes found.
@@ -102,6 +108,8 @@ struct Probes {
     projects: bool,
     /// Users of their own for pods.
     users: Result<(), String>,
+    /// For pods of a user without root, ids beside that user.
+    ids: Result<(), Missing>,
     /// What the kernel says of the filters that it takes.
     seccomp: io::Result<String>,
 }
@@ -145,77 +153,33 @@ impl Capabilities {
             shim,
             projects: given.projects,
             users: given.users,
+            ids: given.ids,
             seccomp,
         })
     }
 
     fn decide(probes: Probes) -> Capabilities {
-        let missing_for_restricted = missing_for_restricted(&probes);
-        let mut notes = Vec::new();
+        let lacks = lacking(&probes);
         let user = probes.namespaces.is_err() && probes.rootless.is_ok();
-        let namespaces = match (probes.namespaces, probes.rootless) {
-            (Ok(()), _) => Ok(()),
-            (Err(error), Ok(())) => {
-                notes.push(format!("not root ({error}): pods run in a user namespace as this user"));
-                Ok(())
-            }
-            (Err(error), Err(user)) => {
-                notes.push(format!(
-                    "no namespaces ({error}; {user}): containers see all processes, volumes can't be mounted; run as root"
-                ));
-                Err(())
-            }
-        };
-        let root = match (&namespaces, probes.overlay, probes.overlay_in_memory) {
-            (Err(()), ..) => RootKind::Host,
+        let namespaces = probes.namespaces.is_ok() || user;
+        let root = match (probes.overlay, probes.overlay_in_memory) {
+            _ if !namespaces => RootKind::Host,
             _ if user => RootKind::OverlayByFolder,
-            (_, Ok(()), _) => RootKind::Overlay,
-            (_, Err(error), Ok(())) => {
-                notes.push(format!("no overlay on this disk ({error}): containers' writes are kept in memory"));
-                RootKind::OverlayInMemory
-            }
-            (_, Err(error), Err(_)) => {
-                notes.push(format!("no overlay ({error}): containers write to the host's own files"));
-                RootKind::Host
-            }
+            (Ok(()), _) => RootKind::Overlay,
+            (Err(_), Ok(())) => RootKind::OverlayInMemory,
+            (Err(_), Err(_)) => RootKind::Host,
         };
-        let network = probes.network.map_err(|error| {
-            notes.push(format!("no network namespaces ({error}): pods share the host's network"));
-        });
-        let cgroup = probes.cgroup.map_err(|error| {
-            notes.push(format!(
-                "no control groups ({error}): memory is watched, cpu, devices and the number of processes are not limited"
-            ));
-        });
-        if cgroup.as_ref().is_ok_and(|hierarchy| !hierarchy.counts_processes()) {
-            notes.push("no control group counts processes: their number is not limited".to_owned());
-        }
-        if cgroup.as_ref().is_ok_and(|hierarchy| !hierarchy.limits_devices()) {
-            notes.push(
-                "no control group limits devices: pods can open each device whose node they find in a volume"
-                    .to_owned(),
-            );
-        }
-        notes.extend(probes.shim);
-        if let Err(error) = &probes.seccomp {
-            notes.push(format!("no filters of system calls ({error}): pods may make all of them"));
-        }
-        // Where there is no root, all pods are in user namespaces or none is.
-        let may_have_users = namespaces.is_ok() && !user;
-        let mut own_users = may_have_users && probes.users.is_ok() && root != RootKind::Host;
-        if let (true, Err(error)) = (may_have_users, probes.users) {
-            notes.push(format!("no users of their own for pods ({error}): pods with hostUsers: false wait"));
-            own_users = false;
-        }
+        let notes = lacks.iter().map(Lack::sentence).chain(probes.shim).collect();
         Capabilities {
-            own_users,
+            // Where there is no root, all pods are in user namespaces or none is.
+            own_users: namespaces && !user && probes.users.is_ok() && root != RootKind::Host,
             seccomp: probes.seccomp.is_ok(),
             layer_limit: LayerLimit::of(root, probes.projects),
-            isolation: Isolation { namespaces: namespaces.is_ok(), user, root },
-            network: network.is_ok(),
-            cgroup: cgroup.ok(),
+            isolation: Isolation { namespaces, user, root },
+            network: probes.network.is_ok(),
+            cgroup: probes.cgroup.ok(),
             notes,
-            missing_for_restricted,
+            missing_for_restricted: lacks.iter().filter(|lack| lack.restricted).map(Lack::item).collect(),
         }
     }
 
@@ -244,47 +208,6 @@ impl Capabilities {
         }
         text
     }
-}
-
-/// What `restricted` relies on. Without root all but the first follows from it.
-fn missing_for_restricted(probes: &Probes) -> Vec<String> {
-    if let Err(error) = &probes.namespaces {
-        return vec![format!("namespaces, and control groups of the platform's own ({error}): run it as root")];
-    }
-    let mut missing = Vec::new();
-    if let Err(error) = &probes.overlay {
-        missing.push(format!(
-            "an overlay, which has the disk limited, on the data directory's disk ({error}): have the data directory on ext4, XFS or \
-             btrfs (--data-dir)"
-        ));
-    }
-    if let Err(error) = &probes.users {
-        missing.push(format!(
-            "users of their own for pods ({error}): use Linux 6.3 or newer, and have / and the data directory on ext4, XFS or btrfs"
-        ));
-    }
-    if let Err(error) = &probes.seccomp {
-        missing.push(format!("filters of system calls ({error}): use a kernel with CONFIG_SECCOMP_FILTER"));
-    }
-    if let Err(error) = &probes.network {
-        missing.push(format!(
-            "networks of their own for pods ({error}): use a kernel with CONFIG_NET_NS, CONFIG_VETH and CONFIG_BRIDGE"
-        ));
-    }
-    match &probes.cgroup {
-        Err(error) => missing.push(format!("control groups ({error}): mount version 2 at /sys/fs/cgroup")),
-        Ok(hierarchy) => {
-            if !hierarchy.counts_processes() {
-                missing.push("a control group that counts processes: use a kernel with CONFIG_CGROUP_PIDS".to_owned());
-            }
-            if !hierarchy.limits_devices() {
-                let text = "a control group that limits devices: use a kernel with CONFIG_CGROUP_BPF, or with version 1 \
-                            CONFIG_CGROUP_DEVICE";
-                missing.push(text.to_owned());
-            }
-        }
-    }
-    missing
 }
 
 /// Namespaces are entered by a thread of its own, which takes them with it when it ends.
@@ -343,7 +266,6 @@ fn try_cgroup(node: &Path) -> Result<Hierarchy, String> {
     let whole = Hierarchy::find(&mounts).ok_or("none is mounted")?;
     let delegated =
         if Uid::effective().is_root() { None } else { whole.delegated().map_err(|error| error.to_string())? };
-    let is_whole = delegated.is_none();
     let hierarchy = delegated.unwrap_or(whole);
     // With as much as can be had.
     let without_pids = hierarchy.clone().without_pids();
@@ -355,9 +277,7 @@ fn try_cgroup(node: &Path) -> Result<Hierarchy, String> {
             Err(error) => failed = Some(error),
         }
     }
-    let failed = failed.map(|error| with_causes(&error)).unwrap_or_default();
-    let help = "; systemd hands a part of them over to a service with Delegate=yes";
-    Err(if is_whole && !Uid::effective().is_root() { format!("{failed}{help}") } else { failed })
+    Err(failed.map(|error| with_causes(&error)).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -384,7 +304,19 @@ mod tests {
             shim: None,
             projects: false,
             users: Ok(()),
+            ids: Ok(()),
             seccomp: Ok("kill_process".into()),
+        }
+    }
+
+    /// Of a machine that has what an ordinary user can have.
+    fn of_user() -> Probes {
+        Probes {
+            namespaces: Err(denied()),
+            overlay: Err(denied()),
+            users: Err("not root".into()),
+            network: Err("not root".into()),
+            ..full()
         }
     }
 
@@ -399,12 +331,12 @@ mod tests {
             ),
             (
                 Probes { overlay: Err(denied()), ..full() },
-                "namespaces=yes root=overlay-in-memory network=yes cgroup=v2 disk-limit=memory; no",
+                "namespaces=yes root=overlay-in-memory network=yes cgroup=v2 disk-limit=memory; no overlay on the data",
                 1,
             ),
             (
                 Probes { overlay: Err(denied()), overlay_in_memory: Err(denied()), ..full() },
-                "namespaces=yes root=host network=yes cgroup=v2 disk-limit=none; no overlay",
+                "namespaces=yes root=host network=yes cgroup=v2 disk-limit=none; no overlay on the data",
                 1,
             ),
             (
@@ -429,18 +361,18 @@ mod tests {
             ),
             (
                 Probes { cgroup: Ok(v2().without_pids()), ..full() },
-                "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=walk; no control group counts",
+                "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=walk; no control group that counts",
                 1,
             ),
             (
                 Probes { cgroup: Ok(v2().without_devices()), ..full() },
-                "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=walk; no control group limits devices",
+                "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=walk; no control group that limits devices",
                 1,
             ),
             (
-                Probes { namespaces: Err(denied()), overlay: Err(denied()), ..full() },
-                "namespaces=yes root=overlay-by-folder network=yes cgroup=v2 disk-limit=walk; not root",
-                1,
+                of_user(),
+                "namespaces=yes root=overlay-by-folder network=no cgroup=v2 disk-limit=walk; no users of their own for each",
+                3,
             ),
             (
                 Probes { namespaces: Err(denied()), rootless: Err("x".into()), ..full() },
@@ -459,20 +391,39 @@ mod tests {
     #[test]
     fn what_restricted_needs_is_told_with_what_gives_it() {
         let none: [&str; 0] = [];
-        assert_eq!(missing_for_restricted(&full()), none);
+        assert_eq!(Capabilities::decide(full()).missing_for_restricted, none);
+        let one_user = Missing { why: "newuidmap is not there".into(), remedy: "install the package uidmap".into() };
         for (probes, starts) in [
-            (Probes { namespaces: Err(denied()), users: Err("x".into()), ..full() }, vec!["namespaces, and"]),
-            (Probes { overlay: Err(denied()), ..full() }, vec!["an overlay"]),
+            (
+                of_user(),
+                vec![
+                    "users of their own for each pod (Operation not permitted (os error 1)): run pumice as root",
+                    "network namesp",
+                ],
+            ),
+            (
+                Probes { ids: Err(one_user), cgroup: Err("x".into()), ..of_user() },
+                vec![
+                    "users for pods but this one (newuidmap is not there): install the package uidmap",
+                    "network namespaces (not root): run pumice as root",
+                    "control groups (x): have systemd hand some over",
+                ],
+            ),
+            (
+                Probes { namespaces: Err(denied()), rootless: Err("x".into()), ..full() },
+                vec!["namespaces (Operation not permitted (os error 1); x): run pumice as root"],
+            ),
+            (Probes { overlay: Err(denied()), ..full() }, vec!["overlay on the data"]),
             (Probes { users: Err("why".into()), ..full() }, vec!["users of their own for pods (why): use Linux"]),
             (Probes { seccomp: Err(denied()), ..full() }, vec!["filters of system calls"]),
-            (Probes { network: Err("x".into()), ..full() }, vec!["networks of their own"]),
+            (Probes { network: Err("x".into()), ..full() }, vec!["network namespaces"]),
             (Probes { cgroup: Err("x".into()), ..full() }, vec!["control groups (x)"]),
             (
                 Probes { cgroup: Ok(v2().without_pids().without_devices()), ..full() },
-                vec!["a control group that counts", "a control group that limits"],
+                vec!["control group that counts", "control group that limits"],
             ),
         ] {
-            let found = missing_for_restricted(&probes);
+            let found = Capabilities::decide(probes).missing_for_restricted;
             assert_eq!(found.len(), starts.len(), "{found:?}");
             assert!(found.iter().zip(starts).all(|(found, start)| found.starts_with(start)), "{found:?}");
         }
