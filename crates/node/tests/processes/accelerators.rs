@@ -161,6 +161,10 @@ impl Frozen {
 
 impl Drop for Frozen {
     fn drop(&mut self) {
+        let killed = fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
+        for pid in killed.lines().filter_map(|pid| pid.parse().ok()) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
         let _ = fs::write(self.0.join("freezer.state"), "THAWED");
         wait_for("the group to be empty", || fs::remove_dir(&self.0).ok());
     }
@@ -179,9 +183,9 @@ async fn a_gpu_of_a_lost_pod_is_free_when_its_processes_are_gone() {
     }
     let folder = tempfile::tempdir().unwrap();
     let node = node(folder.path()).await;
-    let lost = node.create("lost", with_gpus(LOOK, 2)).await;
-    // Its program has begun.
-    sees(&node, "lost", &["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl", "0,1"]).await;
+    // Its processes are the same all the time.
+    let lost = node.create("lost", with_gpus("ls /dev/nvidia?; exec sleep 1000", 2)).await;
+    sees(&node, "lost", &["/dev/nvidia0", "/dev/nvidia1"]).await;
     let shim = node.shim_pid(&lost);
     let frozen = Frozen::of(&procfs::descendants(shim));
     kill(Pid::from_raw(shim), Signal::SIGKILL).unwrap();
