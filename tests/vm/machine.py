@@ -83,11 +83,19 @@ class Platform:
         """A pod as it is now."""
         return json.loads(self.kubectl("get", "pod", name, "-o", "json"))
 
-    def start(self, name: str, command: str, container: dict[str, Any] | None = None, **spec: Any) -> None:
+    def start(
+        self,
+        name: str,
+        command: str,
+        container: dict[str, Any] | None = None,
+        annotations: dict[str, str] | None = None,
+        **spec: Any,
+    ) -> None:
         """Make a pod of one container, `main`, that runs a line of shell."""
         main = {"name": "main", "image": "pumice.sh/host", "command": ["sh", "-c", command], **(container or {})}
         whole = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [main], **spec}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": whole}
+        metadata = {"name": name, "annotations": annotations or {}}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": whole}
         self.kubectl("create", "-f", "-", stdin=json.dumps(pod))
 
     def wait(self, name: str, *phases: str) -> dict[str, Any]:

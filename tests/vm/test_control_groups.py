@@ -52,6 +52,24 @@ def test_a_pod_makes_no_more_processes_than_its_limit(root: Platform) -> None:
     root.delete("many")
 
 
+def test_a_pod_writes_no_faster_than_it_says(root: Platform) -> None:
+    annotations = {"pumice.sh/io-write-bytes-per-second": "1Mi"}
+    pod = root.started("writes", annotations=annotations)
+    disk = run("findmnt", "--noheadings", "--output", "MAJ:MIN", "--target", root.data_dir).strip()
+    assert (group(pod) / "io.max").read_text() == f"{disk} rbps=max wbps={MIB} riops=max wiops=max\n"
+    root.delete("writes")
+    # Through the kernel's memory, too, which version 2 knows whose it is.
+    write = "dd if=/dev/zero of=file bs=64k count=32 conv=fsync 2> /dev/null; echo $(($(date +%s%3N) - begin))"
+    volume = {"volumeMounts": [{"name": "data", "mountPath": "/data"}], "workingDir": "/data"}
+
+    def timed(name: str, annotations: dict[str, str] | None = None) -> int:
+        volumes = [{"name": "data", "emptyDir": {}}]
+        return int(root.run(name, f"begin=$(date +%s%3N); {write}", volume, annotations=annotations, volumes=volumes))
+
+    free, limited = timed("free"), timed("limited", annotations)
+    assert limited >= 1500 and free < limited, f"2 MiB at 1 MiB a second: {free} ms, {limited} ms"
+
+
 def test_a_device_opens_only_if_the_pod_names_it(root: Platform) -> None:
     folder = Path("/srv/devices")
     folder.mkdir()
