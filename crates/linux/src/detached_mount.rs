@@ -151,6 +151,12 @@ impl AsFd for DetachedMount {
     }
 }
 
+impl From<DetachedMount> for OwnedFd {
+    fn from(mount: DetachedMount) -> OwnedFd {
+        mount.0
+    }
+}
+
 /// Refuses writes through a mount that is attached, but not through those within it.
 pub fn make_read_only(root: BorrowedFd<'_>) -> nix::Result<()> {
     match mount_setattr(root, &MountAttr::set(Attributes::READ_ONLY), Reach::Alone) {

@@ -19,7 +19,7 @@ pub(crate) fn run(dir: &Path) -> io::Result<()> {
     mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_SLAVE, NONE)?;
     let root = dir.join("root");
     fs::create_dir_all(&root)?;
-    rootfs::by_folder::mount_folders(&root, dir, None)?;
+    drop(rootfs::by_folder::mount_folders(&root, dir, None)?);
     // On most machines something is mounted within one folder or another, which then can't be written to.
     let mut made = Err(io::ErrorKind::NotFound.into());
     for folder in fs::read_dir(&root)? {

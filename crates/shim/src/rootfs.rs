@@ -253,7 +253,7 @@ fn mount_root(
     container: &ContainerSpec,
     layers: &Layers,
     root: &Path,
-) -> Result<Vec<DetachedMount>, RootError> {
+) -> Result<Vec<OwnedFd>, RootError> {
     let kind = isolation.root;
     let lower = container.root.as_deref().unwrap_or(Path::new("/"));
     if kind == RootKind::OverlayInMemory {
@@ -262,11 +262,12 @@ fn mount_root(
     }
     create_dir(root)?;
     if kind == RootKind::AllowList && container.root.is_none() {
-        return allow_list::mount_root(owners, container, layers, root);
+        let written = allow_list::mount_root(owners, container, layers, root)?;
+        return Ok(written.into_iter().map(OwnedFd::from).collect());
     }
     if kind == RootKind::OverlayByFolder && container.root.is_none() {
         let folders = mount_folders(root, &layers.dir, container.layer.as_deref());
-        return folders.map(|()| Vec::new()).map_err(|source| RootError::Create { path: root.into(), source });
+        return folders.map_err(|source| RootError::Create { path: root.into(), source });
     }
     if kind == RootKind::Host {
         if let Some(layer) = &container.layer {

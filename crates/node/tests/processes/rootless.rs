@@ -79,6 +79,29 @@ fn a_pod_writes_to_no_folder_of_the_host_in_which_something_is_mounted() {
     });
 }
 
+// The folders of a root that is made by folder took writes all the same.
+#[test]
+fn a_users_read_only_root_takes_no_writes_but_in_volumes() {
+    if !is_root() {
+        return;
+    }
+    let volume = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(volume.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    for (read_only, refused, written) in [(false, 0, "wrote\nwrote\nwrote\nwrote\n"), (true, 3, "wrote\n")] {
+        let mut pod =
+            pod("for file in /made /tmp/made /opt/made /tmp/volume/made; do touch $file && echo wrote; done; true");
+        let container = &mut pod.spec.containers[0];
+        container.read_only_root = read_only;
+        let source = volume.path().to_owned();
+        container.mounts = vec![MountSpec { source, sub_path: None, target: "/tmp/volume".into(), read_only: false }];
+        assert_eq!(pod.start().exit().code, 0, "{}", pod.log());
+        assert_eq!(pod.log().matches("Read-only file system").count(), refused, "{}", pod.log());
+        let lines =
+            pod.log().lines().filter(|line| *line == "wrote").map(|line| format!("{line}\n")).collect::<String>();
+        assert_eq!(lines, written, "{}", pod.log());
+    }
+}
+
 /// The first id that the machine has for pods of these tests.
 const FIRST: u32 = 0x7ff1_0000;
 
