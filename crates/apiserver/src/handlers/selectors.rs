@@ -70,6 +70,11 @@ impl Matcher {
             return true;
         }
         let Some(metadata) = field(&object.body, "metadata") else { return false };
+        if let Some(labels) = field(metadata, "labels")
+            && !labels.contains(&b'\\')
+        {
+            return self.labels.matches(|key| field(labels, key).and_then(unquoted));
+        }
         let Ok(peek) = serde_json::from_slice::<PeekMetadata<'_>>(metadata) else { return false };
         let labels = peek.labels.unwrap_or_default();
         self.labels.matches(|key| labels.get(key).map(AsRef::as_ref))
@@ -87,6 +92,11 @@ impl Matcher {
     }
 }
 
+/// The content of a string without escapes.
+fn unquoted(text: &[u8]) -> Option<&str> {
+    std::str::from_utf8(text.strip_prefix(b"\"")?.strip_suffix(b"\"")?).ok()
+}
+
 /// A field as selectors compare it. A boolean that is not set counts as false.
 fn field_text(field: Option<Value>, path: &str) -> Option<Cow<'static, str>> {
     match field {
@@ -94,5 +104,45 @@ fn field_text(field: Option<Value>, path: &str) -> Option<Cow<'static, str>> {
         None | Some(Value::Null) => None,
         Some(Value::String(text)) => Some(Cow::Owned(text)),
         Some(other) => Some(Cow::Owned(other.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pumice_store::Key;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn labels_are_found_however_the_text_around_them_is() {
+        let with = |labels: Value, annotation: &str| {
+            let object = json!({"kind": "A", "metadata": {"annotations": {"labels": annotation}, "labels": labels, "name": "n"},
+                "spec": {"labels": {"a": "wrong"}}});
+            Object { key: Key::new("as", "ns", "n"), revision: 1, body: object.to_string().into() }
+        };
+        let selects = |selector: &str, object: &Object| {
+            let matcher = Matcher {
+                labels: LabelSelector::parse(selector).unwrap(),
+                fields: FieldSelector::default(),
+                conversion: Conversion::Same,
+            };
+            matcher.matches(object)
+        };
+        let cases = [
+            (json!({"a": "b", "c": ""}), "a=b", true),
+            (json!({"a": "b", "c": ""}), "c=", true),
+            (json!({"a": "b", "c": ""}), "c,!d", true),
+            (json!({"a": "b", "c": ""}), "a=wrong", false),
+            (json!({"a": "x\"y"}), "a", true),
+            (json!({"a": "x\"y"}), "a=x", false),
+            (json!({}), "a", false),
+            (Value::Null, "!a", true),
+        ];
+        for (labels, selector, expected) in cases {
+            for annotation in ["plain", "\"labels\":{\"a\":\"wrong\"}"] {
+                assert_eq!(selects(selector, &with(labels.clone(), annotation)), expected, "{labels} {selector}");
+            }
+        }
     }
 }

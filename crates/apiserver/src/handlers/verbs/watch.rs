@@ -3,7 +3,7 @@
 //! Invariant: the stream starts from one snapshot and misses nothing after it; an object that enters or leaves the
 //! selection is told as ADDED or DELETED; a client that falls behind gets an ERROR event with 410 and the end.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ const TIMEOUT_DEFAULT: Duration = Duration::from_secs(45 * 60);
 const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Size at which a frame is sent though more events are ready.
 const FRAME_BYTES: usize = 64 * 1024;
+/// Objects of which a watch knows whether they are selected.
+const KNOWN_MAX: usize = 1024;
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 pub(crate) fn watch(call: &Call) -> Answer {
@@ -59,7 +61,7 @@ pub(crate) fn watch(call: &Call) -> Answer {
     let feed = Feed {
         state: Arc::clone(&call.state),
         view,
-        matcher,
+        selection: Selection { matcher, known: HashMap::new() },
         initial: start.initial.into(),
         initial_end: (options.initial_events == Some(true) && options.bookmarks).then_some(start.revision),
         watch: start.watch,
@@ -136,7 +138,7 @@ fn select(items: Vec<Arc<Object>>, matcher: &Matcher) -> Vec<Arc<Object>> {
 struct Feed {
     state: Arc<State>,
     view: View,
-    matcher: Matcher,
+    selection: Selection,
     initial: VecDeque<Arc<Object>>,
     /// The revision for the bookmark that ends the initial events, until it is sent.
     initial_end: Option<u64>,
@@ -233,9 +235,9 @@ impl Feed {
         Ok(())
     }
 
-    fn put(&self, batch: &mut EventBatch, event: WatchEvent) {
-        let before = event.previous.as_ref().is_some_and(|object| self.matcher.matches(object));
-        let after = event.kind != EventKind::Deleted && self.matcher.matches(&event.object);
+    fn put(&mut self, batch: &mut EventBatch, event: WatchEvent) {
+        let before = event.previous.as_ref().is_some_and(|object| self.selection.had(object));
+        let after = event.kind != EventKind::Deleted && self.selection.has(&event.object);
         match (before, after) {
             (false, true) => batch.push("ADDED", event.object, None),
             (true, true) => batch.push("MODIFIED", event.object, None),
@@ -309,6 +311,34 @@ impl Feed {
         self.ended = true;
         line(&mut frame, "ERROR", status.to_json().to_string().as_bytes());
         Some(frame.freeze())
+    }
+}
+
+/// What a watch selects.
+struct Selection {
+    matcher: Matcher,
+    /// Whether it selects objects that were told of lately, by their revision: each is asked about again when the next state of
+    /// it comes.
+    known: HashMap<u64, bool>,
+}
+
+impl Selection {
+    /// Whether it selects an object as it is now.
+    fn has(&mut self, object: &Object) -> bool {
+        if self.matcher.is_everything() {
+            return true;
+        }
+        if self.known.len() == KNOWN_MAX {
+            self.known.clear();
+        }
+        let is_selected = self.matcher.matches(object);
+        self.known.insert(object.revision, is_selected);
+        is_selected
+    }
+
+    /// Whether it selected an object as it was before it changed.
+    fn had(&mut self, object: &Object) -> bool {
+        self.known.remove(&object.revision).unwrap_or_else(|| self.matcher.matches(object))
     }
 }
 
