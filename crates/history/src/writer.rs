@@ -23,7 +23,7 @@ use crate::statements::Statement;
 /// Rows of a batch, about.
 const BATCH_ROWS: usize = 1_000;
 /// Longest time that a row waits for others: what a crash may take with it, of jobs that came, ended and went meanwhile.
-const BATCH_TIME: Duration = Duration::from_millis(20);
+const BATCH_TIME: Duration = Duration::from_millis(100);
 /// Pauses after a failure.
 const PAUSES: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(30) };
 

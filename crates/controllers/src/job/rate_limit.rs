@@ -30,10 +30,10 @@ const MANY_QUEUED: usize = 8;
 /// Shortest time from a write of a job's status to one in which only counts moved.
 const COUNTS_APART: Duration = WINDOW;
 /// Rest after a look, for each pod: a look costs some half of a microsecond for each, so that the looks of a job whose pods all
-/// start or end take a fortieth of a core.
-const REST_OF_A_POD: Duration = Duration::from_micros(20);
+/// start or end take a hundredth of a core.
+const REST_OF_A_POD: Duration = Duration::from_micros(50);
 /// Longest rest by that measure: nobody notices it.
-const REST_UNNOTICED: Duration = Duration::from_millis(20);
+const REST_UNNOTICED: Duration = Duration::from_millis(50);
 /// Rest for each pod of a job with so many that this is longer: half a second at 100,000.
 const REST_OF_ONE_OF_VERY_MANY: Duration = Duration::from_micros(5);
 /// Shorter rests are none: a job of few pods is looked at whenever something happens.
@@ -251,10 +251,10 @@ mod tests {
         let (now, mut pace) = (Instant::now(), RateLimit::default());
         let cases = [
             (0, None),
-            (49, None),
-            (50, Some(1)),
-            (1_000, Some(20)),
-            (4_000, Some(20)),
+            (19, None),
+            (20, Some(1)),
+            (1_000, Some(50)),
+            (10_000, Some(50)),
             (100_000, Some(500)),
             (10, None),
         ];
