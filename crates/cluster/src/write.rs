@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
 use kube::{Api, Client, Resource};
+use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
 
@@ -107,7 +108,7 @@ pub async fn merge_unread<K>(
     namespace: &str,
     name: &str,
     subresource: Option<&str>,
-    patch: &Value,
+    patch: &impl Serialize,
 ) -> Result<(), kube::Error>
 where
     K: Resource<DynamicType = ()>,

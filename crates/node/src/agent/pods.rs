@@ -60,7 +60,9 @@ const NAMES_AFTER: Duration = Duration::from_millis(10);
 const START_AGAIN: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(30) };
 /// A start is told of once it has taken this long: most pods run by then, and a write for each would say nothing.
 const START_TOLD_AFTER: Duration = Duration::from_secs(1);
-/// The same for a pod whose turn to start has not come.
+/// A run is told of once it has taken this long: of one that ends sooner its end says all.
+const RUN_TOLD_AFTER: Duration = Duration::from_millis(50);
+/// As [`START_TOLD_AFTER`] for a pod whose turn to start has not come.
 const TURN_TOLD_AFTER: Duration = Duration::from_secs(10);
 /// Waits between attempts to call the API server.
 const CALL_AGAIN: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(5) };
@@ -334,6 +336,9 @@ impl Pods {
                 // By its shim's own decision, or by what an earlier agent said.
                 let grace = Duration::from_secs(status_writer::left_to_stop(entry));
                 entry.expect_gone_by(clock::monotonic() + grace + KILL_WITHIN);
+            }
+            if !status.is_fresh() {
+                entry.runs_since.get_or_insert_with(clock::monotonic);
             }
             entry.shim = Some(status);
         }

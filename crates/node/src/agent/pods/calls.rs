@@ -1,10 +1,12 @@
 //! What is told to the API server about pods: their status, and that nothing of them is left.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Client};
-use pumice_cluster::{Failure, failure};
-use serde_json::json;
+use pumice_cluster::{Failure, failure, write};
+use serde::Serialize;
 
 use crate::confinement::allotment::ANNOTATION;
 
@@ -19,6 +21,19 @@ pub(super) struct CallDone {
 pub(super) enum Call {
     Status(Box<PodStatus>),
     Finalize,
+}
+
+#[derive(Debug, Serialize)]
+struct StatusPatch<'p> {
+    metadata: PatchedPod<'p>,
+    status: &'p PodStatus,
+}
+
+#[derive(Debug, Serialize)]
+struct PatchedPod<'p> {
+    uid: &'p str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    annotations: Option<BTreeMap<&'static str, String>>,
 }
 
 /// Who it is about.
@@ -36,12 +51,11 @@ impl Subject {
 
     /// Replaces the status of this very pod, not of a later one of its name, and notes its accelerators.
     pub(super) async fn write_status(self, status: Box<PodStatus>, accelerators: Option<String>) -> CallDone {
-        let mut patch = json!({"metadata": {"uid": self.uid}, "status": &*status});
-        if let Some(text) = accelerators {
-            patch["metadata"]["annotations"] = json!({ANNOTATION: text});
-        }
-        let result = self.pods().patch_status(&self.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
-        let result = result.map(drop).map_err(|error| self.sorted("write a pod's status", &error));
+        let annotations = accelerators.map(|text| BTreeMap::from([(ANNOTATION, text)]));
+        let patch = StatusPatch { metadata: PatchedPod { uid: &self.uid, annotations }, status: &status };
+        let written =
+            write::merge_unread::<Pod>(&self.client, &self.namespace, &self.name, Some("status"), &patch).await;
+        let result = written.map_err(|error| self.sorted("write a pod's status", &error));
         CallDone { uid: self.uid, call: Call::Status(status), result }
     }
 

@@ -15,11 +15,11 @@ use pumice_clock as clock;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::agent::pods::probing::Probed;
-use crate::agent::pods::{START_AGAIN, TURN_TOLD_AFTER};
+use crate::agent::pods::{RUN_TOLD_AFTER, START_AGAIN, TURN_TOLD_AFTER};
 use crate::pod_spec::names::hostname;
 use crate::pod_spec::resolve::{Requests, requests};
 use crate::usage::disk::DiskUse;
-use pumice_shim::status::ShimStatus;
+use pumice_shim::status::{ContainerState, ContainerStatus, ShimPhase, ShimStatus};
 
 /// Whether the API server has the pod.
 #[derive(Debug, Clone)]
@@ -98,6 +98,8 @@ pub(super) struct Entry {
     pub respawn: bool,
     /// Until then it is not told that it is about to start.
     pub quiet_until: Instant,
+    /// When it was first seen to run.
+    pub runs_since: Option<Instant>,
     /// The status that the API server has.
     pub written: Option<PodStatus>,
     /// Whether its end is on the disk: until then nobody is told.
@@ -148,6 +150,7 @@ impl Entry {
             start_failures: 0,
             respawn: false,
             quiet_until: clock::monotonic() + TURN_TOLD_AFTER,
+            runs_since: None,
             written: None,
             exit_synced: false,
             calling: false,
@@ -202,15 +205,32 @@ impl Entry {
         }
     }
 
-    /// Whether all there is to tell is that it is about to start, which is not told yet.
-    pub(super) fn is_about_to_start(&self, now: Instant) -> bool {
-        let begins = match &self.stage {
+    /// Until when nothing is told of it: all there is to tell is that it is about to start, or that it runs.
+    pub(super) fn quiet_until(&self, now: Instant) -> Option<Instant> {
+        let until = if self.is_about_to_start() { Some(self.quiet_until) } else { self.run_told_at() };
+        until.filter(|until| now < *until)
+    }
+
+    /// When it is told that it runs; none where there is more to tell, or something was told before.
+    fn run_told_at(&self) -> Option<Instant> {
+        let is_in_order = |container: &ContainerStatus| match &container.state {
+            ContainerState::Waiting { message, .. } => message.is_none() && container.last.is_none(),
+            ContainerState::Running { .. } => container.last.is_none(),
+            ContainerState::Terminated(exit) => exit.code == 0,
+        };
+        let shim = self.shim.as_ref().filter(|_| self.stage == Stage::Running && self.written.is_none())?;
+        let begins = matches!(shim.phase, ShimPhase::Initializing | ShimPhase::Running);
+        let all = shim.init_containers.iter().chain(&shim.containers);
+        if begins && all.into_iter().all(is_in_order) { Some(self.runs_since? + RUN_TOLD_AFTER) } else { None }
+    }
+
+    fn is_about_to_start(&self) -> bool {
+        match &self.stage {
             Stage::Waiting { message, .. } => message.is_none(),
             Stage::Starting => true,
             Stage::Running => self.shim.as_ref().is_none_or(ShimStatus::is_fresh),
             Stage::Ended(_) => false,
-        };
-        begins && now < self.quiet_until
+        }
     }
 
     /// When there is something to do about it although nothing happens, after a turn at `now`: what was due then and could not
@@ -221,8 +241,7 @@ impl Entry {
             Stage::Running => self.gone_by,
             _ => None,
         };
-        let tell = self.is_about_to_start(now).then_some(self.quiet_until);
-        [self.call_again_at, of_stage, tell].into_iter().flatten().filter(|at| *at > now).min()
+        [self.call_again_at, of_stage, self.quiet_until(now)].into_iter().flatten().filter(|at| *at > now).min()
     }
 
     /// Expects that nothing of it is left at a time, or before if that was said already.
@@ -273,7 +292,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    use pumice_shim::status::{ContainerState, ShimPhase};
+    use pumice_shim::status::Exit;
 
     #[test]
     fn a_pod_that_is_about_to_start_is_no_news_for_a_while() {
@@ -302,8 +321,45 @@ mod tests {
             let mut entry = Entry::new("u", &Arc::new(Pod::default()), PathBuf::new(), Timestamp::UNIX_EPOCH);
             (entry.stage, entry.shim) = (stage, shim);
             let before = entry.quiet_until - Duration::from_millis(1);
-            assert_eq!(entry.is_about_to_start(before), expected, "{:?} {:?}", entry.stage, entry.shim);
-            assert!(!entry.is_about_to_start(entry.quiet_until), "{:?}", entry.stage);
+            assert_eq!(entry.quiet_until(before).is_some(), expected, "{:?} {:?}", entry.stage, entry.shim);
+            assert_eq!(entry.quiet_until(entry.quiet_until), None, "{:?}", entry.stage);
+        }
+    }
+
+    #[test]
+    fn a_run_is_told_of_after_a_while_and_trouble_at_once() {
+        let at = Timestamp::UNIX_EPOCH;
+        let exit = |code| Exit {
+            code,
+            signal: None,
+            reason: "Completed".into(),
+            message: None,
+            started_at: at,
+            finished_at: at,
+            discarded: None,
+        };
+        let runs = || ContainerState::Running { started_at: at, pid: None };
+        let backs_off = ContainerState::Waiting { reason: "CrashLoopBackOff".into(), message: Some("again".into()) };
+        let cases = [
+            (ShimPhase::Running, ContainerState::Terminated(exit(0)), runs(), None, true),
+            (ShimPhase::Running, ContainerState::Terminated(exit(0)), runs(), Some(exit(0)), false),
+            (ShimPhase::Running, ContainerState::Terminated(exit(0)), ContainerState::Terminated(exit(1)), None, false),
+            (ShimPhase::Running, ContainerState::Terminated(exit(0)), backs_off, None, false),
+            (ShimPhase::Stopping, ContainerState::Terminated(exit(0)), runs(), None, false),
+            (ShimPhase::Done, ContainerState::Terminated(exit(0)), ContainerState::Terminated(exit(0)), None, false),
+        ];
+        for (phase, init, main, last, quiet) in cases {
+            let mut entry = Entry::new("u", &Arc::new(Pod::default()), PathBuf::new(), at);
+            let mut shim = ShimStatus::new(["i"].into_iter(), ["c"].into_iter(), at);
+            (shim.phase, shim.init_containers[0].state, shim.containers[0].state) = (phase, init, main);
+            shim.containers[0].last = last;
+            let now = clock::monotonic();
+            (entry.stage, entry.shim, entry.runs_since) = (Stage::Running, Some(shim), Some(now));
+            let told_at = now + RUN_TOLD_AFTER;
+            assert_eq!(entry.quiet_until(now), quiet.then_some(told_at), "{:?}", entry.shim);
+            assert_eq!((entry.due(now), entry.quiet_until(told_at)), (quiet.then_some(told_at), None));
+            entry.written = Some(PodStatus::default());
+            assert_eq!(entry.quiet_until(now), None, "what was told before is told on at once");
         }
     }
 

@@ -70,7 +70,7 @@ impl Pods {
         }
         let Some(pod) = entry.pod().cloned() else { return };
         entry.call_again_at = entry.call_again_at.filter(|at| *at > now);
-        if entry.calling || entry.call_again_at.is_some() || entry.is_about_to_start(now) {
+        if entry.calling || entry.call_again_at.is_some() || entry.quiet_until(now).is_some() {
             return;
         }
         if !self.synced_exits.may_tell(entry) {
