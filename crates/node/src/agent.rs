@@ -13,6 +13,7 @@ mod pods;
 mod start;
 mod teardown;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -46,6 +47,7 @@ use crate::lease;
 use crate::logs::retained::RetainedLogs;
 use crate::networks::bridge::NodeNetwork;
 use crate::pod_index::PodIndex;
+use crate::pod_journal::PodJournal;
 use crate::pods_folder;
 use crate::project_quota::Projects;
 use crate::shim_starter::ShimStarter;
@@ -225,8 +227,12 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     let ids = ids.ok().flatten().filter(|_| capabilities.isolation.user).map(Arc::new);
     let remover = Arc::new(Remover::new(&paths.data_dir, options.shim, groups, ids.clone()));
     let retained_logs = Arc::new(RetainedLogs::open(&paths.node_dir));
-    let id_ranges = IdRanges::open(&paths.data_dir, paths.hash);
-    let id_ranges = id_ranges.map_err(prepare(&paths.node_dir.join(own_users::RANGES)))?;
+    let boot_id = node_object::boot_id();
+    let opened = PodJournal::open(&paths.node_dir, &paths.pods_dir, &boot_id);
+    let opened = opened.inspect_err(|error| tracing::warn!(%error, "what becomes of pods is synced one by one"));
+    let (journal, ranges) =
+        opened.map_or((None, BTreeMap::new()), |(journal, ranges)| (Some(Arc::new(journal)), ranges));
+    let id_ranges = IdRanges::new(&paths.data_dir, paths.hash, ranges);
     let (hierarchy, group) = (capabilities.cgroup.clone(), paths.cgroup.clone());
     let starter = ShimStarter::new(shim.clone(), paths.pods_dir.clone(), move |pid| {
         // Each shim joins by itself, too.
@@ -242,6 +248,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         data_dir: paths.data_dir,
         pods_dir: paths.pods_dir,
         events: recorder,
+        journal,
         shim,
         starter,
         remover,
@@ -257,7 +264,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         cgroup_node: paths.cgroup,
         host_ip: node_object::host_ip(),
         home: home(),
-        boot_id: node_object::boot_id(),
+        boot_id,
         cpu_milli: capacity.cpu_milli,
         memory_bytes: capacity.memory_bytes,
         api_port: options.api_port,

@@ -15,13 +15,14 @@ use std::thread;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use serde::{Deserialize, Serialize};
 
 use crate::agent::leftovers::Folders;
 use crate::launcher::Launcher;
+use crate::pod_journal::PodRange;
 use crate::subordinate_ids::POD_IDS;
 use pumice_linux::detached_mount::{Attributes, DetachedMount};
-use pumice_linux::files::{self, Durability, private_dir, read_bounded, write_atomic};
+use pumice_linux::files;
+use pumice_shim::control::EXITS_FILE;
 use pumice_shim::own_users::map;
 use pumice_shim::spec::{IdRange, Users};
 
@@ -30,24 +31,21 @@ use pumice_shim::spec::{IdRange, Users};
 const SPAN: Range<u32> = 0x7000_0000..0x7ffe_0000;
 /// Where the machine says which ids its users may have for containers.
 const OF_USERS: [&str; 2] = ["/etc/subuid", "/etc/subgid"];
-/// Its folder among the node's.
-pub(crate) const RANGES: &str = "id-ranges";
-/// Largest note of a range read, in bytes.
-const NOTE_BYTES_MAX: u64 = 4 << 10;
 
 /// Why a pod has no users of its own.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OwnUsersError {
     #[error("all {count} ranges of ids for pods are in use, or files of their pods are left")]
     NoneFree { count: usize },
-    #[error("can't write down which ids the pod has")]
-    Write(#[source] io::Error),
+    #[error(
+        "it can't be written down which ids the pod has; make room on the disk of the data directory, or look after the error that \
+         the platform's log says of node/{EXITS_FILE}, and start the platform again"
+    )]
+    NotWritten,
 }
 
 /// The ranges of ids of this machine that pods have.
 pub(crate) struct IdRanges {
-    /// A file for each range that was given, called by its first id.
-    dir: PathBuf,
     pods_dir: PathBuf,
     leftovers: Folders,
     /// First ids of all.
@@ -57,72 +55,84 @@ pub(crate) struct IdRanges {
 
 #[derive(Default)]
 struct Given {
-    owners: BTreeMap<u32, RangeOwner>,
+    /// The pod that each range was given to last, by the first id.
+    pods: BTreeMap<u32, String>,
+    /// The range of each of these pods.
+    ranges: BTreeMap<String, PodRange>,
     /// Where the next is looked for, so that one that was given back rests for long.
     next: usize,
 }
 
-/// The pod that a range was given to last.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct RangeOwner {
-    namespace: String,
-    pod: String,
+impl PodRange {
+    /// The users whose ids these are.
+    pub(crate) fn users(&self) -> Users {
+        users(self.first)
+    }
 }
 
 impl IdRanges {
-    /// Finds those that were given before. `node_hash` tells nodes of one machine apart, which begin at different places.
-    pub(crate) fn open(data_dir: &Path, node_hash: u64) -> io::Result<IdRanges> {
+    /// `given` is what was given before. `node_hash` tells nodes of one machine apart, which begin at different places.
+    pub(crate) fn new(data_dir: &Path, node_hash: u64, given: BTreeMap<String, PodRange>) -> IdRanges {
         let taken: Vec<Range<u64>> =
             OF_USERS.iter().flat_map(|path| ranges_of(&fs::read_to_string(path).unwrap_or_default())).collect();
-        Self::open_in(data_dir, node_hash, &free(SPAN, &taken))
+        Self::among(data_dir, node_hash, free(SPAN, &taken), given)
     }
 
-    fn open_in(data_dir: &Path, node_hash: u64, firsts: &[u32]) -> io::Result<IdRanges> {
-        let node = data_dir.join("node");
-        let dir = node.join(RANGES);
-        private_dir(&dir)?;
-        let mut owners = BTreeMap::new();
-        for entry in fs::read_dir(&dir)? {
-            let entry = entry?;
-            let Some(first) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-            let note = read_bounded(&entry.path(), NOTE_BYTES_MAX)?;
-            owners.insert(first, serde_json::from_slice::<RangeOwner>(&note).map_err(io::Error::other)?);
-        }
+    fn among(data_dir: &Path, node_hash: u64, firsts: Vec<u32>, given: BTreeMap<String, PodRange>) -> IdRanges {
         let count = u64::try_from(firsts.len()).unwrap_or(u64::MAX).max(1);
         let next = usize::try_from(node_hash % count).unwrap_or(0);
-        Ok(IdRanges {
-            dir,
-            pods_dir: node.join("pods"),
+        let ranges = IdRanges {
+            pods_dir: data_dir.join("node").join("pods"),
             leftovers: Folders::of(data_dir),
-            firsts: firsts.to_vec(),
-            given: Mutex::new(Given { owners, next }),
-        })
+            firsts,
+            given: Mutex::default(),
+        };
+        let mut found = Given { next, ..Given::default() };
+        for (pod, range) in given {
+            // Of two the one of which something is left has it still.
+            let before = found.pods.get(&range.first);
+            if before.is_none_or(|before| !ranges.has_files_of(before)) {
+                found.enter(pod, range);
+            }
+        }
+        IdRanges { given: Mutex::new(found), ..ranges }
     }
 
-    /// The users of a pod: those that it has, or a range that nobody has.
-    pub(crate) fn give(&self, namespace: &str, pod: &str) -> Result<Users, OwnUsersError> {
+    /// The ids of a pod: those that it has, or a range that nobody has.
+    pub(crate) fn give(&self, namespace: &str, pod: &str) -> Result<PodRange, OwnUsersError> {
         let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((first, _)) = given.owners.iter().find(|(_, owner)| owner.pod == pod) {
-            return Ok(users(*first));
+        if let Some(range) = given.ranges.get(pod) {
+            return Ok(range.clone());
         }
         let count = self.firsts.len();
         let start = given.next;
         let found = (0..count).map(|step| (start + step) % count).find(|index| {
-            let before = given.owners.get(&self.firsts[*index]);
-            before.is_none_or(|owner| !self.has_files_of(&owner.pod))
+            let before = given.pods.get(&self.firsts[*index]);
+            before.is_none_or(|pod| !self.has_files_of(pod))
         });
         let index = found.ok_or(OwnUsersError::NoneFree { count })?;
-        let first = self.firsts[index];
-        let owner = RangeOwner { namespace: namespace.to_owned(), pod: pod.to_owned() };
-        let note = serde_json::to_vec(&owner).map_err(|error| OwnUsersError::Write(error.into()))?;
-        write_atomic(&self.dir.join(first.to_string()), &note, Durability::Power).map_err(OwnUsersError::Write)?;
-        given.owners.insert(first, owner);
+        let range = PodRange { first: self.firsts[index], namespace: namespace.to_owned() };
+        given.enter(pod.to_owned(), range.clone());
         given.next = (index + 1) % count;
-        Ok(users(first))
+        Ok(range)
+    }
+
+    /// Which pod has which range, or had it last.
+    pub(crate) fn owners(&self) -> BTreeMap<String, PodRange> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner).ranges.clone()
     }
 
     fn has_files_of(&self, pod: &str) -> bool {
         self.pods_dir.join(pod).exists() || self.leftovers.has_some_of_pod(pod)
+    }
+}
+
+impl Given {
+    fn enter(&mut self, pod: String, range: PodRange) {
+        if let Some(before) = self.pods.insert(range.first, pod.clone()) {
+            self.ranges.remove(&before);
+        }
+        self.ranges.insert(pod, range);
     }
 }
 
@@ -213,32 +223,34 @@ fn try_overlay(dir: &Path, users: BorrowedFd<'_>) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn first(users: &Users) -> u32 {
-        assert_eq!(users.uids, users.gids);
-        users.uids[0].outside
-    }
-
     #[test]
     fn a_range_is_a_pods_until_nothing_of_it_is_left() {
         let data = tempfile::tempdir().unwrap();
-        let open = |hash| IdRanges::open_in(data.path(), hash, &[0, 65_536]).unwrap();
-        let ranges = open(0);
+        let open = |hash, given| IdRanges::among(data.path(), hash, vec![0, 65_536], given);
+        let first = |ranges: &IdRanges, pod| ranges.give("ns", pod).map(|range| range.first);
+        let ranges = open(0, BTreeMap::new());
         let node = data.path().join("node");
         fs::create_dir_all(node.join("pods/a")).unwrap();
-        assert_eq!(first(&ranges.give("one", "a").unwrap()), 0);
-        assert_eq!(first(&ranges.give("one", "a").unwrap()), 0, "a start that is repeated");
+        assert_eq!(first(&ranges, "a").unwrap(), 0);
+        assert_eq!(first(&ranges, "a").unwrap(), 0, "a start that is repeated");
         // Another agent on the same directory.
-        let ranges = open(0);
-        assert_eq!(first(&ranges.give("one", "a").unwrap()), 0);
+        let ranges = open(0, ranges.owners());
+        assert_eq!(first(&ranges, "a").unwrap(), 0);
         fs::create_dir_all(node.join("pods/b")).unwrap();
-        assert_eq!(first(&ranges.give("two", "b").unwrap()), 65_536);
+        assert_eq!(first(&ranges, "b").unwrap(), 65_536);
         for left in ["removing/pod_one_name_a", "removing/pod_one_name_a+2", "set-aside/pod_one_name_a"] {
             let _ = fs::remove_dir(node.join("pods/a"));
             fs::create_dir_all(node.join(left)).unwrap();
             assert!(matches!(ranges.give("two", "c"), Err(OwnUsersError::NoneFree { count: 2 })), "{left}");
             fs::remove_dir(node.join(left)).unwrap();
         }
-        assert_eq!(first(&open(1).give("two", "c").unwrap()), 0, "nothing of it is left");
+        let ranges = open(1, ranges.owners());
+        assert_eq!(first(&ranges, "c").unwrap(), 0, "nothing of it is left");
+        assert_eq!(ranges.owners().into_keys().collect::<Vec<_>>(), ["b", "c"]);
+        // The lines of both may be there after a loss of power.
+        let range = |first| PodRange { first, namespace: "ns".into() };
+        let both = BTreeMap::from([("b".to_owned(), range(65_536)), ("x".to_owned(), range(65_536))]);
+        assert_eq!(open(0, both).owners().into_keys().collect::<Vec<_>>(), ["b"]);
     }
 
     #[test]

@@ -8,11 +8,11 @@ mod accelerators;
 mod calls;
 mod entry;
 pub(crate) mod eviction;
-mod exits;
 mod failures;
 mod probing;
 mod starting;
 mod status_writer;
+mod synced;
 mod watched_pods;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -47,12 +47,12 @@ use crate::usage::disk::DiskUse;
 use calls::CallDone;
 use entry::{End, Entry, Presence, Stage};
 use eviction::SharedDisk;
-use exits::SyncedExits;
 use probing::PreStopDone;
 use pumice_clock as clock;
 use pumice_linux::cgroup::CgroupSpec;
 use pumice_shim::control;
 use pumice_shim::status::{ShimPhase, ShimStatus};
+use synced::SyncedExits;
 
 /// Names of peers are gathered this long before files are rewritten.
 const NAMES_AFTER: Duration = Duration::from_millis(10);
@@ -158,7 +158,7 @@ impl Pods {
             calls: JoinSet::new(),
             exits: JoinSet::new(),
             removals: JoinSet::new(),
-            synced_exits: SyncedExits::open(&context.pods_dir),
+            synced_exits: SyncedExits::new(context.journal.clone()),
             name_writes: JoinSet::new(),
             pre_stops: JoinSet::new(),
             probers: TaskTracker::new(),

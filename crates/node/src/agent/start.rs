@@ -36,6 +36,7 @@ use crate::logs::retained::RetainedLogs;
 use crate::networks::addresses::PREFIX;
 use crate::networks::bridge::{self, NodeNetwork};
 use crate::networks::hosts_file::{self, Peer};
+use crate::pod_journal::PodJournal;
 use crate::pod_spec::names;
 use crate::pod_spec::resolve::{self, Identity, NodeGround, ResolveError, Resolved};
 use crate::pod_spec::security::{self, NodeSupport, PodUsers, UserSupport};
@@ -61,6 +62,8 @@ pub(crate) struct NodeContext {
     pub pods_dir: PathBuf,
     pub filters: FilterFolder,
     pub events: EventRecorder,
+    /// None where it could not be opened: then each pod is synced by itself.
+    pub journal: Option<Arc<PodJournal>>,
     pub shim: Launcher,
     pub starter: ShimStarter,
     pub remover: Arc<Remover>,
@@ -170,7 +173,7 @@ impl StartError {
             | StartError::OwnUsers(OwnUsersError::NoneFree { .. }) => "CreateContainerConfigError",
             StartError::Fetch(_) => "ContainerCreating",
             StartError::Filter { .. }
-            | StartError::OwnUsers(OwnUsersError::Write(_))
+            | StartError::OwnUsers(OwnUsersError::NotWritten)
             | StartError::AppArmor { .. }
             | StartError::Mount { .. }
             | StartError::Prepare { .. }
@@ -270,18 +273,23 @@ fn make(
         );
     }
     view.give(pod, &mut resolved.init_containers, &mut resolved.containers);
-    let users = match users {
-        PodUsers::Machines => None,
-        PodUsers::Subordinate => context.ids.as_ref().map(|ids| ids.users().clone()),
+    let (users, range) = match users {
+        PodUsers::Machines => (None, None),
+        PodUsers::Subordinate => (context.ids.as_ref().map(|ids| ids.users().clone()), None),
+        PodUsers::Own if context.journal.is_none() => return Err(OwnUsersError::NotWritten.into()),
         PodUsers::Own => {
             try_owners(context, pod, &resolved)?;
-            Some(context.id_ranges.give(pod.metadata.namespace.as_deref().unwrap_or_default(), &order.uid)?)
+            let range = context.id_ranges.give(pod.metadata.namespace.as_deref().unwrap_or_default(), &order.uid)?;
+            (Some(range.users()), Some(range))
         }
     };
     let spec = ShimSpec { users, ..shim_spec(context, order, resolved, isolation) };
     write_names(&dir, order, &spec).map_err(step("write the pod's hosts and resolver files"))?;
     let bytes = serde_json::to_vec(&spec).map_err(|error| step("write the pod's spec")(error.into()))?;
-    write_atomic(&dir.join(SPEC_FILE), &bytes, Durability::Power).map_err(step("write the pod's spec"))
+    let durability = if context.journal.is_some() { Durability::Process } else { Durability::Power };
+    write_atomic(&dir.join(SPEC_FILE), &bytes, durability).map_err(step("write the pod's spec"))?;
+    let begun = context.journal.as_ref().map_or(Ok(()), |journal| journal.begin(&order.uid, &bytes, range));
+    begun.map_err(step("write down that the pod starts"))
 }
 
 /// How the pod is separated from the host, and whose users it has.

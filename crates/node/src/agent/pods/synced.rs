@@ -3,8 +3,7 @@
 //! Invariant: one sync at a time. What ends meanwhile is the next one's.
 
 use std::collections::BTreeSet;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pumice_clock as clock;
@@ -12,7 +11,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::agent::pods::Pods;
 use crate::agent::pods::entry::{End, Entry, Stage};
-use crate::exit_journal::{ExitJournal, PodExit};
+use crate::pod_journal::{Needed, PodExit, PodJournal};
 
 /// Wait before another attempt after a disk took nothing.
 const SYNC_AGAIN: Duration = Duration::from_secs(1);
@@ -20,7 +19,7 @@ const SYNC_AGAIN: Duration = Duration::from_secs(1);
 /// What is to be synced, and what does it.
 pub(super) struct SyncedExits {
     /// None where shims do it themselves.
-    journal: Option<Arc<Mutex<ExitJournal>>>,
+    journal: Option<Arc<PodJournal>>,
     waiting: BTreeSet<String>,
     under_way: JoinSet<Synced>,
 }
@@ -32,13 +31,7 @@ pub(super) struct Synced {
 }
 
 impl SyncedExits {
-    /// For the pods in a folder; takes over what an agent before this one has left.
-    pub(super) fn open(pods_dir: &Path) -> SyncedExits {
-        let opened = ExitJournal::open(pods_dir.parent().unwrap_or(pods_dir), pods_dir);
-        let journal = opened.inspect_err(|error| {
-            tracing::warn!(%error, "the ends of pods are synced one by one");
-        });
-        let journal = journal.ok().map(|journal| Arc::new(Mutex::new(journal)));
+    pub(super) fn new(journal: Option<Arc<PodJournal>>) -> SyncedExits {
         SyncedExits { journal, waiting: BTreeSet::new(), under_way: JoinSet::new() }
     }
 
@@ -68,24 +61,26 @@ impl Pods {
         let uids: Vec<String> = std::mem::take(&mut self.synced_exits.waiting).into_iter().collect();
         let exit = |uid: &String| Some(PodExit { uid: uid.clone(), status: self.pods.get(uid)?.shim.clone()? });
         let exits = uids.iter().filter_map(exit).collect();
-        let is_full = journal.lock().unwrap_or_else(PoisonError::into_inner).is_full();
-        let needed = is_full.then(|| self.untold_exits());
+        let needed = journal.is_full().then(|| self.needed(&journal));
+        let context = Arc::clone(&self.context);
         self.synced_exits.under_way.spawn_blocking(move || {
-            let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
-            let shortened = needed.map_or(Ok(()), |needed| journal.shorten(&needed));
-            let result = shortened.and_then(|()| journal.append(exits));
-            drop(journal);
+            let shorten = |needed| journal.shorten(&needed, || context.id_ranges.owners());
+            let result = needed.map_or(Ok(()), shorten).and_then(|()| journal.end(exits));
             Synced { uids, result }
         });
     }
 
-    /// Pods of whose end the API server does not know.
-    fn untold_exits(&self) -> BTreeSet<String> {
-        let untold = |entry: &&Entry| {
-            let told = entry.written.as_ref().and_then(|status| status.phase.as_deref());
-            entry.stage == Stage::Ended(End::ShimReported) && !matches!(told, Some("Succeeded" | "Failed"))
+    fn needed(&self, journal: &PodJournal) -> Needed {
+        let told = |entry: &Entry| {
+            let status = entry.written.as_ref();
+            matches!(status.and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"))
         };
-        self.pods.values().filter(untold).map(|entry| entry.uid.clone()).collect()
+        let is_untold = |entry: &&Entry| entry.stage == Stage::Ended(End::ShimReported) && !told(entry);
+        let is_over = |uid: &String| self.pods.get(uid).is_none_or(told);
+        Needed {
+            untold: self.pods.values().filter(is_untold).map(|entry| entry.uid.clone()).collect(),
+            over: journal.begun().into_iter().filter(is_over).collect(),
+        }
     }
 
     pub(super) fn on_exits_synced(&mut self, done: Result<Synced, JoinError>) {
