@@ -149,7 +149,7 @@ impl Sampler {
             (_, machine) => machine.map(Series::from),
         };
         let mut ended = BTreeSet::new();
-        let pods = self.index.all().into_iter().filter_map(|IndexedPod { namespace, name, dir, .. }| {
+        let pods = self.index.unended().into_iter().filter_map(|IndexedPod { namespace, name, dir, .. }| {
             let uid = dir.file_name()?.to_str()?.to_owned();
             // What has not begun has no status yet.
             let status = if ended_before.contains(&uid) { None } else { Some(ShimStatus::read(&dir).ok()?) };

@@ -365,6 +365,7 @@ impl Pods {
         if let Some(address) = entry.address {
             self.addresses.release(uid, address);
         }
+        self.index.end(&entry.namespace, &entry.name, &entry.dir);
         let dir = entry.dir.clone();
         self.removals.spawn_blocking(move || Removed { uid: None, leftover: leftovers::trim_pod(&dir) });
     }

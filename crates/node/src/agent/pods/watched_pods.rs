@@ -47,6 +47,9 @@ impl Pods {
             // Its limits are known when the API server is heard.
             self.index.insert(&entry.namespace, &entry.name, entry.dir.clone(), DiskRules::default());
             self.restore_accelerators(&found.uid, &found.spec);
+            if entry.has_ended() {
+                self.index.end(&entry.namespace, &entry.name, &entry.dir);
+            }
             let running = entry.stage == Stage::Running;
             self.pods.insert(found.uid.clone(), entry);
             if running {
@@ -115,6 +118,9 @@ impl Pods {
         entry.stage = self.first_stage(&entry, &pod);
         self.index.insert(&entry.namespace, &entry.name, entry.dir.clone(), disk::rules_of(&pod));
         let waits = matches!(entry.stage, Stage::Waiting { .. });
+        if entry.has_ended() {
+            self.index.end(&entry.namespace, &entry.name, &entry.dir);
+        }
         self.pods.insert(uid.clone(), entry);
         if waits {
             self.give_accelerators(&uid);

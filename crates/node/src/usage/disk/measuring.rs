@@ -341,7 +341,7 @@ struct Turns {
 
 impl Turns {
     fn set_pods(&mut self, index: &PodIndex) {
-        let pods = index.all().into_iter().filter_map(|pod| {
+        let pods = index.unended().into_iter().filter_map(|pod| {
             let uid = pod.dir.file_name()?.to_str()?.to_owned();
             Some((uid, pod))
         });
