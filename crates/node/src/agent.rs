@@ -8,7 +8,6 @@ mod leftovers;
 mod node_object;
 mod options;
 mod own_users;
-mod pod_status;
 mod pods;
 mod start;
 mod teardown;

@@ -7,7 +7,7 @@
 //! ```text
 //!   Pod ──agent/pods──> pod_spec (spec.json), images, networks ──launcher──> shim ──> containers
 //!             │                                                       │
-//!             └──> probes, usage, agent/pod_status <── shim_watch <───┘ status.json, logs
+//!             └──> probes, usage, pod_status <── shim_watch <─────────┘ status.json, logs
 //!   client ──kubelet_api──> logs, container_exec, streams
 //! ```
 
@@ -33,6 +33,7 @@ mod networks;
 mod pod_index;
 mod pod_journal;
 mod pod_spec;
+mod pod_status;
 mod pods_folder;
 mod probes;
 mod project_quota;

@@ -10,10 +10,10 @@ use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use pumice_clock as clock;
 use pumice_cluster::events::{Occurrence, Severity};
 
-use crate::agent::pod_status::{SHIM_LOST, SHIM_LOST_MESSAGE};
 use crate::agent::pods::Pods;
 use crate::agent::pods::entry::{End, Entry, Stage};
 use crate::agent::start::StartError;
+use crate::pod_status::{SHIM_LOST, SHIM_LOST_MESSAGE};
 use crate::survivors;
 use pumice_shim::status::{
     ContainerState, ContainerStatus, DEADLINE_EXCEEDED, Exit, START_ERROR, ShimStatus, TERMINATED,

@@ -10,7 +10,6 @@ use k8s_openapi::api::core::v1::{ContainerStatus as WireStatus, Pod};
 use pumice_clock as clock;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::agent::pod_status;
 use crate::agent::pods::Pods;
 use crate::agent::pods::entry::{Entry, PreStop, Stage};
 use crate::agent::pods::failures::Trouble;
@@ -19,6 +18,7 @@ use crate::grace;
 use crate::layout;
 use crate::pod_spec::resolve::is_sidecar;
 use crate::pod_spec::tokens;
+use crate::pod_status;
 use crate::probes::{self, Finding, ProbesAndHooks, Run, Word};
 use pumice_shim::control::{self, Restart};
 use pumice_shim::status::{ContainerState, ContainerStatus, ShimPhase};
