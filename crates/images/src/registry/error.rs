@@ -1,0 +1,157 @@
+//! Why a registry did not give what it was asked for.
+
+use std::error::Error as _;
+
+use crate::registry::credentials::CredentialsError;
+
+/// An answer that is no help, or none at all. No credential is part of it.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// No connection came about.
+    #[error("registry {host} can't be reached")]
+    Reach {
+        host: String,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The same, where a proxy is in between.
+    #[error("registry {host} can't be reached through the proxy {proxy}")]
+    Proxy {
+        host: String,
+        proxy: String,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    #[error(
+        "registry {host} has no TLS; if that is right, write it into the registries' file ({host}: {{plainHttp: true}})"
+    )]
+    NoTls {
+        host: String,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Somebody answers whom nobody vouches for.
+    #[error(
+        "the certificate of registry {host} is not trusted; name its authority in the registries' file ({host}: {{authority: FILE}}), \
+         or say that it has no TLS ({host}: {{plainHttp: true}})"
+    )]
+    Certificate {
+        host: String,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    #[error("registry {host} did not answer within {seconds} s")]
+    Silent { host: String, seconds: u64 },
+    /// It begins to send, and does not go on.
+    #[error("registry {host} sends too slowly: {received} bytes within {seconds} s")]
+    Slow { host: String, received: u64, seconds: u64 },
+    /// The connection ended in the middle.
+    #[error("registry {host} ended the connection after {received} bytes")]
+    Cut {
+        host: String,
+        received: u64,
+        #[source]
+        source: hyper::Error,
+    },
+    #[error("registry {host} ends {what} after {received} bytes, before its end")]
+    Short { host: String, what: String, received: u64 },
+    #[error("{what} is not in registry {host}")]
+    NotFound { host: String, what: String },
+    /// With these credentials, or without.
+    #[error("registry {host} refuses {what} {}{}; {}", with_or_without(*.with_credential), clause(.message), advice(*.with_credential))]
+    Denied { host: String, what: String, with_credential: bool, message: String },
+    #[error("registry {host} has had too many requests; it was asked {tries} times")]
+    Busy { host: String, tries: u32 },
+    /// Another answer than those of the specification.
+    #[error("registry {host} answers {status} for {what}{}", clause(.message))]
+    Answer { host: String, what: String, status: u16, message: String },
+    #[error("registry {host} answers with more than {limit} bytes for {what}")]
+    TooLarge { host: String, what: String, limit: u64 },
+    #[error("registry {host} redirects {what} to {to:?}, which is not followed: {problem}")]
+    Redirect { host: String, what: String, to: String, problem: &'static str },
+    /// A credential would go to somebody else.
+    #[error(
+        "registry {host} wants its credentials to be shown to {realm}; if that is right, write it into the registries' file \
+         ({host}: {{tokenHosts: [{realm}]}})"
+    )]
+    TokenHost { host: String, realm: String },
+    #[error("registry {host} asks for a token from {realm:?}, which is no https address")]
+    Realm { host: String, realm: String },
+    #[error("{realm} gives no token for registry {host}: it answers {problem}")]
+    Token { host: String, realm: String, problem: String },
+    #[error("the helper docker-credential-{helper} gives no credential for {host}: {problem}")]
+    Helper { helper: String, host: String, problem: String },
+    #[error("can't read {what}")]
+    Credentials {
+        what: String,
+        #[source]
+        source: CredentialsError,
+    },
+    /// This machine can't speak TLS.
+    #[error("can't set up TLS: {problem}")]
+    Tls { problem: String },
+}
+
+/// The error of TLS in one of the system, which may lie in another one. None of them is the source of the next.
+fn inner(error: &std::io::Error) -> Option<&rustls::Error> {
+    let inner: &(dyn std::error::Error + 'static) = error.get_ref()?;
+    inner.downcast_ref().or_else(|| inner.downcast_ref().and_then(self::inner))
+}
+
+fn with_or_without(with_credential: bool) -> &'static str {
+    if with_credential { "with the credentials that there are" } else { "without credentials" }
+}
+
+fn advice(with_credential: bool) -> &'static str {
+    if with_credential {
+        "check the password and its rights in the secret that the pod's imagePullSecrets name"
+    } else {
+        "name a secret with a password for this registry in the pod's imagePullSecrets"
+    }
+}
+
+fn clause(message: &str) -> String {
+    if message.is_empty() { String::new() } else { format!(": {message}") }
+}
+
+impl RegistryError {
+    /// What a connection failed with, as the error that says most.
+    pub(crate) fn of_connection(host: &str, error: hyper_util::client::legacy::Error) -> RegistryError {
+        let host = host.to_owned();
+        let mut cause = error.source();
+        while let Some(found) = cause {
+            match found.downcast_ref().or_else(|| found.downcast_ref().and_then(inner)) {
+                Some(rustls::Error::InvalidCertificate(_)) => {
+                    return RegistryError::Certificate { host, source: Box::new(error) };
+                }
+                // Whoever answers with plain HTTP has no message of TLS.
+                Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) => {
+                    return RegistryError::NoTls { host, source: Box::new(error) };
+                }
+                _ => {}
+            }
+            cause = found.source();
+        }
+        RegistryError::Reach { host, source: Box::new(error) }
+    }
+
+    /// Whether it may go better by itself in a while.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(
+            self,
+            RegistryError::Reach { .. }
+                | RegistryError::Proxy { .. }
+                | RegistryError::Silent { .. }
+                | RegistryError::Slow { .. }
+                | RegistryError::Cut { .. }
+                | RegistryError::Short { .. }
+                | RegistryError::Busy { .. }
+        )
+    }
+
+    /// Whether another credential, or none, might do.
+    pub(crate) fn is_of_rights(&self) -> bool {
+        // Registries say that what one may not see is not there.
+        matches!(self, RegistryError::Denied { .. } | RegistryError::NotFound { .. } | RegistryError::Token { .. })
+    }
+}
