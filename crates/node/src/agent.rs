@@ -29,6 +29,7 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+use crate::image_pruning;
 use crate::images::{ImageMap, ImageMapError};
 pub use crate::kubelet_api::NodeBody;
 pub use leftovers::finish_removals;
@@ -253,6 +254,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         remover,
         retained_logs: Arc::clone(&retained_logs),
         image_map: options.image_map,
+        images: options.images,
         default_path: options.default_path,
         default_profile: options.default_profile,
         capabilities: capabilities.clone(),
@@ -348,6 +350,14 @@ impl NodeAgent {
                 let _ = removal_shutdown.run_until_cancelled(remover.run(|aside| removing.tell_of(aside))).await;
                 Ok(())
             });
+            if let Some(images) = context.images.clone() {
+                let pruning = image_pruning::prune_at_times(Arc::clone(images.store()), context.pods_dir.clone());
+                let pruning_shutdown = shutdown.clone();
+                parts.spawn(async move {
+                    let _ = pruning_shutdown.run_until_cancelled(pruning).await;
+                    Ok(())
+                });
+            }
             let (expiring, expiry_shutdown) = (Arc::clone(&context.retained_logs).expire(), shutdown.clone());
             parts.spawn(async move {
                 let _ = expiry_shutdown.run_until_cancelled(expiring).await;

@@ -1,4 +1,4 @@
-//! The image map: what an image means on a host that pulls none.
+//! What images stand for on this node: an entry of the image map, or an image's own content.
 //!
 //! A YAML or JSON file of `image -> {command, args, replaceCommand, root, layer, workingDir, env}`. An exact image wins over
 //! the same without its tag or digest, that over the longest matching pattern with `*`.
@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use nix::sys::signal::Signal;
 use serde::Deserialize;
 
+use pumice_images::config::ImageConfig;
+use pumice_images::provide::Provided;
 use pumice_linux::files::read_bounded;
 
 /// Largest map read, in bytes.
@@ -35,6 +38,49 @@ pub struct ImageEntry {
     pub working_dir: Option<String>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// The image itself; none of an entry of the map.
+    #[serde(skip)]
+    pub content: Option<ImageContent>,
+}
+
+/// An image that was pulled or loaded.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ImageContent {
+    /// By its digest, as a pod's status says it.
+    pub id: String,
+    /// Unpacked, the lowest first.
+    pub layers: Vec<PathBuf>,
+    /// The user that it runs as, by name or number, maybe with a group.
+    pub user: Option<String>,
+    /// The signal that asks its program to end.
+    pub stop_signal: Option<i32>,
+}
+
+impl From<Provided> for ImageEntry {
+    fn from(provided: Provided) -> ImageEntry {
+        let ImageConfig { entrypoint, cmd, env, working_dir, user, stop_signal, .. } = provided.config;
+        ImageEntry {
+            command: entrypoint,
+            args: cmd,
+            working_dir,
+            env: env.into_iter().collect(),
+            content: Some(ImageContent {
+                id: provided.id,
+                layers: provided.layers,
+                user,
+                stop_signal: stop_signal.as_deref().and_then(signal_number),
+            }),
+            ..ImageEntry::default()
+        }
+    }
+}
+
+/// A signal by its name, with or without `SIG`, or by its number; none where there is no such signal.
+fn signal_number(text: &str) -> Option<i32> {
+    let number = text.parse().ok().and_then(|number: i32| Signal::try_from(number).ok());
+    let upper = text.to_ascii_uppercase();
+    let name = if upper.starts_with("SIG") { upper } else { format!("SIG{upper}") };
+    number.or_else(|| name.parse().ok()).map(|signal| signal as i32)
 }
 
 /// Why a map can't be used.
@@ -149,6 +195,15 @@ localhost:5000/a: {command: [port]}
             assert_eq!(map.get(image).map(|entry| entry.command[0].as_str()), expected, "{image}");
         }
         assert_eq!(map.get("nginx:1.14").unwrap().working_dir.as_deref(), Some("/w"));
+    }
+
+    #[test]
+    fn signals_have_names_and_numbers() {
+        let cases =
+            [("SIGINT", Some(2)), ("quit", Some(3)), ("15", Some(15)), ("SIGRTMIN+3", None), ("99", None), ("", None)];
+        for (text, expected) in cases {
+            assert_eq!(signal_number(text), expected, "{text}");
+        }
     }
 
     #[test]

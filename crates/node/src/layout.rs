@@ -25,6 +25,11 @@ pub(crate) fn seccomp_filters_dir(node_dir: &Path) -> PathBuf {
     node_dir.join("seccomp")
 }
 
+/// Where the store of images is.
+pub fn images_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("node/images")
+}
+
 /// Where the folders of claims are.
 pub(crate) fn claims_dir(data_dir: &Path) -> PathBuf {
     data_dir.join("volumes")

@@ -22,6 +22,7 @@ mod disk_condition;
 mod downward_api;
 mod found_pods;
 mod grace;
+mod image_pruning;
 mod images;
 mod kubelet_api;
 mod launcher;
@@ -30,6 +31,7 @@ mod lease;
 mod logs;
 mod nat;
 mod networks;
+mod pod_images;
 mod pod_index;
 mod pod_journal;
 mod pod_spec;
@@ -52,9 +54,11 @@ pub use agent::{
 };
 pub use capabilities::{Capabilities, LayerLimit};
 pub use confinement::accelerators::DeviceFolders;
-pub use images::{ImageEntry, ImageMap, ImageMapError};
+pub use image_pruning::prune_images;
+pub use images::{ImageContent, ImageEntry, ImageMap, ImageMapError};
 pub use kubelet_api::NodeBody;
 pub use launcher::ShimProgram;
+pub use layout::images_dir;
 pub use networks::bridge::BridgeError;
 pub use simulated::{
     Counts, Faults, FaultsError, NODES_MAX, NodeShape, NodeShapeError, SimulatedError, SimulatedHandle, SimulatedNodes,

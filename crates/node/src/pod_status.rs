@@ -8,11 +8,12 @@ use std::net::Ipv4Addr;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    ContainerState as WireState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
+    Container, ContainerState as WireState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
     ContainerStatus as WireStatus, HostIP, Pod, PodCondition, PodIP, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use crate::pod_images::{PodImages, id_by_name};
 use crate::pod_spec::resolve::is_sidecar;
 use pumice_shim::status::{ContainerState, ContainerStatus, Exit, ShimPhase, ShimStatus};
 
@@ -24,6 +25,8 @@ pub(crate) struct Facts<'a> {
     pub pod: &'a Pod,
     /// Of its containers that are attended to.
     pub gates: BTreeMap<&'a str, Gate>,
+    /// What its containers run; none where the agent found them running.
+    pub images: Option<&'a PodImages>,
     /// The status written before, or found at the start.
     pub before: &'a PodStatus,
     pub host_ip: Ipv4Addr,
@@ -156,7 +159,7 @@ fn container_statuses(facts: &Facts<'_>, view: &View<'_>, init: bool) -> Vec<Wir
     if matches!(view, View::Rejected(..)) {
         return Vec::new();
     }
-    let one = |container: &k8s_openapi::api::core::v1::Container| {
+    let one = |container: &Container| {
         let found = status_of(&container.name);
         let id = container_id(facts.pod, &container.name, found.map_or(0, |status| status.restart_count));
         let state = state(found, view, &id, facts.now, init);
@@ -166,7 +169,7 @@ fn container_statuses(facts: &Facts<'_>, view: &View<'_>, init: bool) -> Vec<Wir
         WireStatus {
             name: container.name.clone(),
             image: container.image.clone().unwrap_or_default(),
-            image_id: String::new(),
+            image_id: if found.is_some() { image_id(facts, container) } else { String::new() },
             container_id: if found.is_some() && state.waiting.is_none() { Some(id.clone()) } else { None },
             ready: (running && gate.ready) || done,
             started: Some(running && gate.started),
@@ -177,6 +180,17 @@ fn container_statuses(facts: &Facts<'_>, view: &View<'_>, init: bool) -> Vec<Wir
         }
     };
     containers.into_iter().flatten().map(one).collect()
+}
+
+/// What a container runs: an image by its digest, the image map's entry, or this machine's programs.
+fn image_id(facts: &Facts<'_>, container: &Container) -> String {
+    if let Some(id) = facts.images.and_then(|images| images.ids.get(&container.name)) {
+        return id.clone();
+    }
+    let lists = [&facts.before.init_container_statuses, &facts.before.container_statuses];
+    let before = lists.into_iter().flatten().flatten().find(|before| before.name == container.name);
+    let said = before.map(|before| before.image_id.as_str()).filter(|id| !id.is_empty());
+    said.or_else(|| id_by_name(container)).unwrap_or_default().to_owned()
 }
 
 fn state(found: Option<&ContainerStatus>, view: &View<'_>, id: &str, now: Timestamp, init: bool) -> WireState {
@@ -327,6 +341,7 @@ mod tests {
         let before = PodStatus::default();
         let facts = Facts {
             pod,
+            images: None,
             gates: BTreeMap::new(),
             before: &before,
             host_ip: Ipv4Addr::LOCALHOST,

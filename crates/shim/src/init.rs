@@ -130,7 +130,8 @@ fn give_streams_away(birth: &Birth<'_>) -> Result<(), Report> {
 /// Without a mount namespace a volume can't appear where its container looks for it.
 fn refuse_mounts(container: &ContainerSpec) -> Result<(), String> {
     let needed = container.mounts.iter().find(|mount| !is_convenience(&mount.target));
-    match (needed, &container.root) {
+    let image = container.image_layers.iter().flatten().next_back();
+    match (needed, container.root.as_ref().or(image)) {
         (Some(mount), _) => Err(format!(
             "can't mount {}: this node agent has no right to mount; run it as root",
             mount.target.display()

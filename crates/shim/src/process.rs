@@ -56,6 +56,7 @@ pub(crate) struct Process {
     shares_processes: bool,
     memory_limit: Option<u64>,
     over_memory: bool,
+    stop_signal: Signal,
     /// When it was started.
     pub started_at: Timestamp,
 }
@@ -131,6 +132,7 @@ impl Process {
             has_own_processes: spec.has_own_processes(),
             shares_processes: spec.isolation.namespaces && spec.processes != Processes::Container,
             over_memory: false,
+            stop_signal: container.stop_signal.and_then(|number| number.try_into().ok()).unwrap_or(Signal::SIGTERM),
             started_at: now,
         })
     }
@@ -157,7 +159,7 @@ impl Process {
 
     /// Asks the program to end.
     pub(crate) fn terminate(&self) {
-        let _ = kill(self.pid, Signal::SIGTERM);
+        let _ = kill(self.pid, self.stop_signal);
     }
 
     /// Ends everything in the container.

@@ -35,7 +35,7 @@ use super::own_users::UserNamespace;
 use super::spec::{ContainerSpec, Isolation, MountSpec, RootKind, ShimSpec};
 use crate::capability_set::without_resource_right;
 use by_folder::mount_folders;
-use pumice_linux::detached_mount::{Attributes, DetachedMount, make_read_only};
+use pumice_linux::detached_mount::{Attributes, DetachedMount, descriptor_path, make_read_only};
 use pumice_linux::paths::{Missing, is_folder, open_in_root, open_path};
 
 /// Why a container has no root directory.
@@ -70,9 +70,9 @@ pub enum RootError {
     #[error("{} does not exist on this host, and without an overlay it is not created", path.display())]
     MountPointMissing { path: PathBuf },
     /// A layer needs an overlay.
-    #[error("can't lay {} over the host's root: this host has no overlay file system", layer.display())]
+    #[error("can't mount the layer {}: this host has no overlay file system", layer.display())]
     NoOverlay {
-        /// The folder of the image map.
+        /// The folder of the image map, or of an image.
         layer: PathBuf,
     },
     /// Its file system does not do it.
@@ -148,7 +148,7 @@ pub(crate) fn enter(
     let opened = open_path(&path).map_err(|source| RootError::Source { path: path.clone(), source })?;
     let own_devices = !container.privileged;
     let root = Root { directory: opened, kind, own_devices, owners, nothing: OnceCell::new() };
-    if container.root.is_none() && ![RootKind::Host, RootKind::AllowList].contains(&kind) {
+    if !container.has_own_root() && ![RootKind::Host, RootKind::AllowList].contains(&kind) {
         for found in hostmounts::visible(&spec.hidden) {
             // A file system that can't be shown is missing in the container, as it is for most images.
             let _ = root.show(&found);
@@ -255,22 +255,23 @@ fn mount_root(
     root: &Path,
 ) -> Result<Vec<OwnedFd>, RootError> {
     let kind = isolation.root;
-    let lower = container.root.as_deref().unwrap_or(Path::new("/"));
     if kind == RootKind::OverlayInMemory {
         let flags = MsFlags::MS_NODEV;
         mounted("memory", &layers.dir, mount(Some("tmpfs"), &layers.dir, Some("tmpfs"), flags, Some("mode=0700")))?;
     }
     create_dir(root)?;
-    if kind == RootKind::AllowList && container.root.is_none() {
+    if kind == RootKind::AllowList && !container.has_own_root() {
         let written = allow_list::mount_root(owners, container, layers, root)?;
         return Ok(written.into_iter().map(OwnedFd::from).collect());
     }
-    if kind == RootKind::OverlayByFolder && container.root.is_none() {
+    if kind == RootKind::OverlayByFolder && !container.has_own_root() {
         let folders = mount_folders(root, &layers.dir, container.layer.as_deref());
         return folders.map_err(|source| RootError::Create { path: root.into(), source });
     }
+    let lower = container.root.as_deref().unwrap_or(Path::new("/"));
     if kind == RootKind::Host {
-        if let Some(layer) = &container.layer {
+        let layers = container.image_layers.iter().flatten();
+        if let Some(layer) = container.layer.iter().chain(layers).next() {
             return Err(RootError::NoOverlay { layer: layer.clone() });
         }
         let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
@@ -280,7 +281,11 @@ fn mount_root(
     create_dir(&upper)?;
     create_dir(&work)?;
     owners.give_to_root(&upper)?;
-    let mut lowers = escaped(&owners.layer(lower, &layers.dir, "lower")?);
+    let image = container.image_layers.as_ref().map(|image| image_layers(owners, image, layers)).transpose()?;
+    let mut lowers = match &image {
+        Some(image) => image.iter().map(descriptor_path).collect::<Vec<_>>().join(":"),
+        None => escaped(&owners.layer(lower, &layers.dir, "lower")?),
+    };
     if let Some(layer) = &container.layer {
         let layer = owners.layer(layer, &layers.dir, "image")?;
         lowers = format!("{}:{lowers}", escaped(&apart(&layer, &layers.dir)?));
@@ -299,6 +304,22 @@ fn mount_root(
     let changed = fs::set_permissions(root, mode);
     changed.map_err(|source| RootError::Create { path: root.into(), source: of_room(source) })?;
     Ok(Vec::new())
+}
+
+/// An image's layers, the uppermost first, as the kernel takes them. By descriptors, since the paths of many would be longer than
+/// what a mount may be told.
+fn image_layers(owners: Owners<'_>, image: &[PathBuf], layers: &Layers) -> Result<Vec<OwnedFd>, RootError> {
+    let mut opened = Vec::new();
+    for (index, layer) in image.iter().enumerate().rev() {
+        let layer = owners.layer(layer, &layers.dir, &format!("image-{index}"))?;
+        opened.push(open_path(&layer).map_err(|source| RootError::Source { path: layer, source })?);
+    }
+    if opened.is_empty() {
+        let nothing = layers.dir.join("empty");
+        create_dir(&nothing)?;
+        opened.push(open_path(&nothing).map_err(|source| RootError::Source { path: nothing, source })?);
+    }
+    Ok(opened)
 }
 
 /// Where there is no room for its work folder, the kernel mounts an overlay that takes no writes, and says so in its own log only.

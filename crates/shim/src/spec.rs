@@ -236,6 +236,12 @@ pub struct ContainerSpec {
     /// A folder laid over the root, below what the container writes.
     #[serde(default)]
     pub layer: Option<PathBuf>,
+    /// An image's unpacked layers, the lowest first, that are its root instead of the host's.
+    #[serde(default)]
+    pub image_layers: Option<Vec<PathBuf>>,
+    /// The number of the signal that asks it to end; none is SIGTERM.
+    #[serde(default)]
+    pub stop_signal: Option<i32>,
     /// Program and arguments; never empty.
     pub argv: Vec<String>,
     /// Its whole environment.
@@ -285,6 +291,12 @@ pub struct ContainerSpec {
     pub termination_message_from_log: bool,
 }
 
+impl ContainerSpec {
+    /// Whether nothing of the host's root is seen in it.
+    pub fn has_own_root(&self) -> bool {
+        self.root.is_some() || self.image_layers.is_some()
+    }
+}
 /// Devices of resources such as `nvidia.com/gpu`, by the numbers in the names of their nodes.
 pub type DeviceNumbers = BTreeMap<String, BTreeSet<u32>>;
 

@@ -119,7 +119,7 @@ const NOTES: &[(&str, &str)] = &[
     (
         "serviceaccounts",
         "`default` is in every namespace; tokens are made on request and last at most a day; a Secret of type \
-         `kubernetes.io/service-account-token` is stored and gets none; `imagePullSecrets` are not given to pods",
+         `kubernetes.io/service-account-token` is stored and gets none",
     ),
     (
         "services",

@@ -1,8 +1,10 @@
 //! What a node agent is told.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use kube::Client;
+use pumice_images::provide::Images;
 use pumice_objects::pod_security::Profile;
 
 use crate::confinement::accelerators::DeviceFolders;
@@ -21,6 +23,8 @@ pub struct Options {
     pub devices: DeviceFolders,
     /// What images stand for; read again for each pod, so that it can be edited at any time.
     pub image_map: Option<PathBuf>,
+    /// Gives containers their images. None where images that are not in the map are programs of this machine.
+    pub images: Option<Arc<Images>>,
     /// Cores in thousandths, instead of the machine's.
     pub cpu_milli: Option<i64>,
     /// Memory in bytes, instead of the machine's.
@@ -66,6 +70,7 @@ impl Options {
             shim,
             devices: DeviceFolders::default(),
             image_map: None,
+            images: None,
             cpu_milli: None,
             memory_bytes: None,
             pods_max: PODS_MAX,

@@ -10,6 +10,7 @@ mod entry;
 pub(crate) mod eviction;
 mod failures;
 mod probing;
+mod pulling;
 mod starting;
 mod status_writer;
 mod synced;
@@ -48,6 +49,7 @@ use calls::CallDone;
 use entry::{End, Entry, Presence, Stage};
 use eviction::SharedDisk;
 use probing::PreStopDone;
+use pulling::Pulled;
 use pumice_clock as clock;
 use pumice_linux::cgroup::CgroupSpec;
 use pumice_shim::control;
@@ -114,6 +116,7 @@ pub(crate) struct Pods {
     /// Pods to look at though nothing happens to them.
     timers: Timers<String>,
     queue: VecDeque<String>,
+    pulls: JoinSet<Pulled>,
     starts: JoinSet<Started>,
     calls: JoinSet<CallDone>,
     exits: JoinSet<String>,
@@ -154,6 +157,7 @@ impl Pods {
             marked: BTreeSet::new(),
             timers: Timers::default(),
             queue: VecDeque::new(),
+            pulls: JoinSet::new(),
             starts: JoinSet::new(),
             calls: JoinSet::new(),
             exits: JoinSet::new(),
@@ -187,6 +191,7 @@ impl Pods {
                 () = shutdown.cancelled() => break,
                 Some(change) = changes.next() => self.on_change(change),
                 news = self.watch.changed() => self.on_news(news?),
+                Some(done) = self.pulls.join_next() => self.on_pulled(done),
                 Some(done) = self.starts.join_next() => self.on_start(done),
                 Some(done) = self.calls.join_next() => self.on_call(done),
                 Some(done) = self.exits.join_next() => self.on_shim_end(done),
@@ -300,7 +305,7 @@ impl Pods {
             Stage::Waiting { .. } if leaving => entry.stage = Stage::Ended(End::NeverStarted),
             Stage::Waiting { retry_at, .. } if !draining && present => {
                 let due = retry_at.is_none_or(|at| at <= clock::monotonic());
-                if due && !entry.queued {
+                if due && !entry.queued && entry.pulling.is_none() {
                     *retry_at = None;
                     entry.queued = true;
                     self.queue.push_back(uid.to_owned());
@@ -314,6 +319,7 @@ impl Pods {
             _ => {}
         }
         self.stop_if_leaving(uid);
+        self.tell_of_pull(uid);
         self.tell_of_survivors(uid);
         self.tell(uid, now);
         if let Some(at) = self.pods.get(uid).and_then(|entry| entry.due(now)) {

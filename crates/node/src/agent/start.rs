@@ -3,6 +3,7 @@
 //! Invariant: a pod's spec is on disk before its shim starts, and a shim refuses a pod that ran
 //! before, so that a start can be repeated after any crash without running anything twice.
 
+use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Container, Namespace, Pod, PodSecurityContext, SecurityContext};
 use kube::{Api, Client};
 use pumice_cluster::EventRecorder;
+use pumice_images::provide::Images;
 use pumice_objects::pod_security::{Policy, Profile};
 use pumice_units::with_causes;
 use serde_json::Value;
@@ -36,6 +38,7 @@ use crate::logs::retained::RetainedLogs;
 use crate::networks::addresses::PREFIX;
 use crate::networks::bridge::{self, NodeNetwork};
 use crate::networks::hosts_file::{self, Peer};
+use crate::pod_images::PodImages;
 use crate::pod_journal::PodJournal;
 use crate::pod_spec::names;
 use crate::pod_spec::resolve::{self, Identity, NodeGround, ResolveError, Resolved};
@@ -69,6 +72,8 @@ pub(crate) struct NodeContext {
     pub remover: Arc<Remover>,
     pub retained_logs: Arc<RetainedLogs>,
     pub image_map: Option<PathBuf>,
+    /// None where images that are not in the map are programs of this machine.
+    pub images: Option<Arc<Images>>,
     pub default_path: String,
     pub default_profile: Profile,
     pub capabilities: Capabilities,
@@ -104,6 +109,8 @@ pub(crate) struct StartOrder {
     pub members: Vec<Peer>,
     /// A network namespace for it alone, if one was made ahead.
     pub namespace: Option<OwnedFd>,
+    /// What its containers run, where they name images.
+    pub images: Option<Arc<PodImages>>,
     /// The accelerators that are its own.
     pub devices: PodDevices,
 }
@@ -227,6 +234,7 @@ fn make(
     let pod = &*order.pod;
     let dir = context.pods_dir.join(&order.uid);
     let image_map = context.image_map.as_deref().map(ImageMap::read).transpose()?.unwrap_or_default();
+    let none = BTreeMap::new();
     let Capabilities { isolation: given, cgroup, .. } = &context.capabilities;
     let view = DeviceView {
         folders: &context.devices,
@@ -237,6 +245,7 @@ fn make(
     let accelerators = |container: &Container| view.environment(container);
     let node = NodeGround {
         image_map: &image_map,
+        images: order.images.as_ref().map_or(&none, |images| &images.entries),
         image_map_path: context.image_map.as_deref(),
         default_path: &context.default_path,
         only_identity: only_identity(context),

@@ -17,13 +17,16 @@ use crate::pod_spec::environment::{self, Environment};
 use crate::pod_spec::names;
 use crate::pod_spec::security::{self, NodeSupport, PodUsers};
 use crate::pod_spec::sources::Sources;
-use crate::pod_spec::users;
+use crate::pod_spec::users::{self, Lists};
 use crate::pod_spec::volumes::{self, PlannedVolume, VolumeRoots};
-use crate::probes::ProbesAndHooks;
+use crate::probes::{self, ProbesAndHooks};
 use crate::spec_numbers::{self, NumberError};
 use crate::subordinate_ids::POD_IDS;
 use pumice_linux::cgroup::{DiskLimits, Limits};
 use pumice_shim::spec::{ContainerSpec, MountSpec, RestartPolicy};
+
+/// PATH in an image that sets none, as container engines have it.
+const IMAGE_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Why a pod can't be started as it is now; it may be later.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +49,8 @@ pub(crate) enum ResolveError {
     Security(#[from] security::Refusal),
     #[error("{0}")]
     NoCommand(String),
+    #[error("the image {image} runs as {name:?}, and its lists of users and groups have nobody of this name")]
+    ImageUser { image: String, name: String },
     // The kubelet's words, by which people look for help.
     #[error("MountVolume.SetUp failed for volume {volume:?}")]
     Volume {
@@ -82,6 +87,8 @@ pub(crate) struct Identity {
 pub(crate) struct NodeGround<'a> {
     /// What images stand for.
     pub image_map: &'a ImageMap,
+    /// The images themselves, by their names in the pod, of those that the map doesn't have.
+    pub images: &'a BTreeMap<String, ImageEntry>,
     /// Where the image map is, for messages.
     pub image_map_path: Option<&'a Path>,
     /// PATH of containers that set none.
@@ -99,6 +106,14 @@ pub(crate) struct NodeGround<'a> {
     pub users: PodUsers,
     /// What a container's environment says of its accelerators.
     pub accelerators: &'a dyn Fn(&Container) -> Vec<(&'static str, String)>,
+}
+
+impl NodeGround<'_> {
+    /// What a container's image stands for: an entry of the map wins over the image itself.
+    fn entry(&self, container: &Container) -> Option<&ImageEntry> {
+        let image = container.image.as_deref()?;
+        self.image_map.get(image).or_else(|| self.images.get(image))
+    }
 }
 
 /// What a pod is on this node: volumes to make before it starts, and containers as its shim runs them.
@@ -121,18 +136,23 @@ pub(crate) fn resolve(
     node: &NodeGround<'_>,
     roots: &VolumeRoots<'_>,
 ) -> Result<Resolved, ResolveError> {
-    security::check(pod, node.users, &node.support)?;
+    let images = |container: &Container| image_identity(container, node.entry(container));
+    let users = probes::containers(pod).map(|container| Ok((container.name.clone(), images(container)?)));
+    let users = users.collect::<Result<BTreeMap<_, _>, ResolveError>>()?;
+    let image_uid = |container: &Container| users.get(&container.name).copied().flatten().map(|identity| identity.uid);
+    security::check(pod, node.users, &node.support, &image_uid)?;
     let planned = volumes::plan(pod, sources, placement, roots)?;
     let spec = pod.spec.as_ref().ok_or_else(|| ResolveError::Unsupported { what: "a pod without a spec".into() })?;
     let named = id("spec.securityContext.fsGroup", spec.security_context.as_ref().and_then(|one| one.fs_group))?;
     let group = if node.only_identity.is_none() { named } else { None };
     let container = |container: &Container| -> Result<ContainerSpec, ResolveError> {
-        let entry = container.image.as_deref().and_then(|image| node.image_map.get(image));
+        let entry = node.entry(container);
         let mut environment = base_environment(pod, container, entry, node);
         environment::add(&mut environment, pod, container, sources, placement)?;
         let mut mounts = node.common_mounts.clone();
         mounts.extend(volumes::mounts(container, &planned, |name| environment.get(name))?);
-        one(pod, container, entry, environment, mounts, node)
+        let user = users.get(&container.name).copied().flatten();
+        one(pod, container, Image { entry, user }, environment, mounts, node)
     };
     let init_containers = spec.init_containers.iter().flatten().map(container).collect::<Result<_, _>>()?;
     let containers = spec.containers.iter().map(container).collect::<Result<_, _>>()?;
@@ -148,7 +168,8 @@ fn base_environment(
     node: &NodeGround<'_>,
 ) -> Environment {
     let mut environment = Environment::default();
-    environment.set("PATH", node.default_path.to_owned());
+    let is_image = entry.is_some_and(|entry| entry.content.is_some());
+    environment.set("PATH", if is_image { IMAGE_PATH } else { node.default_path }.to_owned());
     environment.set("HOSTNAME", names::own_name(pod));
     // Where clients look that find themselves in a pod.
     if let Some(api) = node.api {
@@ -168,10 +189,28 @@ fn base_environment(
     environment
 }
 
+/// What a container's image says.
+#[derive(Clone, Copy)]
+struct Image<'a> {
+    entry: Option<&'a ImageEntry>,
+    /// Whom it runs as.
+    user: Option<Identity>,
+}
+
+/// Whom an image runs as, by its own lists; none where it doesn't say.
+fn image_identity(container: &Container, entry: Option<&ImageEntry>) -> Result<Option<Identity>, ResolveError> {
+    let Some(content) = entry.and_then(|entry| entry.content.as_ref()) else { return Ok(None) };
+    let Some(user) = &content.user else { return Ok(None) };
+    let image = || container.image.clone().unwrap_or_default();
+    let found = Lists::of_layers(&content.layers).find(user);
+    let (uid, gid) = found.map_err(|name| ResolveError::ImageUser { image: image(), name })?;
+    Ok(Some(Identity { uid, gid: gid.unwrap_or(0) }))
+}
+
 fn one(
     pod: &Pod,
     container: &Container,
-    entry: Option<&ImageEntry>,
+    Image { entry, user }: Image<'_>,
     mut environment: Environment,
     mounts: Vec<MountSpec>,
     node: &NodeGround<'_>,
@@ -180,20 +219,23 @@ fn one(
     let sidecar = is_sidecar(container);
     let argv = argv(container, entry).iter().map(|text| expand(text, |name| environment.get(name))).collect::<Vec<_>>();
     if argv.is_empty() {
-        return Err(no_command(container, node.image_map_path));
+        return Err(no_command(container, entry, node.image_map_path));
     }
     let pod_context = pod.spec.as_ref().and_then(|spec| spec.security_context.clone()).unwrap_or_default();
     let context = container.security_context.clone().unwrap_or_default();
-    let Identity { uid, gid } = identity(&pod_context, &context, node.only_identity)?;
     let root = entry.and_then(|entry| entry.root.clone());
+    let content = entry.and_then(|entry| entry.content.as_ref());
     let files = root.as_deref().unwrap_or(Path::new("/"));
     let roots: Vec<&Path> = entry.and_then(|entry| entry.layer.as_deref()).into_iter().chain([files]).collect();
+    let lists = content.map_or_else(|| Lists::of_roots(&roots), |content| Lists::of_layers(&content.layers));
+    let image = content.map(|_| ImageUsers { user, lists: &lists });
+    let Identity { uid, gid } = identity(&pod_context, &context, node.only_identity, image)?;
     // The user that the platform is, however the pod calls it.
     let is_platforms = node.only_identity.is_some() || node.users == PodUsers::Subordinate && uid == 0;
     // On the machine its groups are, and pods have them as long as they name none.
     let has_platforms_groups =
         node.only_identity.is_some() || is_platforms && users::names_no_group(&pod_context, &context);
-    let mut groups = if has_platforms_groups { Vec::new() } else { users::all_groups(&pod_context, uid, gid, &roots)? };
+    let mut groups = if has_platforms_groups { Vec::new() } else { users::all_groups(&pod_context, uid, gid, &lists)? };
     if node.users != PodUsers::Machines {
         // What it names itself was looked at before; the lists of a root may have others.
         groups.retain(|group| *group < POD_IDS);
@@ -201,8 +243,9 @@ fn one(
     if environment.get("HOME").is_none() {
         // In a root folder of an image there is that image's home alone.
         let home = match node.only_home {
-            Some(own) if root.is_none() && is_platforms => own.to_owned(),
-            _ => users::home(files, uid),
+            Some(own) if root.is_none() && content.is_none() && is_platforms => own.to_owned(),
+            _ if content.is_some() => lists.home(uid),
+            _ => Lists::of_roots(&[files]).home(uid),
         };
         environment.set("HOME", home);
     }
@@ -212,6 +255,8 @@ fn one(
         name: container.name.clone(),
         root,
         layer: entry.and_then(|entry| entry.layer.clone()),
+        image_layers: content.map(|content| content.layers.clone()),
+        stop_signal: content.and_then(|content| content.stop_signal),
         argv,
         env: environment.into_variables(),
         cwd: cwd.or_else(|| entry.and_then(|entry| entry.working_dir.clone())).unwrap_or_else(|| "/".into()),
@@ -260,8 +305,15 @@ fn argv(container: &Container, entry: Option<&ImageEntry>) -> Vec<String> {
     }
 }
 
-fn no_command(container: &Container, map: Option<&Path>) -> ResolveError {
+fn no_command(container: &Container, entry: Option<&ImageEntry>, map: Option<&Path>) -> ResolveError {
     let image = container.image.as_deref().unwrap_or_default();
+    if entry.is_some_and(|entry| entry.content.is_some()) {
+        let name = &container.name;
+        let text = format!(
+            "container {name:?} has no command, and its image {image:?} names none; give the container a command"
+        );
+        return ResolveError::NoCommand(text);
+    }
     let map = match map {
         Some(path) => format!("add {image:?} to the image map {}", path.display()),
         None => format!("start the node with an image map (--image-map FILE) that has {image:?}"),
@@ -273,15 +325,28 @@ fn no_command(container: &Container, map: Option<&Path>) -> ResolveError {
     ))
 }
 
+/// Users of an image.
+#[derive(Clone, Copy)]
+struct ImageUsers<'a> {
+    /// Whom it runs as, if it says so.
+    user: Option<Identity>,
+    lists: &'a Lists,
+}
+
 fn identity(
     pod: &PodSecurityContext,
     context: &SecurityContext,
     only: Option<Identity>,
+    image: Option<ImageUsers<'_>>,
 ) -> Result<Identity, ResolveError> {
     let uid = id("securityContext.runAsUser", context.run_as_user.or(pod.run_as_user))?;
     let gid = id("securityContext.runAsGroup", context.run_as_group.or(pod.run_as_group))?;
-    // Who names no user is root, as images that name none are.
-    Ok(only.unwrap_or(Identity { uid: uid.unwrap_or(0), gid: gid.unwrap_or(0) }))
+    // Who names no user is the image's, and root where it names none. Another one has the group that the image lists for it.
+    let own = image.and_then(|image| image.user).filter(|own| uid.is_none_or(|uid| uid == own.uid));
+    let listed = uid.zip(image).and_then(|(uid, image)| image.lists.first_group(uid));
+    let first = own.map(|own| own.gid).or(listed);
+    let uid = uid.or(own.map(|own| own.uid)).unwrap_or(0);
+    Ok(only.unwrap_or(Identity { uid, gid: gid.or(first).unwrap_or(0) }))
 }
 
 /// The user or group that a field names, if it names one.
@@ -404,6 +469,7 @@ mod tests {
         let image_map = ImageMap::read(&map).unwrap();
         let node = NodeGround {
             image_map: &image_map,
+            images: &BTreeMap::new(),
             image_map_path: Some(Path::new("/etc/map.yaml")),
             default_path: "/bin",
             only_identity: only,

@@ -97,8 +97,11 @@ pub(crate) fn refuse<T>(path: impl Into<String>, detail: impl Into<String>) -> R
     Err(Refusal { path: path.into(), detail: detail.into() })
 }
 
+/// The user that a container's image names, if it names one.
+pub(crate) type ImageUid<'a> = &'a dyn Fn(&Container) -> Option<u32>;
+
 /// Refuses a pod for the first field that it relies on in vain.
-pub(crate) fn check(pod: &Pod, users: PodUsers, node: &NodeSupport) -> Checked {
+pub(crate) fn check(pod: &Pod, users: PodUsers, node: &NodeSupport, image_uid: ImageUid<'_>) -> Checked {
     let Some(spec) = &pod.spec else { return Ok(()) };
     let none = PodSecurityContext::default();
     let of_pod = spec.security_context.as_ref().unwrap_or(&none);
@@ -119,7 +122,7 @@ pub(crate) fn check(pod: &Pod, users: PodUsers, node: &NodeSupport) -> Checked {
     let lists = [("initContainers", spec.init_containers.as_deref()), ("containers", Some(&*spec.containers))];
     for (list, containers) in lists {
         for (index, container) in containers.unwrap_or_default().iter().enumerate() {
-            of_container(&format!("spec.{list}[{index}]"), container, spec, of_pod, node)?;
+            of_container(&format!("spec.{list}[{index}]"), container, spec, of_pod, node, image_uid)?;
         }
     }
     Ok(())
@@ -257,6 +260,7 @@ fn of_container(
     spec: &PodSpec,
     of_pod: &PodSecurityContext,
     node: &NodeSupport,
+    image_uid: ImageUid<'_>,
 ) -> Checked {
     let none = SecurityContext::default();
     let own = container.security_context.as_ref().unwrap_or(&none);
@@ -273,7 +277,7 @@ fn of_container(
     if own.read_only_root_filesystem == Some(true) && !node.namespaces {
         return refuse(field("readOnlyRootFilesystem"), "this node has no right to mount; run it as root");
     }
-    non_root(path, own, of_pod, node)?;
+    non_root(path, own, of_pod, node, image_uid(container))?;
     only_user(path, own, of_pod, node)?;
     for (index, port) in container.ports.iter().flatten().enumerate() {
         let wanted = port.host_port.unwrap_or(0);
@@ -288,7 +292,13 @@ fn of_container(
 
 /// As a kubelet judges it: by the number, which is the image's where the pod names none, and here root's or that of the one user
 /// that there is.
-fn non_root(path: &str, own: &SecurityContext, of_pod: &PodSecurityContext, node: &NodeSupport) -> Checked {
+fn non_root(
+    path: &str,
+    own: &SecurityContext,
+    of_pod: &PodSecurityContext,
+    node: &NodeSupport,
+    image_uid: Option<u32>,
+) -> Checked {
     if own.run_as_non_root.or(of_pod.run_as_non_root) != Some(true) {
         return Ok(());
     }
@@ -306,7 +316,9 @@ fn non_root(path: &str, own: &SecurityContext, of_pod: &PodSecurityContext, node
         (_, Some(0)) => {
             refuse(path, "container would run as root: without root of the machine, pods are root in a user namespace")
         }
-        (None, None) => refuse(path, "container has runAsNonRoot and would run as root; set runAsUser"),
+        (None, None) if image_uid.unwrap_or(0) == 0 => {
+            refuse(path, "container has runAsNonRoot and would run as root; set runAsUser")
+        }
         _ => Ok(()),
     }
 }
@@ -385,6 +397,10 @@ mod tests {
 
     fn sysctls(names: &[&str]) -> Value {
         json!({ "sysctls": names.iter().map(|name| json!({"name": name, "value": "1"})).collect::<Vec<_>>() })
+    }
+
+    fn no_user(_: &Container) -> Option<u32> {
+        None
     }
 
     #[test]
@@ -480,14 +496,14 @@ mod tests {
             (ALL, container(json!({"ports": ports})), "spec.containers[0].ports[1].hostPort: "),
             (ROOTLESS, container(json!({"ports": ports})), "spec.containers[0].ports[1].hostPort: "),
         ] {
-            let refused =
-                check(&pod(spec.clone()), PodUsers::Machines, &node).expect_err(&format!("{spec} was not refused"));
+            let refused = check(&pod(spec.clone()), PodUsers::Machines, &node, &no_user)
+                .expect_err(&format!("{spec} was not refused"));
             assert!(refused.to_string().starts_with(path), "{spec}: {refused}");
         }
         for profile in ["runtime/default", "localhost/p"] {
             let mut annotated = pod(json!({}));
             annotated.metadata.annotations = Some([(format!("{APP_ARMOR}c"), profile.to_owned())].into());
-            let refused = check(&annotated, PodUsers::Machines, &ALL).expect_err("refused").to_string();
+            let refused = check(&annotated, PodUsers::Machines, &ALL, &no_user).expect_err("refused").to_string();
             assert!(refused.starts_with(&format!("metadata.annotations[{APP_ARMOR}c]: ")), "{refused}");
         }
     }
@@ -530,12 +546,12 @@ mod tests {
                        "containers": [{"name": "c", "securityContext": {"runAsNonRoot": false}}]}),
             ),
         ] {
-            assert_eq!(check(&pod(spec.clone()), PodUsers::Machines, &node), Ok(()), "{spec}");
+            assert_eq!(check(&pod(spec.clone()), PodUsers::Machines, &node, &no_user), Ok(()), "{spec}");
         }
-        assert_eq!(check(&Pod::default(), PodUsers::Machines, &ALL), Ok(()));
+        assert_eq!(check(&Pod::default(), PodUsers::Machines, &ALL, &no_user), Ok(()));
         let mut annotated = pod(json!({}));
         annotated.metadata.annotations = Some([(format!("{APP_ARMOR}c"), "unconfined".to_owned())].into());
-        assert_eq!(check(&annotated, PodUsers::Machines, &ALL), Ok(()));
+        assert_eq!(check(&annotated, PodUsers::Machines, &ALL, &no_user), Ok(()));
     }
 
     #[test]
@@ -578,14 +594,14 @@ mod tests {
             (json!({"hostIPC": true}), Some("spec.hostIPC: ")),
             (of_pod(json!({"runAsUser": 65535, "fsGroup": 65535, "supplementalGroups": [0]})), None),
         ] {
-            let found = check(&pod(spec.clone()), PodUsers::Own, &ALL).map_err(|refused| refused.to_string());
+            let found = check(&pod(spec.clone()), PodUsers::Own, &ALL, &no_user).map_err(|refused| refused.to_string());
             let is_as_expected = match (&found, path) {
                 (Ok(()), None) => true,
                 (Err(text), Some(path)) => text.starts_with(path),
                 _ => false,
             };
             assert!(is_as_expected, "{spec}: {found:?}");
-            assert_eq!(check(&pod(spec), PodUsers::Machines, &ALL), Ok(()));
+            assert_eq!(check(&pod(spec), PodUsers::Machines, &ALL, &no_user), Ok(()));
         }
     }
 }

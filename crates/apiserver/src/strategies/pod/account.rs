@@ -1,4 +1,4 @@
-//! The service account of a pod, and the volume with its token.
+//! The service account of a pod, its credentials for images, and the volume with its token.
 //!
 //! Invariant: a pod that is stored has an account that was there. The volume is upstream's, but pods of the account
 //! `default` get it only where the pod or the account asks for it: most pods never call the API, and a volume less makes
@@ -32,7 +32,17 @@ pub(super) fn provide(pod: &mut Value, hook: &Hook<'_>) -> Result<(), Status> {
     if wants_token(&pod["spec"], &account, name) {
         mount(pod);
     }
+    give_pull_secrets(&mut pod["spec"], &account);
     Ok(())
+}
+
+/// The account's credentials for images are those of pods that name none, as upstream gives them.
+fn give_pull_secrets(spec: &mut Value, account: &Value) {
+    const FIELD: &str = "imagePullSecrets";
+    let is_set = |object: &Value| object[FIELD].as_array().is_some_and(|secrets| !secrets.is_empty());
+    if !is_set(spec) && is_set(account) {
+        spec[FIELD] = account[FIELD].clone();
+    }
 }
 
 /// The pod's word goes before the account's.
@@ -103,6 +113,21 @@ mod tests {
             (Some(true), Some(false), "robot", true),
         ] {
             assert_eq!(wants_token(&says(pod), &says(account), name), wanted, "{pod:?} {account:?} {name}");
+        }
+    }
+
+    #[test]
+    fn pods_that_name_no_pull_secrets_get_the_accounts() {
+        let (own, accounts) = (json!([{"name": "mine"}]), json!([{"name": "theirs"}]));
+        for (pod, account, expected) in [
+            (json!({}), json!({}), Value::Null),
+            (json!({}), json!({"imagePullSecrets": accounts}), accounts.clone()),
+            (json!({"imagePullSecrets": []}), json!({"imagePullSecrets": accounts}), accounts.clone()),
+            (json!({"imagePullSecrets": own}), json!({"imagePullSecrets": accounts}), own),
+        ] {
+            let mut spec = pod;
+            give_pull_secrets(&mut spec, &account);
+            assert_eq!(spec["imagePullSecrets"], expected);
         }
     }
 

@@ -16,6 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::agent::pods::probing::Probed;
 use crate::agent::pods::{RUN_TOLD_AFTER, START_AGAIN, TURN_TOLD_AFTER};
+use crate::pod_images::{PodImages, Pulling};
 use crate::pod_spec::names::hostname;
 use crate::pod_spec::resolve::{Requests, requests};
 use crate::usage::disk::DiskUse;
@@ -92,6 +93,12 @@ pub(super) struct Entry {
     pub started_at: Timestamp,
     /// Whether it waits for its turn to start.
     pub queued: bool,
+    /// What its containers run, once it is there.
+    pub images: Option<Arc<PodImages>>,
+    /// How far its images are, while they are pulled.
+    pub pulling: Option<Arc<Pulling>>,
+    /// When it is next told how far they are.
+    pub told_pull_at: Option<Instant>,
     /// How often it could not be started.
     pub start_failures: u32,
     /// Whether its directory holds a spec whose shim was never started.
@@ -147,6 +154,9 @@ impl Entry {
             // As it comes back from the API server: otherwise that would be something new to tell.
             started_at: Timestamp::from_second(now.as_second()).unwrap_or(now),
             queued: false,
+            images: None,
+            pulling: None,
+            told_pull_at: None,
             start_failures: 0,
             respawn: false,
             quiet_until: clock::monotonic() + TURN_TOLD_AFTER,
@@ -241,7 +251,8 @@ impl Entry {
             Stage::Running => self.gone_by,
             _ => None,
         };
-        [self.call_again_at, of_stage, self.quiet_until(now)].into_iter().flatten().filter(|at| *at > now).min()
+        let times = [self.call_again_at, of_stage, self.quiet_until(now), self.told_pull_at];
+        times.into_iter().flatten().filter(|at| *at > now).min()
     }
 
     /// Expects that nothing of it is left at a time, or before if that was said already.

@@ -31,11 +31,15 @@ impl Pods {
             if !self.pods.get(&uid).is_some_and(may_start) {
                 continue;
             }
+            if self.waits_for_images(&uid) {
+                continue;
+            }
             if !self.give_accelerators(&uid) {
                 self.tell_of_end(&uid);
                 continue;
             }
             let Some(entry) = self.pods.get(&uid) else { continue };
+            let images = entry.images.clone();
             if self.disk.is_short() {
                 self.not_started(&uid, "ContainerCreating", NEARLY_FULL.to_owned());
                 continue;
@@ -52,7 +56,7 @@ impl Pods {
             let own_network = !entry.on_host_network() && !entry.respawn;
             let namespace = self.namespaces.as_mut().filter(|_| own_network).and_then(NamespacesAhead::take);
             let devices = self.accelerators.of(&uid).cloned().unwrap_or_default();
-            let order = StartOrder { pod, uid: uid.clone(), address, members, namespace, devices };
+            let order = StartOrder { pod, uid: uid.clone(), address, members, namespace, images, devices };
             let (context, dir, respawn) = (self.context.clone(), entry.dir.clone(), entry.respawn);
             if let Some(entry) = self.pods.get_mut(&uid) {
                 entry.stage = Stage::Starting;

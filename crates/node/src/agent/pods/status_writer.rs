@@ -150,6 +150,7 @@ fn status_of(entry: &Entry, pod: &Pod, host_ip: Ipv4Addr) -> Option<PodStatus> {
     let gates = entry.probed.iter().map(|(name, probed)| (name.as_str(), probed.gate)).collect();
     let facts = Facts {
         pod,
+        images: entry.images.as_deref(),
         gates,
         before: entry.written.as_ref().unwrap_or(&nothing),
         host_ip,

@@ -1,0 +1,221 @@
+//! The images of a pod's containers: which must be had, and with whose credentials.
+//!
+//! Invariant: what a container runs follows from one rule. `pumice.sh/host`, or no image, is a program of this machine. An entry of
+//! the image map that fits comes next. Everything else is the image itself, or the pod says why it can't be had.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{Container, Pod, Secret};
+use kube::{Api, Client};
+
+use crate::images::{ImageEntry, ImageMap, ImageMapError};
+use crate::probes;
+use pumice_images::provide::{Images, ProvideError, PullPolicy, Wanted, parse};
+use pumice_images::registry::credentials::Keyring;
+use pumice_images::registry::pull::Progress;
+
+/// The image whose containers run programs of this machine.
+pub(crate) const HOST_IMAGE: &str = "pumice.sh/host";
+/// The image id of containers that run programs of this machine.
+const HOST_ID: &str = "host-program";
+/// The image id of containers that run what the image map says.
+const MAP_ID: &str = "image-map";
+
+/// The images that a pod's containers run.
+#[derive(Debug, Default)]
+pub(crate) struct PodImages {
+    /// By their names in the pod, of those that are neither this machine's programs nor in the map.
+    pub entries: BTreeMap<String, ImageEntry>,
+    /// What each container runs, by the container's name.
+    pub ids: BTreeMap<String, String>,
+}
+
+/// Why the images of a pod can't be had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ImagesError {
+    #[error(transparent)]
+    Map(#[from] ImageMapError),
+    #[error("can't get the credentials for the pod's images")]
+    Fetch(#[source] Box<kube::Error>),
+    #[error(transparent)]
+    Provide(#[from] ProvideError),
+}
+
+impl ImagesError {
+    /// The reason that a waiting container shows.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            ImagesError::Map(_) => "CreateContainerConfigError",
+            ImagesError::Fetch(_) => "ContainerCreating",
+            ImagesError::Provide(error) => error.reason(),
+        }
+    }
+}
+
+/// Whether a pod has a container whose image is not this machine's programs by its name.
+pub(crate) fn names_images(pod: &Pod) -> bool {
+    probes::containers(pod).any(|container| container.image.as_deref().is_some_and(is_image))
+}
+
+fn is_image(name: &str) -> bool {
+    !name.is_empty() && name != HOST_IMAGE
+}
+
+/// The image id of a container that runs programs of this machine by its image's name.
+pub(crate) fn id_by_name(container: &Container) -> Option<&'static str> {
+    let name = container.image.as_deref().unwrap_or_default();
+    if is_image(name) { None } else { Some(HOST_ID) }
+}
+
+/// How far the images of a pod are, for those who wait for them.
+#[derive(Debug, Default)]
+pub(crate) struct Pulling {
+    now: std::sync::Mutex<Option<(String, Arc<Progress>)>>,
+}
+
+impl Pulling {
+    fn begin(&self, image: &str) -> Arc<Progress> {
+        let progress = Arc::new(Progress::default());
+        let mut now = self.now.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *now = Some((image.to_owned(), Arc::clone(&progress)));
+        progress
+    }
+
+    /// A sentence about what is being pulled.
+    pub(crate) fn message(&self) -> Option<String> {
+        let now = self.now.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (image, progress) = now.as_ref()?;
+        let (done, total) = progress.bytes();
+        Some(if total == 0 {
+            format!("pulling image {image:?}")
+        } else {
+            format!("pulling image {image:?}: {} of {} MB", megabytes(done), megabytes(total))
+        })
+    }
+}
+
+/// In millions, with one digit after the point.
+fn megabytes(bytes: u64) -> String {
+    format!("{}.{}", bytes / 1_000_000, bytes / 100_000 % 10)
+}
+
+/// Gets all images of `pod`.
+pub(crate) async fn provide(
+    client: &Client,
+    images: &Images,
+    map: Option<&Path>,
+    pod: &Pod,
+    pulling: &Pulling,
+) -> Result<PodImages, ImagesError> {
+    let map = map.map(ImageMap::read).transpose()?.unwrap_or_default();
+    let mut found = PodImages::default();
+    let mut keyring = None;
+    for container in probes::containers(pod) {
+        let name = container.image.as_deref().unwrap_or_default();
+        let id = if !is_image(name) {
+            HOST_ID.to_owned()
+        } else if map.get(name).is_some() {
+            MAP_ID.to_owned()
+        } else {
+            let policy = policy(container.image_pull_policy.as_deref(), name)?;
+            let provided = match found.entries.get(name) {
+                Some(entry) if policy != PullPolicy::Always => entry.clone(),
+                _ => {
+                    let open = if policy == PullPolicy::Always { None } else { images.find_open(name).await? };
+                    let provided = match open {
+                        Some(provided) => provided,
+                        None => {
+                            if keyring.is_none() {
+                                keyring = Some(credentials(client, pod).await?);
+                            }
+                            let keyring = keyring.clone().unwrap_or_default();
+                            let wanted = Wanted { name: name.to_owned(), policy, keyring };
+                            images.provide(&wanted, &pulling.begin(name)).await?
+                        }
+                    };
+                    ImageEntry::from(provided)
+                }
+            };
+            let id = provided.content.as_ref().map(|content| content.id.clone()).unwrap_or_default();
+            found.entries.insert(name.to_owned(), provided);
+            id
+        };
+        found.ids.insert(container.name.clone(), id);
+    }
+    Ok(found)
+}
+
+/// As the API server sets it where a container says nothing.
+fn policy(named: Option<&str>, image: &str) -> Result<PullPolicy, ProvideError> {
+    Ok(match named {
+        Some("Always") => PullPolicy::Always,
+        Some("Never") => PullPolicy::Never,
+        Some("IfNotPresent") => PullPolicy::IfNotPresent,
+        _ if parse(image)?.tag() == Some("latest") => PullPolicy::Always,
+        _ => PullPolicy::IfNotPresent,
+    })
+}
+
+/// The credentials of the pod's secrets, those of its account among them. One that is missing or can't be read opens nothing.
+async fn credentials(client: &Client, pod: &Pod) -> Result<Keyring, ImagesError> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let mut keyring = Keyring::default();
+    let named = pod.spec.iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten());
+    for name in named.map(|reference| &reference.name).filter(|name| !name.is_empty()) {
+        let found = secrets.get_opt(name).await.map_err(|error| ImagesError::Fetch(Box::new(error)))?;
+        let Some(secret) = found else {
+            tracing::warn!(namespace, secret = name, "a pod's secret for its images does not exist");
+            continue;
+        };
+        match read_secret(&secret) {
+            Ok(found) => keyring.add(found),
+            Err(problem) => tracing::warn!(namespace, secret = name, problem, "a pod's secret opens no registry"),
+        }
+    }
+    Ok(keyring)
+}
+
+fn read_secret(secret: &Secret) -> Result<Keyring, String> {
+    let data = |key: &str| secret.data.as_ref().and_then(|data| data.get(key));
+    let read = match (data(".dockerconfigjson"), data(".dockercfg")) {
+        (Some(ByteString(text)), _) => Keyring::read(text),
+        (None, Some(ByteString(text))) => Keyring::read_old(text),
+        (None, None) => return Err("it has neither .dockerconfigjson nor .dockercfg".to_owned()),
+    };
+    read.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_is_asked_for_where_the_name_says_latest() {
+        let cases = [
+            (None, "busybox", PullPolicy::Always),
+            (None, "busybox:latest", PullPolicy::Always),
+            (None, "busybox:1", PullPolicy::IfNotPresent),
+            (Some("Never"), "busybox", PullPolicy::Never),
+            (Some("IfNotPresent"), "busybox", PullPolicy::IfNotPresent),
+            (Some("Always"), "busybox:1", PullPolicy::Always),
+        ];
+        for (named, image, expected) in cases {
+            assert_eq!(policy(named, image).unwrap(), expected, "{named:?} {image}");
+        }
+        let digest = format!("busybox@sha256:{}", "0".repeat(64));
+        assert_eq!(policy(None, &digest).unwrap(), PullPolicy::IfNotPresent);
+    }
+
+    #[test]
+    fn progress_is_a_sentence() {
+        let pulling = Pulling::default();
+        assert_eq!(pulling.message(), None);
+        pulling.begin("a:1");
+        assert_eq!(pulling.message().unwrap(), "pulling image \"a:1\"");
+        assert_eq!(megabytes(12_345_678), "12.3");
+    }
+}
