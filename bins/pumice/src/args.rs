@@ -12,6 +12,7 @@ pub mod cluster;
 pub mod controllers;
 pub mod fleet;
 pub mod history;
+pub mod image;
 pub mod install;
 mod meaningless;
 pub mod node;
@@ -70,6 +71,9 @@ pub enum Command {
     /// Run nodes by themselves, drain one, or ask why one takes no more
     #[command(subcommand)]
     Node(NodeCommand),
+    /// Work with the images of this machine
+    #[command(subcommand)]
+    Image(image::ImageCommand),
     /// Keep nodes for some or from everybody, from one time to another (see docs/maintenance.md)
     Reserve(Box<reserve::ReserveArgs>),
     #[command(flatten)]

@@ -15,6 +15,7 @@ mod descriptors;
 mod down;
 mod fleet;
 mod history;
+mod image;
 mod install;
 mod logging;
 mod node;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::History(HistoryCommand::Run(args)) => history::run(&args),
         Command::Admission(AdmissionCommand::Run(args)) => admission::run(&args),
         Command::Admission(AdmissionCommand::Policies(args)) => output::print(&args.text()),
+        Command::Image(command) => image::run(command),
         Command::Node(NodeCommand::Run(args)) => node::run(&args),
         Command::Node(NodeCommand::List(args)) => set_aside::list(&args),
         Command::Node(NodeCommand::RemoveSetAside(args)) => set_aside::remove(&args),

@@ -3,5 +3,6 @@
 //! Called by `jobctl why`, `get` and `debug`, and by `run`.
 
 pub mod debug;
+pub mod images;
 pub mod job_end;
 pub mod why;

@@ -7,8 +7,10 @@ use std::path::Path;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use pumice_api::batch::Job;
+use pumice_jobs::explain::images::{NoImage, without_image};
 use pumice_jobs::explain::job_end::{self, EndReport};
 use pumice_jobs::job::{Counts, JobEnd, JobRef, exit_of_run};
+use pumice_jobs::lifecycle::{DesiredState, set_desired_state};
 use pumice_jobs::logs::{JobLogs, LogOptions, PODS_FOLLOWED_MAX, STREAMS_MAX};
 use pumice_jobs::lookup::pods;
 use pumice_jobs::monitor::{RunEnd, RunEvent};
@@ -63,9 +65,24 @@ async fn attend(session: &Session, args: &RunArgs, connection: &Connection, job:
     let options = (!args.no_logs).then(|| LogOptions { follow: true, ..LogOptions::default() });
     let mut attended = Attended::new(session, connection, job, options, false)?;
     let (mut several, mut told_part, mut printer) = (false, false, None);
-    while let Some(event) = attended.next().await? {
+    let mut may_lack_images = false;
+    let mut no_image = Box::pin(without_image(connection, job));
+    loop {
+        let event = tokio::select! {
+            event = attended.next() => event?,
+            found = &mut no_image, if may_lack_images => {
+                attended.terminal.finish();
+                return give_up(connection, job, &found).await;
+            }
+        };
+        let Some(event) = event else { break };
         match event {
-            RunEvent::State(state) => several = Counts::of(&state).total > 1,
+            RunEvent::State(state) => {
+                let counts = Counts::of(&state);
+                several = counts.total > 1;
+                let is_idle = counts.running + counts.succeeded + counts.failed == 0;
+                may_lack_images = is_idle && counts.total <= PODS_FOLLOWED_MAX && !connection.is_fleet();
+            }
             RunEvent::Log(piece) => {
                 let printer = printer.get_or_insert_with(|| LogPrinter::new(job, several, several));
                 attended.terminal.data(&printer.text(&piece))?;
@@ -82,6 +99,14 @@ async fn attend(session: &Session, args: &RunArgs, connection: &Connection, job:
         }
     }
     Ok(Exit::Interrupted)
+}
+
+/// Ends a job whose pods have no image: it would start whenever the image comes, and nobody would expect it any more.
+async fn give_up(connection: &Connection, job: &JobRef, found: &NoImage) -> Result<Exit, Failure> {
+    set_desired_state(connection, job, DesiredState::Cancel, false).await?;
+    terminal::say(&format!("job {} is cancelled: pod {} has no image: {}", job.name, found.pod, found.message));
+    terminal::say(&format!("next:  jobctl get {}{}", job.name, job.namespace_flag()));
+    Ok(Exit::JobFailed)
 }
 
 /// Says what went wrong, and gives the code.

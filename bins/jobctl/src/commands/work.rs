@@ -123,15 +123,6 @@ fn rendered(session: &Session, work: &Work) -> Result<Submission, Failure> {
     };
     let here = session.is_local() && args.image.is_none();
     let site = Site { here, elsewhere: session.is_elsewhere(), dry_run: work.dry_run };
-    if let Some(image) = args.image.as_ref()
-        && session.is_local()
-        && !work.dry_run
-    {
-        terminal::say(&format!(
-            "--image {image}: no image is pulled on this machine; the command runs in what the platform's --image-map says for \
-             it, else among this machine's own programs"
-        ));
-    }
     let (flags, bundle) = job_flags(session, args, site)?;
     let own = if here { session.surroundings.directory.as_deref().and_then(Path::to_str) } else { None };
     let directory = own.map(str::to_owned).or_else(|| flags.workdir.clone());

@@ -2,11 +2,22 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::api::ProfileArg;
 use super::cluster::ClusterArgs;
+use super::image::RegistryArgs;
 use super::{DataDir, StatusForm};
+
+/// What an image stands for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum ImagesArg {
+    /// The image itself, from this machine's store or from its registry
+    #[default]
+    Registry,
+    /// The programs of this machine
+    Host,
+}
 
 /// What this machine offers.
 #[derive(Debug, Args)]
@@ -14,6 +25,11 @@ pub struct MachineArgs {
     /// What the images of manifests mean on this machine (see docs/images.md)
     #[arg(long, value_name = "FILE")]
     pub image_map: Option<PathBuf>,
+    /// What an image is that the image map doesn't have
+    #[arg(long, value_enum, default_value_t)]
+    pub images: ImagesArg,
+    #[command(flatten)]
+    pub registry: RegistryArgs,
     /// CPUs that the node offers, such as 8 or 500m [default: what the machine has]
     #[arg(long, value_name = "QUANTITY")]
     pub cpu: Option<String>,

@@ -21,7 +21,8 @@ use pumice_units::Quantity;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::UpArgs;
-use crate::args::node::MachineArgs;
+use crate::args::node::{ImagesArg, MachineArgs};
+use crate::image;
 use crate::output::note;
 use crate::parts::Parts;
 use crate::up::late::{self, Late, Part};
@@ -219,6 +220,10 @@ pub fn node_options(args: &MachineArgs, data: &Path, name: &str, client: Client)
     options.image_map = match &args.image_map {
         Some(map) => Some(std::path::absolute(map).with_context(|| format!("make {} absolute", map.display()))?),
         None => None,
+    };
+    options.images = match args.images {
+        ImagesArg::Registry => Some(Arc::new(image::open(data, &args.registry)?)),
+        ImagesArg::Host => None,
     };
     options.cpu_milli = amount("--cpu", args.cpu.as_deref())?.map(|cpu| cpu.cpu_milli());
     options.memory_bytes = amount("--memory", args.memory.as_deref())?.map(|memory| memory.value());
