@@ -239,7 +239,7 @@ class Cluster:
         self.name = name
         self.data_dir = directory / "data"
         simulated = (f"--simulated-nodes={nodes}", f"--simulated-node-shape={SHAPE}", "--local-node=false")
-        local = ("--cpu=32", "--memory=256Gi")
+        local = ("--cpu=32", "--memory=256Gi", "--images=host")
         lean = ("--no-recording", "--history=false")
         self.kubeconfig = self.data_dir / "kubeconfig"
         self.up = Program(directory / "up.log", "up", "--data-dir", self.data_dir, *(simulated if nodes else local), *lean)

@@ -149,11 +149,15 @@ impl Platform {
             .append(true)
             .open(self.scratch().join("up.log"))
             .expect("open the log of up");
+        // Tests name images of others, and reach no registry but one of their own.
+        let own_images = self.setup.flags.iter().any(|flag| flag.starts_with("--images"));
+        let images = (!own_images).then_some(["--images", "host"]);
         let mut child = self
             .program()
             .args(["up", "--port", "0", "--data-dir"])
             .arg(self.data_dir())
             .args(&self.setup.flags)
+            .args(images.into_iter().flatten())
             .args(flags)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

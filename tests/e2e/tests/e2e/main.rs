@@ -27,6 +27,8 @@ mod grace;
 mod history;
 mod hostile_peers;
 mod hostile_pods;
+mod image_files;
+mod images;
 mod interactive;
 mod job_logs;
 mod jobs;

@@ -1,0 +1,158 @@
+//! Images run: pulled from a registry, as what they say of themselves, and with a reason where they can't be had.
+
+use pumice_testkit::{Platform, Registry, Setup, TestImage, eventually};
+use serde_json::{Value, json};
+
+/// A platform that reaches this registry alone.
+fn platform(registry: &Registry) -> (Platform, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("registries.yaml");
+    registry.settings(&file);
+    let flags = vec!["--images=registry".to_owned(), format!("--registries={}", file.display())];
+    (Platform::start(Setup { flags }), directory)
+}
+
+fn create(platform: &Platform, name: &str, container: Value, more: Value) {
+    let mut spec = json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 5, "containers": [container]});
+    for (field, value) in more.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec});
+    platform.kubectl_with_input(["create", "-f", "-"], &pod.to_string()).ok();
+}
+
+/// The status of a pod's container once its pod has ended.
+fn ended(platform: &Platform, name: &str) -> Value {
+    eventually(&format!("pod {name} has ended"), || {
+        let status = platform.get("pod", name).ok_or("no such pod")?["status"].clone();
+        match status["phase"].as_str() {
+            Some("Succeeded" | "Failed") => Ok(status["containerStatuses"][0].clone()),
+            _ => Err(status.to_string()),
+        }
+    })
+}
+
+/// The state of a pod's container once it waits for this reason.
+fn waits(platform: &Platform, name: &str, reasons: &[&str]) -> String {
+    eventually(&format!("pod {name} waits for one of {reasons:?}"), || {
+        let status = platform.get("pod", name).ok_or("no such pod")?["status"].clone();
+        let waiting = status["containerStatuses"][0]["state"]["waiting"].clone();
+        let is_it = waiting["reason"].as_str().is_some_and(|reason| reasons.contains(&reason));
+        if is_it { Ok(waiting["message"].as_str().unwrap_or_default().to_owned()) } else { Err(status.to_string()) }
+    })
+}
+
+const TELLS: &str = "echo $GREETING from $(pwd) as $(id -u):$(id -g) at $HOME; cat /srv/word; ls /";
+
+#[test]
+fn an_image_runs_as_it_says() {
+    let registry = Registry::start();
+    let config = json!({"Entrypoint": ["/bin/sh", "-c"], "Cmd": [TELLS], "Env": ["GREETING=hello"], "User": "app",
+        "WorkingDir": "/srv"});
+    let image = TestImage::busybox().with_files(&[("srv/word", "of the image\n")]).with_config(config);
+    let (name, digest) = registry.put("team/hello", "1", &image);
+    let (platform, _directory) = platform(&registry);
+    create(&platform, "own", json!({"name": "c", "image": name}), json!({}));
+    create(&platform, "args", json!({"name": "c", "image": name, "args": ["echo $0", "an argument"]}), json!({}));
+    let command = json!({"name": "c", "image": name, "command": ["cat"], "args": ["/proc/self/uid_map"]});
+    create(&platform, "command", command, json!({"hostUsers": false}));
+    let user = json!({"name": "c", "image": name, "command": ["id"], "securityContext": {"runAsUser": 1234}});
+    create(&platform, "user", user, json!({}));
+    let by_digest = format!("{}@{digest}", name.rsplit_once(':').unwrap().0);
+    create(&platform, "digest", json!({"name": "c", "image": by_digest, "command": ["true"]}), json!({}));
+    create(&platform, "host", json!({"name": "c", "image": "pumice.sh/host", "command": ["true"]}), json!({}));
+
+    let status = ended(&platform, "own");
+    assert_eq!(status["state"]["terminated"]["exitCode"], 0, "{status}");
+    assert_eq!(status["imageID"], by_digest, "what was run is told");
+    let told = platform.kubectl(["logs", "own"]).ok();
+    let (first, rest) = told.split_once('\n').unwrap();
+    assert_eq!(first, "hello from /srv as 1000:1001 at /home/app");
+    assert_eq!(rest, "of the image\nbin\ndev\netc\nproc\nsrv\nsys\ntmp\n", "nothing of the host");
+
+    ended(&platform, "args");
+    assert_eq!(platform.kubectl(["logs", "args"]).ok(), "an argument\n");
+    ended(&platform, "command");
+    let map = platform.kubectl(["logs", "command"]).ok();
+    assert!(map.split_whitespace().nth(1).is_some_and(|first| first != "0"), "users of its own: {map}");
+    ended(&platform, "user");
+    assert!(platform.kubectl(["logs", "user"]).ok().starts_with("uid=1234 gid=0"));
+    assert_eq!(ended(&platform, "digest")["imageID"], by_digest);
+    assert_eq!(ended(&platform, "host")["imageID"], "host-program");
+}
+
+#[test]
+fn an_image_that_can_not_be_had_says_why() {
+    let registry = Registry::start();
+    let (name, _) = registry.put("team/hello", "1", &TestImage::busybox());
+    let (platform, _directory) = platform(&registry);
+    let unknown = name.replace("hello:1", "nothing:1");
+    for (pod, image, policy) in [
+        ("unknown", unknown.as_str(), "IfNotPresent"),
+        ("down", "127.0.0.1:1/x:1", "IfNotPresent"),
+        ("never", name.as_str(), "Never"),
+    ] {
+        let container = json!({"name": "c", "image": image, "imagePullPolicy": policy, "command": ["true"]});
+        create(&platform, pod, container, json!({}));
+    }
+    create(&platform, "bad", json!({"name": "c", "image": "not a name", "command": ["true"]}), json!({}));
+    create(&platform, "silent", json!({"name": "c", "image": name}), json!({}));
+    create(&platform, "program", json!({"name": "c", "image": name, "command": ["/nothere"]}), json!({}));
+    let pulling = ["ErrImagePull", "ImagePullBackOff"];
+    let said = waits(&platform, "unknown", &pulling);
+    assert!(said.contains("team/nothing:1 is not in registry"), "{said}");
+    let said = waits(&platform, "down", &pulling);
+    assert!(said.contains("registry 127.0.0.1:1 can't be reached"), "{said}");
+    waits(&platform, "bad", &["InvalidImageName"]);
+    let said = waits(&platform, "silent", &["ErrImageNeverPull"]);
+    assert!(said.contains("its image") && said.contains("names none"), "{said}");
+    let program = ended(&platform, "program");
+    assert_eq!(program["state"]["terminated"]["reason"], "StartError", "{program}");
+    // It may be there by now, as another pod has it.
+    let never = platform.get("pod", "never").unwrap()["status"].clone();
+    assert!(never.to_string().contains("imagePullPolicy is Never") || never["phase"] == "Succeeded", "{never}");
+}
+
+#[test]
+fn run_ends_where_the_image_does_not_come() {
+    let registry = Registry::start();
+    let (name, _) = registry.put("team/hello", "1", &TestImage::busybox());
+    let (platform, _directory) = platform(&registry);
+    let out = platform.jobctl(["run", "--image", &name, "--", "sh", "-c", "echo within; ls /bin/busybox"]);
+    assert_eq!((out.code, out.stdout.as_str()), (0, "within\n/bin/busybox\n"), "{out:?}");
+    let out = platform.jobctl(["run", "--image", &name.replace("hello", "nothing"), "--", "true"]);
+    assert!(out.code != 0 && out.stderr.contains("team/nothing:1 is not in registry"), "{out:?}");
+}
+
+#[test]
+fn images_are_listed_and_removed_by_hand() {
+    let registry = Registry::start();
+    let (name, digest) = registry.put("team/hello", "1", &TestImage::busybox());
+    let (platform, directory) = platform(&registry);
+    let data = platform.data_dir().display().to_string();
+    let settings = directory.path().join("registries.yaml").display().to_string();
+    let image = |words: &[&str]| {
+        let words: Vec<&str> = ["image"].iter().chain(words).chain(&["--data-dir", &data]).copied().collect();
+        platform.run(&pumice_testkit::binary("pumice"), words, None)
+    };
+    let pulled = image(&["pull", "--registries", &settings, &name]).ok();
+    assert_eq!(pulled.trim(), format!("{}@{digest}", name.rsplit_once(':').unwrap().0));
+    create(&platform, "user", json!({"name": "c", "image": name, "command": ["sleep", "1000"]}), json!({}));
+    eventually("the pod runs", || match platform.get("pod", "user") {
+        Some(pod) if pod["status"]["phase"] == "Running" => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    image(&["prune", "-a"]).ok();
+    let listed: Value = serde_json::from_str(&image(&["ls", "-o", "json"]).ok()).unwrap();
+    assert_eq!(
+        (listed[0]["name"].as_str(), listed.as_array().unwrap().len()),
+        (Some(name.as_str()), 1),
+        "a pod uses it"
+    );
+    let whole: Value = serde_json::from_str(&image(&["inspect", &name]).ok()).unwrap();
+    assert_eq!((&whole["digest"], &whole["config"]["os"]), (&json!(digest), &json!("linux")));
+    image(&["rm", &name]).ok();
+    assert_eq!(image(&["ls", "-o", "json"]).ok().trim(), "[]");
+    assert_eq!(platform.kubectl(["exec", "user", "--", "cat", "/etc/group"]).ok().lines().count(), 3, "it goes on");
+    assert!(image(&["rm", &name]).code != 0);
+}
