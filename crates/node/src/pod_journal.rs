@@ -22,6 +22,8 @@ use serde::{Deserialize, Serialize};
 
 /// Size of the file, which is there from the beginning: so what is synced is its content alone.
 const BYTES: u64 = 2 << 20;
+/// Largest spec that becomes a line, in bytes. A larger one is synced by itself: the file stays one that is read in a moment.
+const SPEC_LINE_BYTES_MAX: usize = 64 << 10;
 /// Largest file read: a line may be longer than the file was before it.
 const READ_BYTES_MAX: u64 = 64 << 20;
 
@@ -118,8 +120,16 @@ impl PodJournal {
 
     /// Has the spec of a pod on the disk when it returns, together with those that others bring meanwhile.
     pub(crate) fn begin(&self, uid: &str, spec: &[u8], range: Option<PodRange>) -> io::Result<()> {
-        let mut line = format!("{{\"uid\":{},\"spec\":", serde_json::Value::from(uid)).into_bytes();
-        line.extend_from_slice(spec);
+        let mut line = format!("{{\"uid\":{}", serde_json::Value::from(uid)).into_bytes();
+        if spec.len() <= SPEC_LINE_BYTES_MAX {
+            line.extend_from_slice(b",\"spec\":");
+            line.extend_from_slice(spec);
+        } else {
+            sync_spec(&self.pods_dir.join(uid))?;
+            if range.is_none() {
+                return Ok(());
+            }
+        }
         if let Some(range) = range {
             line.extend_from_slice(b",\"range\":");
             serde_json::to_writer(&mut line, &range).map_err(io::Error::other)?;
@@ -308,6 +318,21 @@ mod tests {
         let spec = ShimSpec { boot_id: boot_id.into(), name: name.into(), ..pod_spec(Network::Host) };
         let bytes = serde_json::to_vec(&spec).unwrap();
         (spec, bytes)
+    }
+
+    #[test]
+    fn a_large_spec_is_no_line() {
+        let (node, pods) = node(&["large"]);
+        let journal = open(node.path(), &pods).unwrap();
+        let large = vec![b' '; SPEC_LINE_BYTES_MAX + 1];
+        fs::write(pods.join("large").join(SPEC_FILE), &large).unwrap();
+        journal.begin("large", &large, None).unwrap();
+        assert_eq!(lock(&journal.content).end, 0);
+        let range = PodRange { first: 65_536, namespace: "ns".into() };
+        journal.begin("large", &large, Some(range.clone())).unwrap();
+        drop(journal);
+        let (_, ranges) = PodJournal::open(node.path(), &pods, "this boot").unwrap();
+        assert_eq!(ranges, [("large".to_owned(), range)].into());
     }
 
     // INV-48
