@@ -378,8 +378,11 @@ impl Images {
             let config = ImageConfig::read(&bytes, layers.len());
             let config = config.map_err(|source| ProvideError::Config { name: name.clone(), source })?;
             let now = clock::now();
-            if now.duration_since(record.used_at).as_secs() >= USED_EVERY_SECONDS {
-                store.mark_used(&record.name, now).map_err(failed)?;
+            if now.duration_since(record.used_at).as_secs() >= USED_EVERY_SECONDS
+                && let Err(error) = store.mark_used(&record.name, now)
+            {
+                // As on a full disk, where the image is as good as ever.
+                tracing::warn!(error = with_causes(&error), "it is not remembered that an image is used");
             }
             Ok(Provided { id, config, layers, pulled_bytes })
         })
