@@ -106,6 +106,8 @@ pub(crate) struct Pods {
     watch: StatusWatch,
     addresses: AddressPool,
     accelerators: Allotments,
+    /// Resources whose devices this machine had when the agent started. Others that somebody wrote into the Node are only counted.
+    allotted: BTreeSet<String>,
     /// None where pods have no networks of their own.
     namespaces: Option<NamespacesAhead>,
     pods: HashMap<String, Entry>,
@@ -149,6 +151,7 @@ impl Pods {
             watch: StatusWatch::new()?,
             addresses: AddressPool::new(subnet),
             accelerators: Allotments::default(),
+            allotted: context.devices.allottable().into_keys().collect(),
             namespaces: network.map(|network| NamespacesAhead::new(network.bridge.clone(), context.node_hash)),
             pods: HashMap::new(),
             watched: HashMap::new(),

@@ -40,6 +40,21 @@ async fn node(machine: &Path) -> TestNode {
     node
 }
 
+/// Bug: such pods failed with `UnexpectedAdmissionError`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_that_somebody_wrote_into_the_node_is_only_counted() {
+    if !is_root() {
+        return;
+    }
+    let machine = tempfile::tempdir().unwrap();
+    let at = machine.path();
+    let mut node = TestNode::without_agent().await;
+    node.devices = DeviceFolders { dev: at.join("dev"), graphics: at.join("drm"), nvidia: at.join("gpus") };
+    node.start_agent().await;
+    node.create("counted", with_gpus("true", 1)).await;
+    node.phase("counted", "Succeeded").await;
+}
+
 fn with_gpus(script: &str, gpus: u32) -> Value {
     json!({"terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": "none",
         "command": ["sh", "-c", script], "resources": {"limits": {"nvidia.com/gpu": gpus.to_string()}}}]})

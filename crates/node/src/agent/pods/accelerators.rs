@@ -22,7 +22,12 @@ impl Pods {
     /// processes of a pod that has ended, or is refused.
     pub(super) fn give_accelerators(&mut self, uid: &str) -> bool {
         let Some(pod) = self.pods.get(uid).and_then(Entry::pod) else { return true };
-        let requests = accelerators::requests(pod);
+        let there = self.context.devices.allottable();
+        let mut requests = accelerators::requests(pod);
+        for request in &mut requests {
+            request.amounts.retain(|name, _| self.allotted.contains(name) || there.contains_key(name));
+        }
+        requests.retain(|request| !request.amounts.is_empty());
         if requests.is_empty() || self.accelerators.of(uid).is_some() {
             return true;
         }
@@ -30,7 +35,6 @@ impl Pods {
         let holders: BTreeSet<String> =
             known.filter(|entry| self.holds_devices(entry)).map(|entry| entry.uid.clone()).collect();
         self.accelerators.retain(|uid| holders.contains(uid));
-        let there = self.context.devices.allottable();
         let Err(shortage) = self.accelerators.allot(uid, &there, &requests) else { return true };
         let ending = self.pods.values().find(|entry| entry.has_ended() && self.accelerators.of(&entry.uid).is_some());
         if let Some(ending) = ending {
