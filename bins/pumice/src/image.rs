@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use pumice_clock as clock;
 use pumice_images::archive;
 use pumice_images::provide::{Images, Options, Proxies, PullPolicy, Wanted, parse};
@@ -17,7 +17,7 @@ use pumice_images::registry::Patience;
 use pumice_images::registry::credentials::Keyring;
 use pumice_images::registry::pull::Progress;
 use pumice_images::store::{Extent, ImageRecord, Limits, Store};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::StatusForm;
 use crate::args::image::{
@@ -145,13 +145,7 @@ fn image(store: &Store, name: &str) -> Result<ImageRecord> {
 fn list(args: &ListArgs) -> Result<()> {
     let data = DataDir::choose(args.data_dir.data_dir.as_deref())?;
     let images = open_store(data.path())?.images()?;
-    let rows: Vec<_> = images
-        .iter()
-        .map(|image| {
-            json!({"name": image.name, "digest": image.target, "sizeBytes": image.size_bytes, "loaded": image.loaded,
-                   "pulledAt": image.pulled_at, "usedAt": image.used_at})
-        })
-        .collect();
+    let rows: Vec<_> = images.iter().map(row).collect();
     let text = match args.output {
         StatusForm::Json => format!("{}\n", serde_json::to_string_pretty(&rows).context("write JSON")?),
         StatusForm::Yaml => serde_saphyr::to_string(&rows).context("write YAML")?,
@@ -169,16 +163,22 @@ fn list(args: &ListArgs) -> Result<()> {
     output::print(&text)
 }
 
+/// An image as programs read it.
+fn row(image: &ImageRecord) -> Value {
+    json!({"name": image.name, "digest": image.target, "sizeBytes": image.size_bytes, "loaded": image.loaded,
+           "pulledAt": image.pulled_at, "usedAt": image.used_at})
+}
+
 fn inspect(args: &NamedArgs) -> Result<()> {
     let data = DataDir::choose(args.data_dir.data_dir.as_deref())?;
     let store = open_store(data.path())?;
     let image = image(&store, &args.name)?;
-    let part = |digest| -> Result<serde_json::Value> {
+    let part = |digest| -> Result<Value> {
         let bytes = store.manifest(digest)?.with_context(|| format!("{digest} is missing; pull the image again"))?;
         serde_json::from_slice(&bytes).with_context(|| format!("read {digest}"))
     };
-    let whole = json!({"name": image.name, "digest": image.target, "sizeBytes": image.size_bytes, "loaded": image.loaded,
-        "pulledAt": image.pulled_at, "usedAt": image.used_at, "manifest": part(&image.manifest)?, "config": part(&image.config)?});
+    let mut whole = row(&image);
+    (whole["manifest"], whole["config"]) = (part(&image.manifest)?, part(&image.config)?);
     output::line(serde_json::to_string_pretty(&whole).context("write JSON")?)
 }
 
@@ -186,10 +186,8 @@ fn remove(args: &NamesArgs) -> Result<()> {
     let data = DataDir::choose(args.data_dir.data_dir.as_deref())?;
     let store = open_store(data.path())?;
     for name in &args.names {
-        let name = parse(name)?.whole();
-        if !store.remove_image(&name)? {
-            bail!("{name} is not on this machine; see pumice image ls");
-        }
+        let ImageRecord { name, .. } = image(&store, name)?;
+        store.remove_image(&name)?;
         output::line(format_args!("{name} is removed"))?;
     }
     pumice_node::prune_images(&store, data.path(), Extent::Unnamed).context("remove what no image uses")?;

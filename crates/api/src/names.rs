@@ -2,6 +2,9 @@
 //!
 //! Volcano's names are on the wire and never change; ours live under `pumice.sh/`. Nobody spells them out elsewhere.
 
+/// The image of a container that runs the host's own programs. Kubernetes wants an image in every container; this one stands for
+/// the host's file system and is never pulled.
+pub const HOST_IMAGE: &str = "pumice.sh/host";
 /// Index of a pod inside its task; label and annotation.
 pub const TASK_INDEX: &str = "volcano.sh/task-index";
 /// Task name of a pod; label and annotation.

@@ -32,11 +32,6 @@ pub(crate) use pod::is_default;
 pub use script::config_map;
 pub use shards::{RULE_VARIABLE, ShardRun};
 
-/// The image of a container that runs the host's own programs.
-///
-/// Kubernetes wants an image in every container; the process runtime of one machine needs none. This
-/// name stands for "the host's file system" and is never pulled.
-pub const HOST_IMAGE: &str = "pumice.sh/host";
 /// The task of a rendered Job, so its hosts are in `/etc/volcano/main.host`.
 pub const TASK: &str = "main";
 /// The most characters of a Job's name: pod names append the task and an index and must stay within 63.
@@ -91,7 +86,7 @@ pub struct JobFlags {
     pub memory: Option<String>,
     /// GPUs of each pod.
     pub gpu: Option<u32>,
-    /// Image; [`HOST_IMAGE`] if `None`.
+    /// Image; [`pumice_api::names::HOST_IMAGE`] if `None`.
     pub image: Option<String>,
     pub env: Vec<(String, String)>,
     /// `HOST:POD[:ro]` or `claim:NAME:POD[:ro]`, with absolute paths.

@@ -13,6 +13,7 @@ use pumice_clock as clock;
 use pumice_units::with_causes;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::layout::{node_dir, pods_dir};
 use pumice_images::digest::Digest;
 use pumice_images::store::{Extent, Pruned, Store, StoreError};
 use pumice_shim::spec::ShimSpec;
@@ -41,7 +42,7 @@ pub(crate) async fn prune_at_times(store: Arc<Store>, pods_dir: PathBuf) {
 
 /// Removes what no image has, and of images those that `extent` says, but for what the pods of this data directory use.
 pub fn prune_images(store: &Store, data_dir: &Path, extent: Extent) -> Result<Pruned, StoreError> {
-    prune(store, &data_dir.join("node/pods"), extent)
+    prune(store, &pods_dir(&node_dir(data_dir)), extent)
 }
 
 fn prune(store: &Store, pods_dir: &Path, extent: Extent) -> Result<Pruned, StoreError> {

@@ -10,6 +10,16 @@ pub(crate) fn volumes_dir(pod_dir: &Path) -> PathBuf {
     pod_dir.join("volumes")
 }
 
+/// Where everything of the node's agent is.
+pub(crate) fn node_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("node")
+}
+
+/// Where the directories of pods are.
+pub(crate) fn pods_dir(node_dir: &Path) -> PathBuf {
+    node_dir.join("pods")
+}
+
 /// Where the layers of a pod's containers are.
 pub(crate) fn layers_dir(pod_dir: &Path) -> PathBuf {
     pod_dir.join("c")
@@ -27,7 +37,7 @@ pub(crate) fn seccomp_filters_dir(node_dir: &Path) -> PathBuf {
 
 /// Where the store of images is.
 pub fn images_dir(data_dir: &Path) -> PathBuf {
-    data_dir.join("node/images")
+    node_dir(data_dir).join("images")
 }
 
 /// Where the folders of claims are.

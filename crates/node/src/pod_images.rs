@@ -9,16 +9,16 @@ use std::sync::Arc;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Container, Pod, Secret};
-use kube::{Api, Client};
+use kube::Client;
+use pumice_api::names;
 
 use crate::images::{ImageEntry, ImageMap, ImageMapError};
+use crate::pod_spec::sources::fetch_all;
 use crate::probes;
 use pumice_images::provide::{Images, ProvideError, PullPolicy, Wanted, parse};
 use pumice_images::registry::credentials::Keyring;
 use pumice_images::registry::pull::Progress;
 
-/// The image whose containers run programs of this machine.
-pub(crate) const HOST_IMAGE: &str = "pumice.sh/host";
 /// The image id of containers that run programs of this machine.
 const HOST_ID: &str = "host-program";
 /// The image id of containers that run what the image map says.
@@ -61,7 +61,7 @@ pub(crate) fn names_images(pod: &Pod) -> bool {
 }
 
 fn is_image(name: &str) -> bool {
-    !name.is_empty() && name != HOST_IMAGE
+    !name.is_empty() && name != names::HOST_IMAGE
 }
 
 /// The image id of a container that runs programs of this machine by its image's name.
@@ -111,41 +111,54 @@ pub(crate) async fn provide(
     pulling: &Pulling,
 ) -> Result<PodImages, ImagesError> {
     let map = map.map(ImageMap::read).transpose()?.unwrap_or_default();
+    let mut source = Source { client, images, pod, pulling, keyring: None };
     let mut found = PodImages::default();
-    let mut keyring = None;
     for container in probes::containers(pod) {
         let name = container.image.as_deref().unwrap_or_default();
-        let id = if !is_image(name) {
-            HOST_ID.to_owned()
-        } else if map.get(name).is_some() {
-            MAP_ID.to_owned()
-        } else {
-            let policy = policy(container.image_pull_policy.as_deref(), name)?;
-            let provided = match found.entries.get(name) {
-                Some(entry) if policy != PullPolicy::Always => entry.clone(),
-                _ => {
-                    let open = if policy == PullPolicy::Always { None } else { images.find_open(name).await? };
-                    let provided = match open {
-                        Some(provided) => provided,
-                        None => {
-                            if keyring.is_none() {
-                                keyring = Some(credentials(client, pod).await?);
-                            }
-                            let keyring = keyring.clone().unwrap_or_default();
-                            let wanted = Wanted { name: name.to_owned(), policy, keyring };
-                            images.provide(&wanted, &pulling.begin(name)).await?
-                        }
-                    };
-                    ImageEntry::from(provided)
+        let id = match id_by_name(container) {
+            Some(id) => id.to_owned(),
+            None if map.get(name).is_some() => MAP_ID.to_owned(),
+            None => {
+                let policy = policy(container.image_pull_policy.as_deref(), name)?;
+                if policy == PullPolicy::Always || !found.entries.contains_key(name) {
+                    found.entries.insert(name.to_owned(), source.get(name, policy).await?);
                 }
-            };
-            let id = provided.content.as_ref().map(|content| content.id.clone()).unwrap_or_default();
-            found.entries.insert(name.to_owned(), provided);
-            id
+                found
+                    .entries
+                    .get(name)
+                    .and_then(|entry| entry.content.as_ref())
+                    .map_or_else(String::new, |it| it.id.clone())
+            }
         };
         found.ids.insert(container.name.clone(), id);
     }
     Ok(found)
+}
+
+/// Where the images of a pod come from.
+struct Source<'a> {
+    client: &'a Client,
+    images: &'a Images,
+    pod: &'a Pod,
+    pulling: &'a Pulling,
+    /// The pod's credentials, once an image was not to be had without.
+    keyring: Option<Keyring>,
+}
+
+impl Source<'_> {
+    async fn get(&mut self, name: &str, policy: PullPolicy) -> Result<ImageEntry, ImagesError> {
+        if policy != PullPolicy::Always
+            && let Some(open) = self.images.find_open(name).await?
+        {
+            return Ok(open.into());
+        }
+        let keyring = match &self.keyring {
+            Some(keyring) => keyring.clone(),
+            None => self.keyring.insert(credentials(self.client, self.pod).await?).clone(),
+        };
+        let wanted = Wanted { name: name.to_owned(), policy, keyring };
+        Ok(self.images.provide(&wanted, &self.pulling.begin(name)).await?.into())
+    }
 }
 
 /// As the API server sets it where a container says nothing.
@@ -162,12 +175,12 @@ fn policy(named: Option<&str>, image: &str) -> Result<PullPolicy, ProvideError> 
 /// The credentials of the pod's secrets, those of its account among them. One that is missing or can't be read opens nothing.
 async fn credentials(client: &Client, pod: &Pod) -> Result<Keyring, ImagesError> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let mut keyring = Keyring::default();
     let named = pod.spec.iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten());
-    for name in named.map(|reference| &reference.name).filter(|name| !name.is_empty()) {
-        let found = secrets.get_opt(name).await.map_err(|error| ImagesError::Fetch(Box::new(error)))?;
-        let Some(secret) = found else {
+    let named = named.map(|reference| reference.name.clone()).filter(|name| !name.is_empty()).collect();
+    let secrets = fetch_all::<Secret>(client, namespace, named).await;
+    let mut keyring = Keyring::default();
+    for (name, secret) in secrets.map_err(|error| ImagesError::Fetch(Box::new(error)))? {
+        let Some(secret) = secret else {
             tracing::warn!(namespace, secret = name, "a pod's secret for its images does not exist");
             continue;
         };

@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
+use tar::{EntryType, Header};
 
 /// The kinds of an image's parts.
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -35,7 +36,7 @@ impl TestImage {
     /// Without Debian's busybox-static.
     pub fn busybox() -> TestImage {
         let busybox = std::fs::read(BUSYBOX).expect("needs busybox-static; run ./tests/prerequisites");
-        let mut layer = Layer::default();
+        let mut layer = Layer::new();
         layer.folder("bin", 0o755).folder("etc", 0o755).folder("tmp", 0o1777);
         layer.file("bin/busybox", 0o755, &busybox);
         for name in ["sh", "cat", "echo", "env", "id", "ls", "pwd", "sleep", "touch", "true", "umask"] {
@@ -48,7 +49,7 @@ impl TestImage {
 
     /// With one more layer of files, by their paths.
     pub fn with_files(mut self, files: &[(&str, &str)]) -> TestImage {
-        let mut layer = Layer::default();
+        let mut layer = Layer::new();
         for (path, text) in files {
             layer.file(path, 0o644, text.as_bytes());
         }
@@ -63,50 +64,50 @@ impl TestImage {
     }
 }
 
-/// A tar that is being written.
-#[derive(Default)]
+/// A layer that is being written.
 struct Layer {
-    bytes: Vec<u8>,
+    tar: tar::Builder<Vec<u8>>,
 }
 
 impl Layer {
+    fn new() -> Layer {
+        Layer { tar: tar::Builder::new(Vec::new()) }
+    }
+
     fn folder(&mut self, path: &str, mode: u32) -> &mut Layer {
-        self.entry(path, b'5', mode, "", b"")
+        self.entry(path, EntryType::Directory, mode, b"")
     }
 
     fn file(&mut self, path: &str, mode: u32, content: &[u8]) -> &mut Layer {
-        self.entry(path, b'0', mode, "", content)
+        self.entry(path, EntryType::Regular, mode, content)
     }
 
     fn link(&mut self, path: &str, target: &str) -> &mut Layer {
-        self.entry(path, b'2', 0o777, target, b"")
-    }
-
-    fn entry(&mut self, path: &str, kind: u8, mode: u32, target: &str, content: &[u8]) -> &mut Layer {
-        let mut header = [0_u8; 512];
-        let mut put = |at: usize, text: &[u8]| header[at..at + text.len()].copy_from_slice(text);
-        put(0, path.as_bytes());
-        put(100, format!("{mode:07o}\0").as_bytes());
-        put(108, b"0000000\0");
-        put(116, b"0000000\0");
-        put(124, format!("{:011o}\0", content.len()).as_bytes());
-        put(136, b"00000000001\0");
-        put(148, b"        ");
-        put(156, &[kind]);
-        put(157, target.as_bytes());
-        put(257, b"ustar\x0000");
-        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        self.bytes.extend(header);
-        self.bytes.extend(content);
-        self.bytes.resize(self.bytes.len().next_multiple_of(512), 0);
+        let mut header = header(EntryType::Symlink, 0o777, 0);
+        self.tar.append_link(&mut header, path, target).expect("write to memory");
         self
     }
 
-    fn end(mut self) -> Vec<u8> {
-        self.bytes.extend([0; 1024]);
-        self.bytes
+    fn entry(&mut self, path: &str, kind: EntryType, mode: u32, content: &[u8]) -> &mut Layer {
+        self.tar.append_data(&mut header(kind, mode, content.len()), path, content).expect("write to memory");
+        self
     }
+
+    fn end(self) -> Vec<u8> {
+        self.tar.into_inner().expect("write to memory")
+    }
+}
+
+/// Root's, of the second after the first, so that each run makes the same.
+fn header(kind: EntryType, mode: u32, size: usize) -> Header {
+    let mut header = Header::new_ustar();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_mtime(1);
+    header.set_size(size as u64);
+    header.set_uid(0);
+    header.set_gid(0);
+    header
 }
 
 fn digest_of(bytes: &[u8]) -> String {

@@ -9,6 +9,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::digest::Digest;
 
@@ -64,7 +65,7 @@ impl fmt::Debug for Credential {
     }
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct DockerConfig {
     #[serde(default)]
@@ -75,7 +76,7 @@ struct DockerConfig {
     creds_store: Option<String>,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize)]
 struct Auth {
     #[serde(default)]
     auth: Option<String>,
@@ -112,6 +113,10 @@ impl Auth {
     }
 }
 
+fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, CredentialsError> {
+    serde_json::from_slice(text).map_err(|error| CredentialsError::Parse { line: error.line(), column: error.column() })
+}
+
 /// What makes base64 of this length whole, however it was written.
 fn padding(text: &str) -> &'static str {
     match text.trim_end_matches('=').len() % 4 {
@@ -133,22 +138,18 @@ pub struct Keyring {
 impl Keyring {
     /// Reads the content of `config.json`, or of a secret's `.dockerconfigjson`. Helpers that it names are not asked.
     pub fn read(text: &[u8]) -> Result<Keyring, CredentialsError> {
-        let config: DockerConfig = serde_json::from_slice(text)
-            .map_err(|error| CredentialsError::Parse { line: error.line(), column: error.column() })?;
-        Keyring::of_auths(config.auths.unwrap_or_default())
+        Keyring::of_auths(parse::<DockerConfig>(text)?.auths.unwrap_or_default())
     }
 
     /// Reads the content of a secret's `.dockercfg`: the same without `auths`.
     pub fn read_old(text: &[u8]) -> Result<Keyring, CredentialsError> {
-        let auths = serde_json::from_slice(text)
-            .map_err(|error| CredentialsError::Parse { line: error.line(), column: error.column() })?;
-        Keyring::of_auths(auths)
+        Keyring::of_auths(parse(text)?)
     }
 
     /// Reads the node's own `config.json`, with the helpers that it names.
     pub fn read_own(text: &[u8]) -> Result<Keyring, CredentialsError> {
-        let mut ring = Keyring::read(text)?;
-        let config: DockerConfig = serde_json::from_slice(text).unwrap_or_default();
+        let config: DockerConfig = parse(text)?;
+        let mut ring = Keyring::of_auths(config.auths.unwrap_or_default())?;
         ring.helpers = config.cred_helpers.unwrap_or_default();
         ring.default_helper = config.creds_store.filter(|name| !name.is_empty());
         Ok(ring)

@@ -74,15 +74,6 @@ pub(crate) struct Session {
     authorization: Mutex<Option<HeaderValue>>,
 }
 
-impl Session {
-    /// What a call is for, as people know it: `team/app:1`.
-    fn what(&self, call: &Call<'_>) -> String {
-        let (kind, version) = call.path.split_once('/').unwrap_or(("", &call.path));
-        let joint = if kind == "manifests" && !version.contains(':') { ':' } else { '@' };
-        format!("{}{joint}{version}", self.repository)
-    }
-}
-
 /// What is asked for.
 pub(crate) struct Call<'c> {
     pub method: Method,
@@ -106,6 +97,13 @@ impl Session {
             _ => None,
         };
         Session { transport, endpoint, repository, credential, patience, authorization: Mutex::new(authorization) }
+    }
+
+    /// What a call is for, as people know it: `team/app:1`.
+    fn what(&self, call: &Call<'_>) -> String {
+        let (kind, version) = call.path.split_once('/').unwrap_or(("", &call.path));
+        let joint = if kind == "manifests" && !version.contains(':') { ':' } else { '@' };
+        format!("{}{joint}{version}", self.repository)
     }
 
     pub(crate) fn host(&self) -> String {

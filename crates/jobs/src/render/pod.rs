@@ -7,8 +7,9 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::counts::in_range;
 use super::volumes::Volumes;
-use super::{HOST_IMAGE, JobFlags, RenderError, ShardRun, TASK, amounts, rules, script, slurm};
+use super::{JobFlags, RenderError, ShardRun, TASK, amounts, rules, script, slurm};
 use crate::names::{self, ZONE};
+use pumice_api::names::HOST_IMAGE;
 
 /// The volume of a working directory that is this machine's own.
 const WORKDIR_VOLUME: &str = "workdir";

@@ -18,6 +18,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::agent::leftovers::Folders;
 use crate::launcher::Launcher;
+use crate::layout::{node_dir, pods_dir};
 use crate::pod_journal::PodRange;
 use crate::subordinate_ids::POD_IDS;
 use pumice_linux::detached_mount::{Attributes, DetachedMount};
@@ -82,7 +83,7 @@ impl IdRanges {
         let count = u64::try_from(firsts.len()).unwrap_or(u64::MAX).max(1);
         let next = usize::try_from(node_hash % count).unwrap_or(0);
         let ranges = IdRanges {
-            pods_dir: data_dir.join("node").join("pods"),
+            pods_dir: pods_dir(&node_dir(data_dir)),
             leftovers: Folders::of(data_dir),
             firsts,
             given: Mutex::default(),

@@ -10,6 +10,7 @@ use pumice_units::stable_hash;
 
 use crate::agent::leftovers;
 use crate::agent::pods::seconds;
+use crate::layout::{node_dir, pods_dir};
 use crate::networks::bridge::NodeNetwork;
 use crate::shim_watch::ProcessHandle;
 use crate::survivors;
@@ -36,9 +37,9 @@ impl NodePaths {
     pub(crate) fn of(data_dir: &Path) -> std::io::Result<NodePaths> {
         let data_dir = fs::canonicalize(data_dir)?;
         let hash = stable_hash(data_dir.to_string_lossy().bytes());
-        let node_dir = data_dir.join("node");
+        let node_dir = node_dir(&data_dir);
         Ok(NodePaths {
-            pods_dir: node_dir.join("pods"),
+            pods_dir: pods_dir(&node_dir),
             node_dir,
             hash,
             cgroup: Path::new(PUMICE).join(format!("{hash:016x}")),

@@ -100,7 +100,8 @@ fn bound_to(claim: &PersistentVolumeClaim) -> Option<&str> {
     volume.filter(|volume| !volume.is_empty() && phase == Some("Bound"))
 }
 
-async fn fetch_all<K>(
+/// The objects of a namespace by these names; none for one that does not exist.
+pub(crate) async fn fetch_all<K>(
     client: &Client,
     namespace: &str,
     names: BTreeSet<String>,
