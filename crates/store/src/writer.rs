@@ -65,6 +65,9 @@ struct Writer {
     has_volatile: bool,
     /// Keys whose state in memory may differ from the one on disk.
     unsaved: BTreeSet<Key>,
+    /// Whether changes answered as failed may be on disk. A higher revision that is shown before they are taken back would let a
+    /// watch go on from there after a restart, past changes that it was never sent.
+    has_doubtful: bool,
     flush_at: Option<Instant>,
     flush_delay: Duration,
 }
@@ -128,6 +131,7 @@ impl Writer {
             reserved: start.revision,
             has_volatile: false,
             unsaved: BTreeSet::new(),
+            has_doubtful: false,
             flush_at: None,
             flush_delay,
         };
@@ -208,7 +212,10 @@ impl Writer {
         }
         self.allocated = group.revision();
         self.has_volatile |= group.has_volatile();
-        let must_write = !flushes.is_empty() || group.is_durable() || least_reserved(&group) > self.reserved;
+        let must_write = !flushes.is_empty()
+            || group.is_durable()
+            || least_reserved(&group) > self.reserved
+            || self.has_doubtful && !group.is_empty();
         let written = if must_write {
             self.write(&group).map_err(answer_of)
         } else {
@@ -252,6 +259,7 @@ impl Writer {
                 self.shared.commits.made(batch.writes.len(), begun.elapsed());
                 self.reserved = revision;
                 self.unsaved.clear();
+                self.has_doubtful = false;
                 self.flush_at = None;
                 self.flush_delay = self.options.volatile_delay;
                 Ok(())
@@ -260,6 +268,8 @@ impl Writer {
                 tracing::warn!(error = %error, writes = batch.writes.len(), "commit failed");
                 self.shared.commits.failed();
                 self.unsaved.extend(batch.writes.into_keys());
+                // What found no room was not begun: the page that makes a commit valid is written last.
+                self.has_doubtful |= !error.is_full();
                 self.flush_delay = (self.flush_delay * 2).min(RETRY_DELAY_MAX);
                 self.flush_at = Some(Instant::now() + self.flush_delay);
                 Err(error)

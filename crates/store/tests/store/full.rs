@@ -72,6 +72,41 @@ fn a_change_answered_as_failed_does_not_come_back() {
     block_on(store.close()).unwrap();
 }
 
+// INV-3
+/// A change answered as failed may be on the disk: no revision above it is shown while it may be, or a watch that goes on from
+/// there after the power is back misses it.
+#[test]
+fn no_revision_is_shown_above_a_change_that_may_be_on_the_disk() {
+    let lease = key("coordination.k8s.io/leases", "nodes", "n1");
+    let mut found = 0;
+    for seed in 0..20 {
+        let disk = FaultyDisk::default();
+        let store = open_on(&disk, Options::default());
+        let (after, shown) = block_on(async {
+            // Sets revisions aside, so that the next volatile change needs no write of its own.
+            store.apply(create(&lease, "1")).await.unwrap();
+            store.flush().await.unwrap();
+            disk.fail_syncs(1);
+            store.apply(create(&pod("ghost"), "1")).await.unwrap_err();
+            disk.fail_syncs(1);
+            let error = store.apply(put(&lease, "2", Expect::Any)).await.unwrap_err();
+            assert!(matches!(error, ApplyError::Write(_)), "{error}");
+            let (after, shown) = (disk.after_power_loss(seed), store.revision());
+            // Where the power stays, the next write takes back what failed.
+            store.apply(put(&lease, "3", Expect::Any)).await.unwrap();
+            store.close().await.unwrap();
+            (after, shown)
+        });
+        let store = open_on(&after, Options::default());
+        if let Some(ghost) = store.get(&pod("ghost")) {
+            assert!(ghost.revision > shown, "seed {seed}: at {}, and {shown} was shown", ghost.revision);
+            found += 1;
+        }
+        block_on(store.close()).unwrap();
+    }
+    assert!(found > 0, "no failed change was ever on the disk");
+}
+
 #[test]
 fn volatile_changes_wait_for_room_without_a_new_request() {
     let disk = FaultyDisk::default();
