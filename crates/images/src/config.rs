@@ -8,6 +8,9 @@ use crate::manifest::{LAYERS_MAX, machine, text};
 /// Largest configuration that is read, in bytes.
 pub const CONFIG_BYTES_MAX: u64 = 4 << 20;
 
+/// Most folders that an image may declare as volumes.
+const VOLUMES_MAX: usize = 128;
+
 /// Why a configuration can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -99,6 +102,9 @@ impl ImageConfig {
         }
         if self.working_dir.as_ref().is_some_and(|dir| !dir.starts_with('/')) {
             return refused("config.WorkingDir".to_owned(), "is not absolute");
+        }
+        if self.volumes.len() > VOLUMES_MAX {
+            return refused("config.Volumes".to_owned(), "has more than 128 folders");
         }
         match self.volumes.iter().find(|path| !path.starts_with('/') || path.contains('\0')) {
             Some(path) => refused(format!("config.Volumes[{path:?}]"), "is not an absolute path"),

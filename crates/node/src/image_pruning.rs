@@ -62,7 +62,7 @@ fn prune(store: &Store, pods_dir: &Path, extent: Extent) -> Result<Pruned, Store
     store.prune(extent, &|digest| in_use.contains(digest), clock::now())
 }
 
-/// The layers of each container that runs an image.
+/// The layers of each container that runs an image, and of each volume that is one.
 fn used_layers(pods_dir: &Path) -> io::Result<BTreeSet<Vec<Digest>>> {
     let entries = match fs::read_dir(pods_dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
@@ -72,7 +72,9 @@ fn used_layers(pods_dir: &Path) -> io::Result<BTreeSet<Vec<Digest>>> {
     for entry in entries {
         // A directory without a spec is of a pod that has not started, or is on its way out.
         let Ok(spec) = ShimSpec::read(&entry?.path()) else { continue };
-        for layers in spec.init_containers.iter().chain(&spec.containers).filter_map(|one| one.image_layers.as_ref()) {
+        let containers = spec.init_containers.iter().chain(&spec.containers);
+        let run = containers.filter_map(|container| container.image_layers.as_ref());
+        for layers in run.chain(spec.image_volumes.iter().map(|volume| &volume.layers)) {
             used.insert(layers.iter().filter_map(|layer| digest_of(layer)).collect());
         }
     }

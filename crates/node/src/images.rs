@@ -3,9 +3,9 @@
 //! A YAML or JSON file of `image -> {command, args, replaceCommand, root, layer, workingDir, env}`. An exact image wins over
 //! the same without its tag or digest, that over the longest matching pattern with `*`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use nix::sys::signal::Signal;
 use serde::Deserialize;
@@ -54,11 +54,13 @@ pub struct ImageContent {
     pub user: Option<String>,
     /// The signal that asks its program to end.
     pub stop_signal: Option<i32>,
+    /// Folders that it declares as volumes, those around others first.
+    pub volumes: Vec<PathBuf>,
 }
 
 impl From<Provided> for ImageEntry {
     fn from(provided: Provided) -> ImageEntry {
-        let ImageConfig { entrypoint, cmd, env, working_dir, user, stop_signal, .. } = provided.config;
+        let ImageConfig { entrypoint, cmd, env, working_dir, user, stop_signal, volumes, .. } = provided.config;
         ImageEntry {
             command: entrypoint,
             args: cmd,
@@ -69,10 +71,35 @@ impl From<Provided> for ImageEntry {
                 layers: provided.layers,
                 user,
                 stop_signal: stop_signal.as_deref().and_then(signal_number),
+                volumes: declared_volumes(&volumes),
             }),
             ..ImageEntry::default()
         }
     }
+}
+
+/// File systems of the kernel's, which an image has no say in.
+const KERNELS_OWN: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+/// The folders that an image declares as volumes, without `.` and `..`. The whole root is none, nor is what the kernel shows.
+fn declared_volumes(paths: &[String]) -> Vec<PathBuf> {
+    let paths = paths.iter().map(|path| plain(Path::new(path)));
+    let are_folders =
+        paths.filter(|path| path.parent().is_some() && !KERNELS_OWN.iter().any(|own| path.starts_with(own)));
+    are_folders.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// An absolute path by its names alone.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::from("/");
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => plain.push(name),
+            Component::ParentDir => drop(plain.pop()),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    plain
 }
 
 /// A signal by its name, with or without `SIG`, or by its number; none where there is no such signal.
@@ -204,6 +231,13 @@ localhost:5000/a: {command: [port]}
         for (text, expected) in cases {
             assert_eq!(signal_number(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn an_image_declares_no_folder_outside_and_nothing_of_the_kernels() {
+        let paths = ["/data", "/a/../b/./c/", "/../..", "/", "/proc/self", "/dev", "/sys/../sys/fs", "/data", "/b"];
+        let found = declared_volumes(&paths.map(str::to_owned));
+        assert_eq!(found, ["/b", "/b/c", "/data"].map(PathBuf::from));
     }
 
     #[test]

@@ -4,15 +4,15 @@
 //! the image map that fits comes next. Everything else is the image itself, or the pod says why it can't be had.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{Container, Pod, Secret};
+use k8s_openapi::api::core::v1::{Container, ImageVolumeSource, Pod, Secret};
 use kube::Client;
-use pumice_api::names;
+use pumice_api::names::HOST_IMAGE;
 
-use crate::images::{ImageEntry, ImageMap, ImageMapError};
+use crate::images::{ImageContent, ImageEntry, ImageMap, ImageMapError};
 use crate::pod_spec::sources::fetch_all;
 use crate::probes;
 use pumice_images::provide::{Images, ProvideError, PullPolicy, Wanted, parse};
@@ -31,6 +31,8 @@ pub(crate) struct PodImages {
     pub entries: BTreeMap<String, ImageEntry>,
     /// What each container runs, by the container's name.
     pub ids: BTreeMap<String, String>,
+    /// The unpacked layers of volumes that are images, by the volume's name.
+    pub volumes: BTreeMap<String, Vec<PathBuf>>,
 }
 
 /// Why the images of a pod can't be had.
@@ -42,6 +44,14 @@ pub(crate) enum ImagesError {
     Fetch(#[source] Box<kube::Error>),
     #[error(transparent)]
     Provide(#[from] ProvideError),
+    #[error("{HOST_IMAGE} stands for the programs of this machine and is no image; name another one")]
+    HostPrograms,
+    #[error("volume {volume:?} can't have its image")]
+    Volume {
+        volume: String,
+        #[source]
+        source: Box<ImagesError>,
+    },
 }
 
 impl ImagesError {
@@ -51,17 +61,26 @@ impl ImagesError {
             ImagesError::Map(_) => "CreateContainerConfigError",
             ImagesError::Fetch(_) => "ContainerCreating",
             ImagesError::Provide(error) => error.reason(),
+            ImagesError::HostPrograms => "InvalidImageName",
+            ImagesError::Volume { source, .. } => source.reason(),
         }
     }
 }
 
-/// Whether a pod has a container whose image is not this machine's programs by its name.
+/// Whether a pod has a container whose image is not this machine's programs by its name, or a volume that is an image.
 pub(crate) fn names_images(pod: &Pod) -> bool {
     probes::containers(pod).any(|container| container.image.as_deref().is_some_and(is_image))
+        || image_volumes(pod).next().is_some()
+}
+
+/// The volumes of a pod that are images, by their names.
+fn image_volumes(pod: &Pod) -> impl Iterator<Item = (&str, &ImageVolumeSource)> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.filter_map(|volume| Some((volume.name.as_str(), volume.image.as_ref()?)))
 }
 
 fn is_image(name: &str) -> bool {
-    !name.is_empty() && name != names::HOST_IMAGE
+    !name.is_empty() && name != HOST_IMAGE
 }
 
 /// The image id of a container that runs programs of this machine by its image's name.
@@ -111,27 +130,24 @@ pub(crate) async fn provide(
     pulling: &Pulling,
 ) -> Result<PodImages, ImagesError> {
     let map = map.map(ImageMap::read).transpose()?.unwrap_or_default();
-    let mut source = Source { client, images, pod, pulling, keyring: None };
+    let mut source = Source { client, images, pod, pulling, keyring: None, entries: BTreeMap::new() };
     let mut found = PodImages::default();
+    for (volume, image) in image_volumes(pod) {
+        let name = image.reference.as_deref().unwrap_or_default();
+        let content = source.volume(name, image.pull_policy.as_deref()).await;
+        let failed = |error| ImagesError::Volume { volume: volume.to_owned(), source: Box::new(error) };
+        found.volumes.insert(volume.to_owned(), content.map_err(failed)?.layers);
+    }
     for container in probes::containers(pod) {
         let name = container.image.as_deref().unwrap_or_default();
         let id = match id_by_name(container) {
             Some(id) => id.to_owned(),
             None if map.get(name).is_some() => MAP_ID.to_owned(),
-            None => {
-                let policy = policy(container.image_pull_policy.as_deref(), name)?;
-                if policy == PullPolicy::Always || !found.entries.contains_key(name) {
-                    found.entries.insert(name.to_owned(), source.get(name, policy).await?);
-                }
-                found
-                    .entries
-                    .get(name)
-                    .and_then(|entry| entry.content.as_ref())
-                    .map_or_else(String::new, |it| it.id.clone())
-            }
+            None => source.get(name, container.image_pull_policy.as_deref()).await?.id,
         };
         found.ids.insert(container.name.clone(), id);
     }
+    found.entries = source.entries;
     Ok(found)
 }
 
@@ -143,10 +159,33 @@ struct Source<'a> {
     pulling: &'a Pulling,
     /// The pod's credentials, once an image was not to be had without.
     keyring: Option<Keyring>,
+    /// What was found so far, by the names in the pod.
+    entries: BTreeMap<String, ImageEntry>,
 }
 
 impl Source<'_> {
-    async fn get(&mut self, name: &str, policy: PullPolicy) -> Result<ImageEntry, ImagesError> {
+    /// What a volume shows. The map says what runs, so it has no say in this.
+    async fn volume(&mut self, name: &str, policy: Option<&str>) -> Result<ImageContent, ImagesError> {
+        if name == HOST_IMAGE {
+            return Err(ImagesError::HostPrograms);
+        }
+        self.get(name, policy).await
+    }
+
+    /// An image by its name, asked for again where the policy is to do so each time.
+    async fn get(&mut self, name: &str, policy: Option<&str>) -> Result<ImageContent, ImagesError> {
+        let policy = self::policy(policy, name)?;
+        let known = self.entries.get(name).filter(|_| policy != PullPolicy::Always);
+        let entry = match known {
+            Some(entry) => entry.clone(),
+            None => self.provide(name, policy).await?,
+        };
+        let content = entry.content.clone().unwrap_or_default();
+        self.entries.insert(name.to_owned(), entry);
+        Ok(content)
+    }
+
+    async fn provide(&mut self, name: &str, policy: PullPolicy) -> Result<ImageEntry, ImagesError> {
         if policy != PullPolicy::Always
             && let Some(open) = self.images.find_open(name).await?
         {

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use pumice_units::with_causes;
 
 use super::own_users::{Belongings, UserNamespace};
+use super::rootfs::images;
 use super::spec::{Network, SHARED_MEMORY, ShimSpec, Sysctl};
 use super::user_namespace;
 
@@ -53,6 +55,8 @@ pub(super) fn share(spec: &ShimSpec, dir: &Path) -> io::Result<Option<Belongings
         let options = format!("mode={mode}{size}{group}");
         mount(Some("tmpfs"), &volume.path, Some("tmpfs"), flags, Some(options.as_str()))?;
     }
+    let users = belongings.as_ref().map(|belongings| &belongings.users);
+    images::mount_volumes(spec, users, dir).map_err(|error| io::Error::other(with_causes(&error)))?;
     Ok(belongings)
 }
 

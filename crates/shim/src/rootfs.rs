@@ -11,6 +11,7 @@ mod allow_list;
 pub(crate) mod by_folder;
 mod devices;
 mod hidden;
+pub(crate) mod images;
 mod owners;
 
 use std::cell::OnceCell;
@@ -138,8 +139,12 @@ pub(crate) fn enter(
     let path = layers.dir.join("root");
     let (kind, owners) = (spec.isolation.root, Owners::of(users));
     // Folders that are made in a volume on the host are the host's root's, as the volume's owners are.
-    let mut volumes =
-        container.mounts.iter().map(|volume| Ok((volume, open_volume(volume)?))).collect::<Result<Vec<_>, _>>()?;
+    let mut volumes = Vec::new();
+    for volume in &container.mounts {
+        // An image has what it has.
+        let missing = if spec.is_image(&volume.source) { Missing::Refuse } else { Missing::MakeFolder };
+        volumes.push((volume, open_volume(volume, missing)?));
+    }
     volumes.sort_by_key(|(volume, _)| volume.target.components().count());
     let written = mount_root(&spec.isolation, owners, container, layers, &path)?;
     let _making = owners.make_as_root()?;
@@ -154,6 +159,7 @@ pub(crate) fn enter(
             let _ = root.show(&found);
         }
     }
+    images::make_declared(&root, container)?;
     mount_dev(&root, container, layers)?;
     let is_unmasked = container.privileged || container.unmasked_proc;
     mount_proc(&root, is_unmasked, spec.isolation.user)?;
@@ -164,8 +170,8 @@ pub(crate) fn enter(
         hidden.check(volume, &source)?;
         let shown = DetachedMount::of_descriptor(source.as_fd());
         let shown = shown.map_err(|errno| RootError::Source { path: volume.source.clone(), source: errno.into() })?;
-        // A device has the owner that the machine has for it.
-        if !is_device(&source) {
+        // A device has the owner that the machine has for it, and an image those that its layers were given.
+        if !is_device(&source) && !spec.is_image(&volume.source) {
             owners.map(&shown, &volume.source, Attributes::NONE)?;
         }
         root.attach(&shown, &volume.target, volume.read_only)?;
@@ -281,7 +287,7 @@ fn mount_root(
     create_dir(&upper)?;
     create_dir(&work)?;
     owners.give_to_root(&upper)?;
-    let image = container.image_layers.as_ref().map(|image| image_layers(owners, image, layers)).transpose()?;
+    let image = container.image_layers.as_ref().map(|image| images::layers(owners, image, &layers.dir)).transpose()?;
     let mut lowers = match &image {
         Some(image) => image.iter().map(descriptor_path).collect::<Vec<_>>().join(":"),
         None => escaped(&owners.layer(lower, &layers.dir, "lower")?),
@@ -304,22 +310,6 @@ fn mount_root(
     let changed = fs::set_permissions(root, mode);
     changed.map_err(|source| RootError::Create { path: root.into(), source: of_room(source) })?;
     Ok(Vec::new())
-}
-
-/// An image's layers, the uppermost first, as the kernel takes them. By descriptors, since the paths of many would be longer than
-/// what a mount may be told.
-fn image_layers(owners: Owners<'_>, image: &[PathBuf], layers: &Layers) -> Result<Vec<OwnedFd>, RootError> {
-    let mut opened = Vec::new();
-    for (index, layer) in image.iter().enumerate().rev() {
-        let layer = owners.layer(layer, &layers.dir, &format!("image-{index}"))?;
-        opened.push(open_path(&layer).map_err(|source| RootError::Source { path: layer, source })?);
-    }
-    if opened.is_empty() {
-        let nothing = layers.dir.join("empty");
-        create_dir(&nothing)?;
-        opened.push(open_path(&nothing).map_err(|source| RootError::Source { path: nothing, source })?);
-    }
-    Ok(opened)
 }
 
 /// Where there is no room for its work folder, the kernel mounts an overlay that takes no writes, and says so in its own log only.
@@ -439,12 +429,12 @@ fn view(path: &Path) -> Result<DetachedMount, RootError> {
 }
 
 /// What of a volume is mounted: all of it, or a path within it.
-fn open_volume(volume: &MountSpec) -> Result<OwnedFd, RootError> {
+fn open_volume(volume: &MountSpec, missing: Missing) -> Result<OwnedFd, RootError> {
     let path = volume.sub_path.as_deref().map_or_else(|| volume.source.clone(), |path| volume.source.join(path));
     let failed = |source| RootError::Source { path: path.clone(), source };
     let whole = open_path(&volume.source).map_err(failed)?;
     let Some(sub_path) = &volume.sub_path else { return Ok(whole) };
-    open_in_root(whole.as_fd(), Path::new(sub_path), Missing::MakeFolder).map_err(failed)
+    open_in_root(whole.as_fd(), Path::new(sub_path), missing).map_err(failed)
 }
 
 fn pivot(root: &Root<'_>) -> Result<(), RootError> {
@@ -539,7 +529,7 @@ mod tests {
                 target: Path::new("/").join(sub_path),
                 read_only: false,
             };
-            let source = open_volume(&spec).unwrap();
+            let source = open_volume(&spec, Missing::MakeFolder).unwrap();
             sources += usize::from(is_hosts(source.as_fd()));
             let source = DetachedMount::of_descriptor(source.as_fd()).unwrap();
             let place = root.mount_point(&spec.target, Missing::MakeFolder).unwrap();

@@ -76,6 +76,9 @@ pub struct ShimSpec {
     pub cgroup: Option<CgroupSpec>,
     /// Volumes in memory, mounted in the shim's own mount namespace.
     pub memory_volumes: Vec<MemoryVolume>,
+    /// Volumes that are images, mounted in the shim's own mount namespace.
+    #[serde(default)]
+    pub image_volumes: Vec<ImageVolume>,
     /// Host directories that its containers must not see.
     pub hidden: Vec<PathBuf>,
     /// Size at which a container's log is moved aside, in bytes.
@@ -106,6 +109,11 @@ impl ShimSpec {
     /// Users of its own that root of the machine has made for it. Else it has those of the user that the platform is.
     pub fn users_by_root(&self) -> Option<&Users> {
         self.users.as_ref().filter(|_| !self.isolation.user)
+    }
+
+    /// Whether the source of a mount is a volume that is an image.
+    pub fn is_image(&self, source: &Path) -> bool {
+        self.image_volumes.iter().any(|volume| volume.path == source)
     }
 
     /// The container called `name`, of either list.
@@ -227,6 +235,15 @@ pub struct MemoryVolume {
     pub group: Option<u32>,
 }
 
+/// A volume that shows what an image has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageVolume {
+    /// Where it is mounted, under the pod's directory.
+    pub path: PathBuf,
+    /// Unpacked, the lowest first.
+    pub layers: Vec<PathBuf>,
+}
+
 /// One container, ready to run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ContainerSpec {
@@ -239,6 +256,9 @@ pub struct ContainerSpec {
     /// An image's unpacked layers, the lowest first, that are its root instead of the host's.
     #[serde(default)]
     pub image_layers: Option<Vec<PathBuf>>,
+    /// Folders that its image declares as volumes, those around others first: they take writes also where the root takes none.
+    #[serde(default)]
+    pub declared_volumes: Vec<PathBuf>,
     /// The number of the signal that asks it to end; none is SIGTERM.
     #[serde(default)]
     pub stop_signal: Option<i32>,

@@ -257,7 +257,8 @@ fn make(
         accelerators: &accelerators,
     };
     let (pod_volumes, claims) = (volumes_dir(&dir), claims_dir(&context.data_dir));
-    let roots = VolumeRoots { pod: &pod_volumes, claims: &claims };
+    let images = order.images.as_ref().map(|images| &images.volumes);
+    let roots = VolumeRoots { pod: &pod_volumes, claims: &claims, images };
     let placement = placement(context, order);
     let mut resolved = resolve::resolve(pod, sources, &placement, &node, &roots)?;
     confine(context, pod, &mut resolved)?;
@@ -336,7 +337,7 @@ fn try_owners(context: &NodeContext, pod: &Pod, resolved: &Resolved) -> Result<(
         let field = match planned.content {
             Content::Host(_) => "hostPath.path",
             Content::Claim => "persistentVolumeClaim.claimName",
-            Content::Empty | Content::Memory { .. } | Content::Files(_) => continue,
+            Content::Empty | Content::Memory { .. } | Content::Files(_) | Content::Image(_) => continue,
         };
         let field = format!("spec.volumes[{index}].{field}");
         let path = planned.path.clone();
@@ -477,6 +478,7 @@ fn shim_spec(context: &NodeContext, order: &StartOrder, resolved: Resolved, isol
             disk: resolved.disk,
         }),
         memory_volumes: resolved.memory_volumes,
+        image_volumes: resolved.image_volumes,
         hidden: vec![context.data_dir.clone()],
         log_bytes_max: context.log_bytes_max,
         init_containers: resolved.init_containers,

@@ -165,6 +165,7 @@ pub(crate) mod tests {
             address: None,
             cgroup: None,
             memory_volumes: Vec::new(),
+            image_volumes: Vec::new(),
             hidden: Vec::new(),
             log_bytes_max: 1 << 20,
             init_containers: Vec::new(),

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSecurityContext, SecurityContext};
 
 use crate::downward_api::{self, Placement};
-use crate::images::{ImageEntry, ImageMap};
+use crate::images::{ImageContent, ImageEntry, ImageMap};
 use crate::pod_spec::disk_limits;
 use crate::pod_spec::environment::expand;
 use crate::pod_spec::environment::{self, Environment};
@@ -23,7 +23,7 @@ use crate::probes::{self, ProbesAndHooks};
 use crate::spec_numbers::{self, NumberError};
 use crate::subordinate_ids::POD_IDS;
 use pumice_linux::cgroup::{DiskLimits, Limits};
-use pumice_shim::spec::{ContainerSpec, MountSpec, RestartPolicy};
+use pumice_shim::spec::{ContainerSpec, ImageVolume, MemoryVolume, MountSpec, RestartPolicy};
 
 /// PATH in an image that sets none, as container engines have it.
 const IMAGE_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -41,6 +41,8 @@ pub(crate) enum ResolveError {
     Path { path: String },
     #[error("the claim {claim:?} is not bound to a volume yet")]
     Unbound { claim: String },
+    #[error("this node gets no images; start it without --images host")]
+    NoImages,
     #[error(transparent)]
     Number(#[from] NumberError),
     #[error("this node can't provide {what}")]
@@ -121,7 +123,8 @@ impl NodeGround<'_> {
 pub(crate) struct Resolved {
     /// By their names.
     pub volumes: BTreeMap<String, PlannedVolume>,
-    pub memory_volumes: Vec<pumice_shim::spec::MemoryVolume>,
+    pub memory_volumes: Vec<MemoryVolume>,
+    pub image_volumes: Vec<ImageVolume>,
     pub group: Option<u32>,
     pub disk: Option<DiskLimits>,
     pub init_containers: Vec<ContainerSpec>,
@@ -157,8 +160,9 @@ pub(crate) fn resolve(
     let init_containers = spec.init_containers.iter().flatten().map(container).collect::<Result<_, _>>()?;
     let containers = spec.containers.iter().map(container).collect::<Result<_, _>>()?;
     let memory_volumes = volumes::memory(&planned, group);
+    let image_volumes = volumes::images(&planned);
     let disk = disk_limits::of_pod(pod, node.support.disk_limits)?;
-    Ok(Resolved { memory_volumes, group, disk, init_containers, containers, volumes: planned })
+    Ok(Resolved { memory_volumes, image_volumes, group, disk, init_containers, containers, volumes: planned })
 }
 
 fn base_environment(
@@ -256,6 +260,7 @@ fn one(
         root,
         layer: entry.and_then(|entry| entry.layer.clone()),
         image_layers: content.map(|content| content.layers.clone()),
+        declared_volumes: content.map(|content| declared_volumes(content, &mounts)).unwrap_or_default(),
         stop_signal: content.and_then(|content| content.stop_signal),
         argv,
         env: environment.into_variables(),
@@ -284,6 +289,12 @@ fn one(
             .unwrap_or_else(|| "/dev/termination-log".into()),
         termination_message_from_log: container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError"),
     })
+}
+
+/// The folders that an image declares as volumes, but where the pod mounts something there or around it.
+fn declared_volumes(content: &ImageContent, mounts: &[MountSpec]) -> Vec<PathBuf> {
+    let is_free = |path: &&PathBuf| !mounts.iter().any(|mount| path.starts_with(&mount.target));
+    content.volumes.iter().filter(is_free).cloned().collect()
 }
 
 /// Whether an init container goes on beside the containers.
@@ -491,7 +502,7 @@ mod tests {
                 vec![("NVIDIA_VISIBLE_DEVICES", "0".to_owned()), ("CUDA_VISIBLE_DEVICES", "GPU-1".to_owned())]
             },
         };
-        let roots = VolumeRoots { pod: Path::new("/pod"), claims: Path::new("/claims") };
+        let roots = VolumeRoots { pod: Path::new("/pod"), claims: Path::new("/claims"), images: None };
         let resolved = resolve(&pod, &Sources::default(), &downward_api::placement(), &node, &roots)?;
         Ok(resolved.containers[0].clone())
     }

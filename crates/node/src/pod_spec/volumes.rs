@@ -25,7 +25,7 @@ use crate::spec_numbers;
 use crate::subordinate_ids::SubordinateIds;
 use pumice_linux::mount_table;
 use pumice_linux::paths::{self, FileRights, Missing, is_plain_relative, open_in_root, open_path};
-use pumice_shim::spec::{MemoryVolume, MountSpec};
+use pumice_shim::spec::{ImageVolume, MemoryVolume, MountSpec};
 
 /// Mode of files whose volume names none.
 const DEFAULT_MODE: i32 = 0o644;
@@ -52,6 +52,8 @@ pub(crate) enum Content {
     /// A path of the host with its declared type.
     Host(String),
     Claim,
+    /// An image's unpacked layers, the lowest first, mounted by the shim.
+    Image(Vec<PathBuf>),
 }
 
 /// One file of a volume.
@@ -66,6 +68,8 @@ pub(crate) struct VolumeRoots<'a> {
     /// Folders of this pod's volumes.
     pub pod: &'a Path,
     pub claims: &'a Path,
+    /// The unpacked layers of volumes that are images, by the volume's name; none where this node gets no images.
+    pub images: Option<&'a BTreeMap<String, Vec<PathBuf>>>,
 }
 
 /// Plans all volumes of a pod by name.
@@ -109,6 +113,11 @@ fn planned(
             return Err(ResolveError::Missing { kind: "PersistentVolumeClaim", name: source.claim_name.clone() });
         }
         return claims::planned(&source.claim_name, sources.volume(&source.claim_name), roots.claims);
+    }
+    if volume.image.is_some() {
+        let layers = roots.images.and_then(|images| images.get(&volume.name));
+        let missing = || ResolveError::NoImages;
+        return Ok(PlannedVolume { path: own, content: Content::Image(layers.ok_or_else(missing)?.clone()) });
     }
     let mut files = BTreeMap::new();
     if let Some(source) = &volume.config_map {
@@ -249,8 +258,8 @@ fn mount<'a>(
     if let Some(path) = sub_path.as_ref().filter(|path| !is_plain_relative(path)) {
         return Err(ResolveError::Path { path: path.clone() });
     }
-    let files = matches!(volume.content, Content::Files(_));
-    let read_only = wanted.read_only == Some(true) || files;
+    let is_read_only = matches!(volume.content, Content::Files(_) | Content::Image(_));
+    let read_only = wanted.read_only == Some(true) || is_read_only;
     Ok(MountSpec { source: volume.path.clone(), sub_path, target: Path::new("/").join(&wanted.mount_path), read_only })
 }
 
@@ -261,6 +270,15 @@ pub(crate) fn memory(volumes: &BTreeMap<String, PlannedVolume>, group: Option<u3
         _ => None,
     });
     memory.collect()
+}
+
+/// Volumes that are images, for the shim.
+pub(crate) fn images(volumes: &BTreeMap<String, PlannedVolume>) -> Vec<ImageVolume> {
+    let images = volumes.values().filter_map(|volume| match &volume.content {
+        Content::Image(layers) => Some(ImageVolume { path: volume.path.clone(), layers: layers.clone() }),
+        _ => None,
+    });
+    images.collect()
 }
 
 /// A group that the files of a pod's own volumes belong to.
@@ -296,7 +314,7 @@ const SET_GROUP_ID: u32 = 0o2000;
 /// Makes what a volume is made of, owned by `group` where it is the pod's own. No path of the host may lie in `data_dir`.
 pub(crate) fn make(volume: &PlannedVolume, group: Option<VolumeGroup<'_>>, data_dir: &Path) -> io::Result<()> {
     match &volume.content {
-        Content::Memory { .. } => fs::create_dir_all(&volume.path),
+        Content::Memory { .. } | Content::Image(_) => fs::create_dir_all(&volume.path),
         Content::Empty => make_shared_dir(&volume.path, group),
         Content::Claim if volume.path.exists() => Ok(()),
         Content::Claim => make_shared_dir(&volume.path, group),
@@ -399,7 +417,8 @@ mod tests {
         let pod = serde_json::from_value(json!({"metadata": {"name": "p", "labels": {"a": "b"}},
             "spec": {"containers": [], "volumes": [volume]}}))
         .unwrap();
-        let roots = VolumeRoots { pod: Path::new("/pod"), claims: Path::new("/claims") };
+        let images = BTreeMap::from([("v".to_owned(), vec![PathBuf::from("/low"), PathBuf::from("/high")])]);
+        let roots = VolumeRoots { pod: Path::new("/pod"), claims: Path::new("/claims"), images: Some(&images) };
         let all = plan(&pod, &sources, &downward_api::placement(), &roots).map_err(|error| with_causes(&error))?;
         Ok(all["v"].clone())
     }
@@ -485,6 +504,11 @@ mod tests {
                 Content::Host("File".into()),
             ),
             (json!({"name": "v", "persistentVolumeClaim": {"claimName": "claim"}}), "/claims/ns/claim", Content::Claim),
+            (
+                json!({"name": "v", "image": {"reference": "i"}}),
+                "/pod/v",
+                Content::Image(["/low", "/high"].map(PathBuf::from).into()),
+            ),
         ];
         for (volume, path, content) in cases {
             assert_eq!(planned_volume(volume).unwrap(), PlannedVolume { path: path.into(), content });

@@ -84,6 +84,7 @@ impl TestPod {
             address: None,
             cgroup: cgroup(&uid),
             memory_volumes: vec![],
+            image_volumes: vec![],
             hidden: vec![],
             log_bytes_max: 256 << 20,
             init_containers: vec![],

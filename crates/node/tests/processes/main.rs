@@ -14,6 +14,7 @@ mod ends;
 mod exec;
 mod grace;
 mod harness;
+mod images;
 mod networks;
 mod node;
 mod own_users;

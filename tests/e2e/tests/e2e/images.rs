@@ -156,3 +156,52 @@ fn images_are_listed_and_removed_by_hand() {
     assert_eq!(platform.kubectl(["exec", "user", "--", "cat", "/etc/group"]).ok().lines().count(), 3, "it goes on");
     assert!(image(&["rm", &name]).code != 0);
 }
+
+#[test]
+fn a_volume_is_an_image_and_what_an_image_declares_takes_writes() {
+    let registry = Registry::start();
+    let files = TestImage::busybox().with_files(&[("srv/model/weights", "of the model\n")]);
+    let (model, _) = registry.put("team/model", "1", &files);
+    let config = json!({"Volumes": {"/data": {}, "/srv/over/deep": {}, "/../proc": {}, "/": {}}});
+    let image = TestImage::busybox().with_files(&[("data/given", "given\n"), ("srv/over/deep/hidden", "")]);
+    let (name, _) = registry.put("team/app", "1", &image.with_config(config));
+    let (platform, _directory) = platform(&registry);
+    let script = "cat /model/srv/model/weights /part/weights data/given; echo new > data/new && cat data/new; \
+        for at in /model /part / /srv; do ( echo x > $at/no ) 2>/dev/null && echo $at; done; ls srv/over; exec sleep 1000";
+    let container = json!({"name": "c", "image": name, "command": ["sh", "-c", script],
+        "securityContext": {"readOnlyRootFilesystem": true}, "env": [{"name": "PART", "value": "model"}],
+        "volumeMounts": [{"name": "model", "mountPath": "/model"}, {"name": "empty", "mountPath": "/srv/over"},
+            {"name": "model", "mountPath": "/part", "subPathExpr": "srv/$(PART)"}]});
+    let volumes = json!([{"name": "model", "image": {"reference": model}}, {"name": "empty", "emptyDir": {}}]);
+    for (pod, own_users) in [("plain", false), ("own", true)] {
+        create(&platform, pod, container.clone(), json!({"volumes": volumes, "hostUsers": !own_users}));
+    }
+    let expected = "of the model\nof the model\ngiven\nnew\n";
+    for pod in ["plain", "own"] {
+        eventually(&format!("pod {pod} has looked"), || match platform.kubectl(["logs", pod]).stdout {
+            log if log == expected => Ok(()),
+            log => Err(format!("{log} {}", platform.get("pod", pod).unwrap()["status"])),
+        });
+    }
+    let described = platform.kubectl(["describe", "pod", "plain"]).ok();
+    let source = format!("Reference:   {model}");
+    assert!(described.contains("Type:        Image") && described.contains(&source), "{described}");
+    // What a pod shows stays.
+    let data = platform.data_dir().display().to_string();
+    let pumice = pumice_testkit::binary("pumice");
+    platform.run(&pumice, ["image", "prune", "-a", "--data-dir", &data], None).ok();
+    platform.kubectl(["exec", "plain", "--", "cat", "/model/srv/model/weights"]).ok();
+    let listed = platform.run(&pumice, ["image", "ls", "--data-dir", &data], None).ok();
+    assert!(listed.contains("team/model"), "{listed}");
+
+    for (pod, reference, words) in [
+        ("nothing", model.replace("model:1", "nothing:1"), "team/nothing:1 is not in registry"),
+        ("host", "pumice.sh/host".to_owned(), "is no image"),
+    ] {
+        let volumes = json!([{"name": "v", "image": {"reference": reference}}]);
+        let container = json!({"name": "c", "image": "pumice.sh/host", "command": ["true"]});
+        create(&platform, pod, container, json!({"volumes": volumes}));
+        let message = waits(&platform, pod, &["ErrImagePull", "ImagePullBackOff", "InvalidImageName"]);
+        assert!(message.contains("volume \"v\" can't have its image") && message.contains(words), "{message}");
+    }
+}

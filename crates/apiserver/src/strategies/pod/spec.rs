@@ -65,11 +65,13 @@ fn volumes<'a>(spec: &'a Value, problems: &mut Problems) -> BTreeSet<&'a str> {
             ("persistentVolumeClaim", "claimName"),
             ("secret", "secretName"),
             ("configMap", "name"),
+            ("image", "reference"),
         ] {
             if volume[source].is_object() && volume[source][field].as_str().is_none_or(str::is_empty) {
                 problems.required(&format!("{path}.{source}.{field}"), "");
             }
         }
+        pull_policy(&format!("{path}.image.pullPolicy"), &volume["image"]["pullPolicy"], problems);
     }
     seen
 }
@@ -83,10 +85,11 @@ fn container_rules(path: &str, container: &Map<String, Value>, volumes: &BTreeSe
     } else if image.trim() != image {
         problems.invalid(&format!("{path}.image"), &image.into(), "must not have leading or trailing whitespace");
     }
-    let pull = text("imagePullPolicy");
-    if !pull.is_empty() && !PULL_POLICIES.contains(&pull) {
-        problems.not_supported(&format!("{path}.imagePullPolicy"), pull, &PULL_POLICIES);
-    }
+    pull_policy(
+        &format!("{path}.imagePullPolicy"),
+        &container.get("imagePullPolicy").cloned().unwrap_or_default(),
+        problems,
+    );
     for (index, entry) in list(container, "env") {
         let name = entry["name"].as_str().unwrap_or_default();
         if name.is_empty() {
@@ -106,6 +109,14 @@ fn container_rules(path: &str, container: &Map<String, Value>, volumes: &BTreeSe
         }
     }
     resources(path, container, problems);
+}
+
+/// When an image is pulled; one that is not set is the server's to choose.
+fn pull_policy(path: &str, policy: &Value, problems: &mut Problems) {
+    let policy = policy.as_str().unwrap_or_default();
+    if !policy.is_empty() && !PULL_POLICIES.contains(&policy) {
+        problems.not_supported(path, policy, &PULL_POLICIES);
+    }
 }
 
 fn mounts(path: &str, container: &Map<String, Value>, volumes: &BTreeSet<&str>, problems: &mut Problems) {
@@ -270,6 +281,12 @@ mod tests {
             ),
             (pod(good.clone(), json!([{"name": "v"}, {"name": "v"}])), "spec.volumes[1].name"),
             (pod(good.clone(), json!([{"name": "v", "hostPath": {}}])), "spec.volumes[0].hostPath.path"),
+            (pod(good.clone(), json!([{"name": "v", "image": {"reference": "i", "pullPolicy": "Never"}}])), ""),
+            (pod(good.clone(), json!([{"name": "v", "image": {}}])), "spec.volumes[0].image.reference"),
+            (
+                pod(good.clone(), json!([{"name": "v", "image": {"reference": "i", "pullPolicy": "Maybe"}}])),
+                "spec.volumes[0].image.pullPolicy",
+            ),
         ];
         for (pod, wanted) in cases {
             let found: Vec<String> = validate(&pod).into_iter().map(|error| error.path).collect();
