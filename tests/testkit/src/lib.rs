@@ -20,6 +20,7 @@ mod registry;
 mod remains;
 mod screen;
 mod small_disk;
+mod test_image;
 mod wait;
 
 pub use binaries::binary;
@@ -33,8 +34,9 @@ pub use postgres::Postgres;
 pub use process::Process;
 pub use python::python_client;
 pub use realkube::{RealKube, Tenant};
-pub use registry::{Registry, TestImage};
+pub use registry::Registry;
 pub use remains::{Marks, Remains};
 pub use screen::Screen;
 pub use small_disk::{Full, SmallDisk};
+pub use test_image::{Files, Layer, TestImage};
 pub use wait::{DEADLINE, eventually, eventually_within};

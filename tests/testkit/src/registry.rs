@@ -3,174 +3,172 @@
 //! Invariant: it listens on the loopback alone, has what it was given and nothing else, and ends with the [`Registry`].
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use ring::digest::{SHA256, digest};
+use pumice_auth::{Ca, server_config};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
-use tar::{EntryType, Header};
+
+use crate::certificate::{now, write_certificate};
+use crate::test_image::{TestImage, digest_of};
 
 /// The kinds of an image's parts.
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
-/// A shell and the usual small programs in one file that needs no library.
-const BUSYBOX: &str = "/bin/busybox";
 
-/// An image that a test makes: files in layers, and what its configuration says.
-#[derive(Debug, Clone, Default)]
-pub struct TestImage {
-    layers: Vec<Vec<u8>>,
-    /// As in an image's configuration: `Entrypoint`, `Cmd`, `Env`, `User`, `WorkingDir`.
-    pub config: Value,
+/// Who may see what is in a registry with [`Registry::lock`].
+const USER: &str = "app";
+const PASSWORD: &str = "secret";
+/// The same two, as a request shows them.
+const AUTHORIZATION: &str = "Basic YXBwOnNlY3JldA==";
+
+/// What a registry has.
+#[derive(Default)]
+struct Content {
+    /// Documents by their paths below `/v2/`.
+    documents: BTreeMap<String, Document>,
+    locked: bool,
 }
 
-impl TestImage {
-    /// An image with nothing but busybox, its programs by name, and lists of users with `app`, who is 1000 and in group 1001.
-    ///
-    /// # Panics
-    /// Without Debian's busybox-static.
-    pub fn busybox() -> TestImage {
-        let busybox = std::fs::read(BUSYBOX).expect("needs busybox-static; run ./tests/prerequisites");
-        let mut layer = Layer::new();
-        layer.folder("bin", 0o755).folder("etc", 0o755).folder("tmp", 0o1777);
-        layer.file("bin/busybox", 0o755, &busybox);
-        for name in ["sh", "cat", "echo", "env", "id", "ls", "pwd", "sleep", "touch", "true", "umask"] {
-            layer.link(&format!("bin/{name}"), "busybox");
-        }
-        layer.file("etc/passwd", 0o644, b"root:x:0:0::/root:/bin/sh\napp:x:1000:1001::/home/app:/bin/sh\n");
-        layer.file("etc/group", 0o644, b"root:x:0:\napp:x:1001:\nstaff:x:50:app\n");
-        TestImage { layers: vec![layer.end()], config: json!({}) }
-    }
+#[derive(Clone)]
+struct Document {
+    kind: &'static str,
+    digest: Arc<str>,
+    bytes: Arc<[u8]>,
+}
 
-    /// With one more layer of files, by their paths.
-    pub fn with_files(mut self, files: &[(&str, &str)]) -> TestImage {
-        let mut layer = Layer::new();
-        for (path, text) in files {
-            layer.file(path, 0o644, text.as_bytes());
-        }
-        self.layers.push(layer.end());
-        self
-    }
-
-    /// The same that says this of the containers made of it.
-    pub fn with_config(mut self, config: Value) -> TestImage {
-        self.config = config;
-        self
+impl Document {
+    fn new(kind: &'static str, bytes: Vec<u8>) -> Document {
+        Document { kind, digest: digest_of(&bytes).into(), bytes: bytes.into() }
     }
 }
 
-/// A layer that is being written.
-struct Layer {
-    tar: tar::Builder<Vec<u8>>,
-}
-
-impl Layer {
-    fn new() -> Layer {
-        Layer { tar: tar::Builder::new(Vec::new()) }
-    }
-
-    fn folder(&mut self, path: &str, mode: u32) -> &mut Layer {
-        self.entry(path, EntryType::Directory, mode, b"")
-    }
-
-    fn file(&mut self, path: &str, mode: u32, content: &[u8]) -> &mut Layer {
-        self.entry(path, EntryType::Regular, mode, content)
-    }
-
-    fn link(&mut self, path: &str, target: &str) -> &mut Layer {
-        let mut header = header(EntryType::Symlink, 0o777, 0);
-        self.tar.append_link(&mut header, path, target).expect("write to memory");
-        self
-    }
-
-    fn entry(&mut self, path: &str, kind: EntryType, mode: u32, content: &[u8]) -> &mut Layer {
-        self.tar.append_data(&mut header(kind, mode, content.len()), path, content).expect("write to memory");
-        self
-    }
-
-    fn end(self) -> Vec<u8> {
-        self.tar.into_inner().expect("write to memory")
-    }
-}
-
-/// Root's, of the second after the first, so that each run makes the same.
-fn header(kind: EntryType, mode: u32, size: usize) -> Header {
-    let mut header = Header::new_ustar();
-    header.set_entry_type(kind);
-    header.set_mode(mode);
-    header.set_mtime(1);
-    header.set_size(size as u64);
-    header.set_uid(0);
-    header.set_gid(0);
-    header
-}
-
-fn digest_of(bytes: &[u8]) -> String {
-    let hex: String = digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
-}
-
-/// Documents by their paths below `/v2/`, with their kinds.
-type Documents = BTreeMap<String, (String, Vec<u8>)>;
-
-/// A registry that runs, without TLS.
+/// A registry that runs.
 pub struct Registry {
     address: SocketAddr,
-    documents: Arc<Mutex<Documents>>,
+    /// The file with the authority of its certificate; without one it has no TLS.
+    authority: Option<PathBuf>,
+    content: Arc<Mutex<Content>>,
     over: Arc<AtomicBool>,
     server: Option<JoinHandle<()>>,
 }
 
 impl Registry {
-    /// Starts one, with no image in it.
+    /// Starts one without TLS, with no image in it.
     pub fn start() -> Registry {
+        Registry::start_with(None, None)
+    }
+
+    /// The same with TLS, and files of its certificate in a directory.
+    pub fn start_tls(directory: &Path) -> Registry {
+        let ca = Ca::open_or_create(directory, now()).expect("an authority");
+        let (_, _, authority) = write_certificate(&ca, &directory.join("server"));
+        let issued = ca.issue_server(&["127.0.0.1".to_owned()], now()).expect("a certificate");
+        let mut config = ServerConfig::clone(&server_config(&ca, &issued).expect("set up TLS"));
+        config.alpn_protocols.clear();
+        Registry::start_with(Some(Arc::new(config)), Some(authority))
+    }
+
+    fn start_with(tls: Option<Arc<ServerConfig>>, authority: Option<PathBuf>) -> Registry {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("the port");
-        let (documents, over) = (Arc::<Mutex<Documents>>::default(), Arc::<AtomicBool>::default());
-        let (served, ended) = (Arc::clone(&documents), Arc::clone(&over));
+        let (content, over) = (Arc::<Mutex<Content>>::default(), Arc::<AtomicBool>::default());
+        let (served, ended) = (Arc::clone(&content), Arc::clone(&over));
         let server = std::thread::spawn(move || {
-            for stream in listener.incoming() {
+            for stream in listener.incoming().flatten() {
                 if ended.load(Ordering::SeqCst) {
                     return;
                 }
-                let documents = Arc::clone(&served);
-                std::thread::spawn(move || stream.map(|stream| serve(stream, &documents)));
+                let (content, tls) = (Arc::clone(&served), tls.clone());
+                // A client that goes away, or doesn't trust the certificate, is no failure.
+                std::thread::spawn(move || match tls.map(ServerConnection::new) {
+                    None => serve(stream, &content),
+                    Some(connection) => serve(StreamOwned::new(connection.expect("set up TLS"), stream), &content),
+                });
             }
         });
-        Registry { address, documents, over, server: Some(server) }
+        Registry { address, authority, content, over, server: Some(server) }
     }
 
     /// Puts an image there and gives its whole name, and its digest.
     pub fn put(&self, name: &str, tag: &str, image: &TestImage) -> (String, String) {
-        let mut documents = self.documents.lock().expect("nobody panicked");
-        let mut blob = |kind: &str, bytes: Vec<u8>| {
-            let (digest, size) = (digest_of(&bytes), bytes.len());
-            documents.insert(format!("{name}/blobs/{digest}"), (kind.to_owned(), bytes));
-            json!({"mediaType": kind, "digest": digest, "size": size})
-        };
-        let architecture = if std::env::consts::ARCH == "aarch64" { "arm64" } else { "amd64" };
-        let diff_ids: Vec<_> = image.layers.iter().map(|layer| digest_of(layer)).collect();
-        let config = json!({"os": "linux", "architecture": architecture, "config": image.config,
+        let diff_ids: Vec<_> = image.layers.iter().map(|layer| &*layer.digest).collect();
+        let config = json!({"os": "linux", "architecture": image.architecture, "config": image.config,
             "rootfs": {"type": "layers", "diff_ids": diff_ids}});
-        let config = blob(CONFIG, config.to_string().into_bytes());
-        let layers: Vec<_> = image.layers.iter().map(|layer| blob(LAYER, layer.clone())).collect();
+        let mut content = self.content.lock().expect("nobody panicked");
+        let mut blob = |document: Document| {
+            let descriptor =
+                json!({"mediaType": document.kind, "digest": &*document.digest, "size": document.bytes.len()});
+            content.documents.insert(format!("{name}/blobs/{}", document.digest), document);
+            descriptor
+        };
+        let config = blob(Document::new(CONFIG, config.to_string().into_bytes()));
+        let layers = image.layers.iter().map(|layer| {
+            blob(Document { kind: LAYER, digest: Arc::clone(&layer.digest), bytes: Arc::clone(&layer.bytes) })
+        });
+        let layers: Vec<_> = layers.collect();
         let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers});
-        let manifest = manifest.to_string().into_bytes();
-        let digest = digest_of(&manifest);
-        for version in [tag, &digest] {
-            documents.insert(format!("{name}/manifests/{version}"), (MANIFEST.to_owned(), manifest.clone()));
+        let manifest = Document::new(MANIFEST, manifest.to_string().into_bytes());
+        for version in [tag, &manifest.digest] {
+            content.documents.insert(format!("{name}/manifests/{version}"), manifest.clone());
         }
-        (format!("{}/{name}:{tag}", self.address), digest)
+        (format!("{}/{name}:{tag}", self.address), manifest.digest.to_string())
     }
 
-    /// Writes the file that says that it has no TLS.
+    /// From now on it wants a user and a password, which this gives.
+    pub fn lock(&self) -> (&'static str, &'static str) {
+        self.content.lock().expect("nobody panicked").locked = true;
+        (USER, PASSWORD)
+    }
+
+    /// Puts several images there as one, for the machines that they are for, and gives its whole name.
+    pub fn put_index(&self, name: &str, tag: &str, images: &[TestImage]) -> String {
+        let manifests = images.iter().map(|image| {
+            let (_, digest) = self.put(name, image.architecture, image);
+            let size = self.content.lock().expect("nobody panicked").documents[&format!("{name}/manifests/{digest}")]
+                .bytes
+                .len();
+            let platform = json!({"os": "linux", "architecture": image.architecture});
+            json!({"mediaType": MANIFEST, "digest": digest, "size": size, "platform": platform})
+        });
+        let manifests: Vec<Value> = manifests.collect();
+        let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests});
+        let mut content = self.content.lock().expect("nobody panicked");
+        let index = Document::new(INDEX, index.to_string().into_bytes());
+        content.documents.insert(format!("{name}/manifests/{tag}"), index);
+        format!("{}/{name}:{tag}", self.address)
+    }
+
+    /// How it is reached, as the file of registries says it.
+    pub fn setting(&self) -> Value {
+        match &self.authority {
+            None => json!({"plainHttp": true}),
+            Some(authority) => json!({"authority": authority}),
+        }
+    }
+
+    /// Writes the file that says how it is reached.
     pub fn settings(&self, path: &Path) {
-        std::fs::write(path, format!("'{}': {{plainHttp: true}}\n", self.address)).expect("write a test's file");
+        self.settings_as_mirror(path, &[]);
+    }
+
+    /// The same, where it also stands in for registries of these hosts.
+    pub fn settings_as_mirror(&self, path: &Path, hosts: &[&str]) {
+        let address = self.address.to_string();
+        let mut settings = json!({});
+        for host in hosts {
+            settings[host] = json!({"mirrors": [address]});
+        }
+        settings[&address] = self.setting();
+        // JSON is YAML, too.
+        std::fs::write(path, settings.to_string()).expect("write a test's file");
     }
 
     /// Where it listens, as the names of its images begin.
@@ -190,28 +188,47 @@ impl Drop for Registry {
     }
 }
 
-fn serve(stream: TcpStream, documents: &Mutex<Documents>) -> std::io::Result<()> {
+fn serve(stream: impl Read + Write, content: &Mutex<Content>) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut first = String::new();
     reader.read_line(&mut first)?;
+    let mut authorization = String::new();
     loop {
         let mut line = String::new();
         if reader.read_line(&mut line)? == 0 || line.trim().is_empty() {
             break;
         }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("authorization")
+        {
+            value.trim().clone_into(&mut authorization);
+        }
     }
     let mut words = first.split_whitespace();
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let found = documents.lock().expect("nobody panicked").get(path.trim_start_matches("/v2/")).cloned();
-    let mut stream = reader.into_inner();
-    let Some((kind, bytes)) = found else {
-        return stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let path = path.split('?').next().unwrap_or_default().trim_start_matches("/v2/");
+    let (may, found) = {
+        let content = content.lock().expect("nobody panicked");
+        (!content.locked || authorization == AUTHORIZATION, content.documents.get(path).cloned())
     };
-    let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nDocker-Content-Digest: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-        digest_of(&bytes),
-        bytes.len()
-    );
-    stream.write_all(head.as_bytes())?;
-    if method == "HEAD" { Ok(()) } else { stream.write_all(&bytes) }
+    let stream = reader.get_mut();
+    let Some(found) = found.filter(|_| may) else {
+        let (status, more) = match may {
+            true => ("404 Not Found", ""),
+            false => ("401 Unauthorized", "WWW-Authenticate: Basic realm=\"test\"\r\n"),
+        };
+        write!(stream, "HTTP/1.1 {status}\r\n{more}Content-Length: 0\r\nConnection: close\r\n\r\n")?;
+        return stream.flush();
+    };
+    write!(
+        stream,
+        "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nDocker-Content-Digest: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        found.kind,
+        found.digest,
+        found.bytes.len()
+    )?;
+    if method != "HEAD" {
+        stream.write_all(&found.bytes)?;
+    }
+    stream.flush()
 }
