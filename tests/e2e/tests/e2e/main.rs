@@ -17,6 +17,7 @@ mod disk_pressure;
 mod documented;
 mod elsewhere;
 mod eviction;
+mod example_images;
 mod fleet;
 mod fleet_operations;
 mod fleet_simulate;

@@ -1,20 +1,32 @@
-//! The Jobs among Volcano's own examples are accepted as Volcano accepts them, run, and end as their policies say.
+//! Volcano's own examples are accepted as Volcano accepts them, run in the images that they name, and end as their policies say.
 //!
-//! Nothing of the manifests is changed. What they need from outside is made first, and the image map gives each image a command
-//! that does what counts for the job's end: serve until it is ended, or find the peers and go.
+//! Nothing of the manifests is changed. What they need from outside is made first, and the images come from a registry
+//! ([`crate::example_images`]). Of those with pods these are not run: `dra_quota__5` and `resource_strategy_fit_plugin__2`, which need
+//! a real GPU; `argo`, which needs the operator of Argo; `cronjob`, which only starts every five minutes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use pumice_testkit::{Clients, Platform, Setup, eventually, shared_fixture};
+use pumice_testkit::{Clients, Platform, Setup, eventually, eventually_within, shared_fixture};
 use serde_json::Value;
 
-/// What becomes of every Job of a file.
+use crate::example_images::{World, serve_pages};
+
+/// What becomes of the pods of a file.
 enum End {
     /// `kubectl create` says no, with this.
     Refused(&'static str),
-    /// Every pod runs and goes on running.
+    /// Every pod of each Job runs and goes on running.
     Runs(u64),
+    /// The same, and each pod serves its page to the first of them.
+    Serves(u64),
+    /// The same, and the pod whose name ends so says all that.
+    Says(u64, &'static str, &'static [&'static str]),
+    /// So many pods, which are no Job's, do so.
+    Pods(usize),
+    /// A flow of Jobs comes to its end.
+    Flows,
     /// Every pod succeeds by itself.
     Succeeds(u64),
     /// The task of this name is done, so the job's policy completes it and the rest is ended.
@@ -22,7 +34,7 @@ enum End {
     /// `kubectl create` warns of the first, and the job waits, for the second reason.
     Waits { said: &'static str, why: &'static str },
 }
-use End::{Completes, Refused, Runs, Succeeds, Waits};
+use End::{Completes, Flows, Pods, Refused, Runs, Says, Serves, Succeeds, Waits};
 
 struct Example {
     file: &'static str,
@@ -49,19 +61,27 @@ const fn after(first: First, file: &'static str, end: End) -> Example {
     Example { file, end, validate: "strict", first }
 }
 
-/// Every Job of the folder. The ends follow from the manifests: a job without policies is over when all its pods are, one with
+/// Every Job of the folder, and what else of it has pods. The ends follow from the manifests: a job without policies is over when all its pods are, one with
 /// TaskCompleted -> CompleteJob when every pod of that task has succeeded.
 const EXAMPLES: &[Example] = &[
     // Two containers that sleep for 1000 s.
     example("docs__user-guide__how_to_configure_priorityclass_for_job__1.yaml", Runs(2)),
-    after(First::Objects(HIGH_PRIORITY), "docs__user-guide__how_to_use_cdp_plugin__2.yaml", Runs(8)),
+    after(First::Objects(HIGH_PRIORITY), "docs__user-guide__how_to_use_cdp_plugin__2.yaml", Serves(8)),
     example("docs__user-guide__how_to_use_job_policy__1.yaml", Completes("worker")),
     example("docs__user-guide__how_to_use_mpi_plugin__1.yaml", Completes("mpimaster")),
-    after(First::Objects(HYPERNODE), "docs__user-guide__how_to_use_network_topology_aware_scheduling__2.yaml", Runs(8)),
-    example("docs__user-guide__how_to_use_network_topology_aware_scheduling__4.yaml", Runs(2)),
-    example("docs__user-guide__how_to_use_ray_plugin__1.yaml", Runs(3)),
+    after(
+        First::Objects(HYPERNODE),
+        "docs__user-guide__how_to_use_network_topology_aware_scheduling__2.yaml",
+        Serves(8),
+    ),
+    example("docs__user-guide__how_to_use_network_topology_aware_scheduling__4.yaml", Serves(2)),
+    example("docs__user-guide__how_to_use_ray_plugin__1.yaml", RAY),
     example("docs__user-guide__how_to_use_resource_strategy_fit_plugin__4.yaml", Succeeds(2)),
-    after(First::Gpus, "docs__user-guide__how_to_use_ssh_plugin__1.yaml", Runs(3)),
+    after(
+        First::Gpus,
+        "docs__user-guide__how_to_use_ssh_plugin__1.yaml",
+        Says(3, "mpimaster-0", &["mpiworker-0, rank 0 out of 2", "mpiworker-1, rank 1 out of 2", "ended with [0, 0]"]),
+    ),
     example("docs__user-guide__how_to_use_svc_plugin__1.yaml", Completes("worker")),
     // Nobody makes claims of devices here, so the one that the pod names never comes.
     after(
@@ -70,16 +90,16 @@ const EXAMPLES: &[Example] = &[
         Waits { said: "nothing here gives devices to claims", why: "resource claim gpu is not made yet" },
     ),
     example("example__MindSpore-example__mindspore_cpu__mindspore-cpu.yaml", Succeeds(8)),
-    after(First::File("example__hierarchical-jobs__queues.yaml"), "example__hierarchical-jobs__jobs.yaml", Runs(6)),
+    after(First::File("example__hierarchical-jobs__queues.yaml"), "example__hierarchical-jobs__jobs.yaml", Serves(6)),
     example("example__integrations__mpi__mpi-example.yaml", Completes("mpimaster")),
-    example("example__integrations__ray__ray-example.yaml", Runs(3)),
+    example("example__integrations__ray__ray-example.yaml", RAY),
     example("example__integrations__tensorflow__benchmark__tf-example.yaml", Completes("worker")),
     example("example__invalid_jobs__duplicatedTaskName-webhook-deny.yaml", Refused("duplicated task name task-1")),
     example(
         "example__invalid_jobs__minAvailable-webhook-deny.yaml",
         Refused("job 'minAvailable' should not be greater than total replicas in tasks"),
     ),
-    example("example__job.yaml", Runs(6)),
+    example("example__job.yaml", Serves(6)),
     example("example__kubecon-2019-china__horovod-sample__lm-horovod-tf-mnist-v0.5.yaml", Completes("master")),
     example("example__kubecon-2019-china__mpi-sample__mpi-example.yaml", Completes("mpimaster")),
     example(
@@ -88,13 +108,26 @@ const EXAMPLES: &[Example] = &[
     ),
     Example {
         file: "example__kubecon-2019-china__task-priority__elastic-job.yaml",
-        end: Runs(10),
+        end: Serves(10),
         validate: "warn",
         first: First::Nothing,
     },
     // A chain of three tasks: each waits for the one before it.
-    example("example__task-start-dependency__job.yaml", Runs(11)),
+    example("example__task-start-dependency__job.yaml", Serves(11)),
+    after(
+        First::File("docs__user-guide__how_to_use_capacity_plugin__3.yaml"),
+        "docs__user-guide__how_to_use_capacity_plugin__5.yaml",
+        Pods(8),
+    ),
+    example("docs__user-guide__how_to_use_scheduling_gates_queue_admission__1.yaml", Pods(1)),
+    example("example__kubecon-2019-china__drf__nginx-1.yaml", Pods(8)),
+    example("example__kubecon-2019-china__drf__nginx-2.yaml", Pods(8)),
+    example("example__kubecon-2019-china__task-priority__nginx.yaml", Pods(4)),
+    after(First::File("example__jobflow__JobTemplate.yaml"), "example__jobflow__JobFlow.yaml", Flows),
 ];
+
+/// A head and two workers of Ray: the head takes both in.
+const RAY: End = Says(3, "head-0", &["node ray-cluster-job-worker-0 joined", "node ray-cluster-job-worker-1 joined"]);
 
 const HIGH_PRIORITY: &str = r#"
 apiVersion: scheduling.k8s.io/v1
@@ -118,49 +151,6 @@ spec:
   members: [{type: Node, selector: {regexMatch: {pattern: ".*"}}}]
 "#;
 
-/// What each image of the examples does. A server serves until it is ended; who works finds the servers and itself by name and goes.
-/// It doesn't look for those who work beside it: one that has gone has no name any more.
-const IMAGES: &str = r#"
-alpine: {replaceCommand: true, command: [sleep, "1000"]}
-nginx: {command: [sleep, "1000"]}
-"rayproject/ray:*": {replaceCommand: true, command: [sleep, "1000"]}
-"bitnami/ray:*": {replaceCommand: true, command: [sleep, "1000"]}
-my-worker: {command: ["true"]}
-nvidia/cuda: {replaceCommand: true, command: ["true"]}
-lyd911/mindspore-cpu-example: {replaceCommand: true, command: [test, -f, /etc/volcano/pod.host]}
-lyd911/mindspore-gpu-example: {replaceCommand: true, command: [sleep, "1000"]}
-volcanosh/dist-mnist-tf-example: &tensorflow
-  replaceCommand: true
-  command:
-    - sh
-    - -ec
-    - |
-      case $(hostname) in *-ps-*) exec sleep 1000;; esac
-      test "$VK_TASK_INDEX" -lt 2
-      for peer in $(cat /etc/volcano/ps.host) $(sed -n $((VK_TASK_INDEX + 1))p /etc/volcano/worker.host); do
-        until getent hosts $peer; do sleep 0.1; done
-      done
-volcanosh/example-tf: *tensorflow
-volcanosh/example-mpi:
-  replaceCommand: true
-  command:
-    - sh
-    - -ec
-    - |
-      case $(hostname) in *-mpiworker-*) exec sleep 1000;; esac
-      test -f /root/.ssh/id_rsa
-      for peer in $(cat /etc/volcano/mpiworker.host); do until getent hosts $peer; do sleep 0.1; done; done
-volcanosh/horovod-tf-mnist:
-  replaceCommand: true
-  command:
-    - sh
-    - -ec
-    - |
-      case $(hostname) in *-worker-*) exec sleep 1000;; esac
-      test -f /root/.ssh/id_rsa
-      for peer in $(cat /etc/volcano/worker.host); do until getent hosts $peer; do sleep 0.1; done; done
-"#;
-
 /// How many examples are under way at once.
 const LANES: usize = 4;
 
@@ -171,7 +161,8 @@ fn folder() -> Option<PathBuf> {
 #[test]
 fn every_job_of_volcanos_examples_is_listed() {
     let Some(folder) = folder() else { return };
-    let listed: BTreeSet<String> = EXAMPLES.iter().map(|example| example.file.to_owned()).collect();
+    let jobs = EXAMPLES.iter().filter(|example| has_job(&folder.join(example.file)));
+    let listed: BTreeSet<String> = jobs.map(|example| example.file.to_owned()).collect();
     let entries = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     let there: BTreeSet<String> = entries
         .filter(|path| path.extension().is_some_and(|end| end == "yaml") && has_job(path))
@@ -190,10 +181,10 @@ fn has_job(path: &Path) -> bool {
 }
 
 #[test]
-fn every_job_of_volcanos_examples_ends_as_its_policies_say() {
+fn volcanos_examples_run_in_their_images_and_end_as_their_policies_say() {
     let Some(folder) = folder() else { return };
-    let flags = ["--cpu", "256", "--memory", "512Gi", "--pods", "500"].map(String::from).to_vec();
-    let platform = Platform::start_with_image_map(Setup { flags }, IMAGES);
+    let world = World::start(&["--cpu", "256", "--memory", "512Gi", "--pods", "500"]);
+    let platform = &world.platform;
     // Examples that name their namespace share it, and names in it: one after the other.
     let mut namespaces: BTreeMap<String, Vec<&Example>> = BTreeMap::new();
     for (index, example) in EXAMPLES.iter().enumerate() {
@@ -211,7 +202,7 @@ fn every_job_of_volcanos_examples_ends_as_its_policies_say() {
                     let own = (namespace != "default")
                         .then(|| platform.in_namespace(&platform.data_dir().join("kubeconfig"), &namespace));
                     for example in examples {
-                        check(own.as_ref().unwrap_or(&platform), &folder, example);
+                        check(own.as_ref().unwrap_or(platform), &folder, example);
                     }
                 }
             });
@@ -244,22 +235,31 @@ fn check(clients: &Clients, folder: &Path, example: &Example) {
         give_gpus(clients);
     }
     let jobs = clients.list("jobs.batch.volcano.sh");
-    assert!(!jobs.is_empty(), "{}", example.file);
+    assert!(!jobs.is_empty() || matches!(example.end, Pods(_) | Flows), "{}", example.file);
     match example.end {
         Waits { why, .. } => waits(clients, example.file, why),
+        Pods(pods) => serve_pages(clients, "", pods),
+        Flows => flows(clients, example.file),
         _ => jobs.iter().for_each(|job| ends(clients, example, job["metadata"]["name"].as_str().unwrap())),
     }
-    clients.kubectl(["delete", "jobs.batch.volcano.sh", "--all"]).ok();
+    clients.kubectl(["delete", "--ignore-not-found", "-f", path(&file)]).ok();
 }
 
 fn ends(clients: &Clients, example: &Example, job: &str) {
     let file = example.file;
     match example.end {
-        Runs(pods) => eventually(&format!("{file}: {pods} pods of {job} run"), || {
-            let status = clients.get("jobs.batch.volcano.sh", job).ok_or("no such job")?["status"].take();
-            let running = status["state"]["phase"] == "Running" && status["running"] == pods;
-            if running { Ok(()) } else { Err(status.to_string()) }
-        }),
+        Runs(pods) => runs(clients, file, job, pods),
+        Serves(pods) => {
+            runs(clients, file, job, pods);
+            serve_pages(clients, &format!("volcano.sh/job-name={job}"), usize::try_from(pods).unwrap());
+        }
+        Says(pods, pod, words) => {
+            runs(clients, file, job, pods);
+            eventually(&format!("{file}: {pod} says {words:?}"), || {
+                let said = clients.kubectl(["logs", &format!("{job}-{pod}")]).stdout;
+                if words.iter().all(|word| said.contains(word)) { Ok(()) } else { Err(said) }
+            });
+        }
         Succeeds(pods) => {
             let status = &clients.wait_for_phase(job, "Completed")["status"];
             assert_eq!((&status["succeeded"], &status["failed"]), (&pods.into(), &Value::Null), "{file}: {status}");
@@ -271,8 +271,24 @@ fn ends(clients: &Clients, example: &Example, job: &str) {
             assert_eq!(succeeded, &replicas["replicas"], "{file}: {}", job["status"]);
             assert_eq!(job["status"]["retryCount"], Value::Null, "{file}: {}", job["status"]);
         }
-        Refused(_) | Waits { .. } => unreachable!("seen to before"),
+        Refused(_) | Waits { .. } | Pods(_) | Flows => unreachable!("seen to before"),
     }
+}
+
+fn runs(clients: &Clients, file: &str, job: &str, pods: u64) {
+    eventually(&format!("{file}: {pods} pods of {job} run"), || {
+        let status = clients.get("jobs.batch.volcano.sh", job).ok_or("no such job")?["status"].take();
+        let running = status["state"]["phase"] == "Running" && status["running"] == pods;
+        if running { Ok(()) } else { Err(status.to_string()) }
+    });
+}
+
+/// Five Jobs in four steps, each of which sleeps for ten seconds.
+fn flows(clients: &Clients, file: &str) {
+    eventually_within(Duration::from_secs(180), &format!("{file}: the flow succeeds"), || {
+        let status = clients.get("jobflows.flow.volcano.sh", "test").ok_or("no such flow")?["status"].take();
+        if status["state"]["phase"] == "Succeed" { Ok(()) } else { Err(status.to_string()) }
+    });
 }
 
 /// Waits until the job's group says why it isn't placed.
@@ -297,6 +313,35 @@ fn give_gpus(clients: &Clients) {
 
 fn path(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+/// What shows that the programs in the images really meet: without what a plugin does for it, none of these jobs gets to its end.
+#[test]
+fn without_the_work_of_a_plugin_no_example_completes() {
+    let Some(folder) = folder() else { return };
+    let world = World::start(&["--cpu", "16", "--memory", "64Gi"]);
+    let platform = &world.platform;
+    for (file, plugin, pod) in [
+        ("example__integrations__tensorflow__benchmark__tf-example.yaml", "svc", "tensorflow-benchmark-worker-1"),
+        ("example__integrations__mpi__mpi-example.yaml", "ssh", "lm-mpi-job-mpimaster-0"),
+        ("example__MindSpore-example__mindspore_cpu__mindspore-cpu.yaml", "env", "mindspore-cpu-pod-1"),
+    ] {
+        let whole = std::fs::read_to_string(folder.join(file)).unwrap();
+        let manifest = whole.replace(&format!("    {plugin}: []\n"), "");
+        assert_ne!(manifest, whole, "{file}");
+        platform.kubectl_with_input(["create", "-f", "-"], &manifest).ok();
+        eventually(&format!("{file}: {pod} fails without {plugin}"), || {
+            let status = platform.get("pod", pod).ok_or("no such pod")?["status"].take();
+            let container = &status["containerStatuses"][0];
+            let ends =
+                [&container["state"], &container["lastState"]].map(|state| state["terminated"]["exitCode"].as_u64());
+            if ends.iter().flatten().any(|code| *code != 0) { Ok(()) } else { Err(status.to_string()) }
+        });
+    }
+    for job in platform.list("jobs.batch.volcano.sh") {
+        assert_eq!(job["status"]["succeeded"], Value::Null, "{job}");
+        assert_ne!(job["status"]["state"]["phase"], "Completed", "{job}");
+    }
 }
 
 #[test]
