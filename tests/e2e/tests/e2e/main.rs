@@ -29,6 +29,7 @@ mod history;
 mod hostile_peers;
 mod hostile_pods;
 mod image_files;
+mod image_refusals;
 mod images;
 mod interactive;
 mod job_logs;
