@@ -46,6 +46,7 @@ mod reservations;
 mod results;
 mod retention;
 mod rootless;
+mod rootless_images;
 mod shards;
 mod side_doors;
 mod simulate;
