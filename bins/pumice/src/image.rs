@@ -16,12 +16,14 @@ use pumice_images::provide::{Images, Options, Proxies, PullPolicy, Wanted, parse
 use pumice_images::registry::Patience;
 use pumice_images::registry::credentials::Keyring;
 use pumice_images::registry::pull::Progress;
+use pumice_images::registry::push::PushProgress;
 use pumice_images::store::{Extent, ImageRecord, Limits, Store};
 use serde_json::{Value, json};
 
 use crate::args::StatusForm;
 use crate::args::image::{
-    FromRootArgs, ImageCommand, ListArgs, LoadArgs, NamedArgs, NamesArgs, PruneArgs, PullArgs, RegistryArgs, SaveArgs,
+    FromRootArgs, ImageCommand, ListArgs, LoadArgs, NamedArgs, NamesArgs, PruneArgs, PullArgs, PushArgs, RegistryArgs,
+    SaveArgs,
 };
 use crate::data_dir::DataDir;
 use crate::output;
@@ -54,6 +56,7 @@ fn docker_config() -> Option<PathBuf> {
 pub fn run(command: ImageCommand) -> Result<()> {
     match command {
         ImageCommand::Pull(args) => pull(&args),
+        ImageCommand::Push(args) => push(&args),
         ImageCommand::Load(args) => load(&args),
         ImageCommand::Save(args) => save(&args),
         ImageCommand::FromRoot(args) => from_root(&args),
@@ -68,21 +71,43 @@ fn pull(args: &PullArgs) -> Result<()> {
     let data = DataDir::choose(args.data_dir.data_dir.as_deref())?;
     let images = open(data.path(), &args.registry)?;
     let wanted = Wanted { name: args.name.clone(), policy: PullPolicy::Always, keyring: Keyring::default() };
+    let progress = Progress::default();
+    let provided = watched("pulling", &wanted.name, || progress.bytes(), images.provide(&wanted, &progress))?;
+    output::line(provided?.id)
+}
+
+/// Does something with a registry, and says how far it is now and then.
+fn watched<T>(what: &str, name: &str, bytes: impl Fn() -> (u64, u64), work: impl Future<Output = T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start a runtime")?;
-    let provided = runtime.block_on(async {
-        let progress = Progress::default();
-        let mut pulling = Box::pin(images.provide(&wanted, &progress));
+    runtime.block_on(async {
+        let mut work = Box::pin(work);
         loop {
-            match tokio::time::timeout(TOLD_EVERY, &mut pulling).await {
-                Ok(done) => return done,
+            match tokio::time::timeout(TOLD_EVERY, &mut work).await {
+                Ok(done) => return Ok(done),
                 Err(_) => {
-                    let (done, total) = progress.bytes();
-                    tracing::info!(done_bytes = done, total_bytes = total, "pulling {}", wanted.name);
+                    let (done, total) = bytes();
+                    tracing::info!(done_bytes = done, total_bytes = total, "{what} {name}");
                 }
             }
         }
-    })?;
-    output::line(provided.id)
+    })
+}
+
+fn push(args: &PushArgs) -> Result<()> {
+    let data = DataDir::choose(args.data_dir.data_dir.as_deref())?;
+    let images = open(data.path(), &args.registry)?;
+    let progress = PushProgress::default();
+    let pushing = images.push(&args.name, args.destination.as_deref(), &progress);
+    let pushed = watched("pushing", &args.name, || progress.bytes(), pushing)??;
+    let ((_, total), there) = (progress.bytes(), progress.there());
+    output::note(format_args!("{} bytes sent, {there} were there", total.saturating_sub(there)));
+    if let Some(index) = &pushed.index {
+        output::note(format_args!(
+            "pumice: {} stands for images for several machines ({index}); the one for this machine was pushed",
+            args.name
+        ));
+    }
+    output::line(pushed.id)
 }
 
 fn load(args: &LoadArgs) -> Result<()> {

@@ -57,6 +57,17 @@ pub enum ManifestError {
     Depth,
 }
 
+/// Of which kind a manifest says that it is; without a word, of the image specification's.
+pub(crate) fn kind(bytes: &[u8]) -> Result<String, serde_json::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Kind {
+        media_type: Option<String>,
+    }
+    let kind: Kind = serde_json::from_slice(bytes)?;
+    Ok(kind.media_type.unwrap_or_else(|| OCI_MANIFEST.to_owned()))
+}
+
 fn list(found: &[String]) -> String {
     if found.is_empty() { "no machine".to_owned() } else { found.join(", ") }
 }

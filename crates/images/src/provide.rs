@@ -5,6 +5,7 @@
 
 mod failures;
 mod helper;
+mod push;
 mod turns;
 
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ use crate::registry::transport::Transport;
 use crate::store::{ImageRecord, Store, StoreError};
 use crate::{NameError, Reference};
 use failures::Failures;
+pub use push::{PushFailure, Pushed};
 use turns::Turns;
 
 /// How exactly it is remembered when an image was used last.
@@ -305,7 +307,8 @@ impl Images {
         progress: &Progress,
     ) -> Result<(ImageRecord, Option<u64>), PullError> {
         let version = reference.digest().or(reference.tag()).unwrap_or("latest");
-        if let Some(record) = record.filter(|record| !record.loaded && self.is_whole(record))
+        let has_blobs = |record: &ImageRecord| record.layers.iter().all(|layer| self.store.has_blob(&layer.blob));
+        if let Some(record) = record.filter(|record| !record.loaded && self.is_whole(record) && has_blobs(record))
             && pull::target(session, version).await? == Some(record.target.clone())
         {
             let mut record = record.clone();

@@ -4,9 +4,10 @@ mod challenge;
 pub mod credentials;
 mod error;
 pub mod pull;
+pub mod push;
 pub(crate) mod session;
 pub mod settings;
 pub(crate) mod transport;
 
 pub use error::RegistryError;
-pub use session::Patience;
+pub use session::{Patience, Right};

@@ -121,8 +121,7 @@ impl Store {
         if Digest::of(&bytes) == *digest {
             return Ok(Some(bytes));
         }
-        tracing::warn!(%digest, "a blob was damaged on the disk and is removed");
-        self.remove_blob(digest)?;
+        self.remove_damaged(digest)?;
         Ok(None)
     }
 
@@ -151,6 +150,17 @@ impl Store {
             io::ErrorKind::NotFound => StoreError::Missing { digest: digest.clone() },
             _ => io_error("opening", &path)(error),
         })
+    }
+
+    /// Bytes of a blob that is there.
+    pub fn blob_size(&self, digest: &Digest) -> Option<u64> {
+        Some(fs::metadata(self.blob_path(digest)).ok()?.len())
+    }
+
+    /// Removes a blob that was found to be another than its digest says.
+    pub fn remove_damaged(&self, digest: &Digest) -> Result<(), StoreError> {
+        tracing::warn!(%digest, "a blob was damaged on the disk and is removed");
+        self.remove_blob(digest)
     }
 
     /// Begins to bring a blob, or goes on; none if it is there. Waits as long as somebody else brings the same one.

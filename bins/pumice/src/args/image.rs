@@ -13,6 +13,8 @@ pub enum ImageCommand {
     Pull(PullArgs),
     /// Take images from a file that docker save, podman save, skopeo or pumice image save wrote
     Load(LoadArgs),
+    /// Bring an image of this machine to a registry, with the digest that it has
+    Push(PushArgs),
     /// Write images to a file, which docker load and podman load read as well
     Save(SaveArgs),
     /// Make an image of a folder
@@ -46,6 +48,21 @@ pub struct PullArgs {
     /// Such as busybox, ghcr.io/org/app:1.2 or localhost:5000/app@sha256:…
     #[arg(value_name = "IMAGE")]
     pub name: String,
+}
+
+/// `pumice image push`.
+#[derive(Debug, Args)]
+pub struct PushArgs {
+    #[command(flatten)]
+    pub data_dir: DataDir,
+    #[command(flatten)]
+    pub registry: RegistryArgs,
+    /// An image of this machine
+    #[arg(value_name = "IMAGE")]
+    pub name: String,
+    /// Where it goes, such as ghcr.io/org/app:1.2; without it, to what IMAGE names
+    #[arg(value_name = "DESTINATION")]
+    pub destination: Option<String>,
 }
 
 /// `pumice image load`.

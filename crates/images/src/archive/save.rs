@@ -3,21 +3,13 @@
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 
-use serde::Deserialize;
 use serde_json::json;
 use tar::{Builder, EntryType, Header};
 
 use super::{ArchiveError, BLOBS, DOCKER_LIST, INDEX, LAYOUT, NAME, REFERENCE};
 use crate::digest::{Digest, HashingReader};
-use crate::manifest::OCI_MANIFEST;
+use crate::manifest;
 use crate::store::{ImageRecord, Store, StoreError};
-
-/// What a manifest says of its kind.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Kind {
-    media_type: Option<String>,
-}
 
 /// Writes images as an OCI layout, with the list by which Docker reads it. The same images give the same bytes.
 pub fn save(store: &Store, images: &[ImageRecord], to: impl Write) -> Result<(), ArchiveError> {
@@ -26,11 +18,11 @@ pub fn save(store: &Store, images: &[ImageRecord], to: impl Write) -> Result<(),
     for image in images {
         let missing = || StoreError::Missing { digest: image.manifest.clone() };
         let bytes = store.manifest(&image.manifest)?.ok_or_else(missing)?;
-        let kind: Kind = serde_json::from_slice(&bytes)
-            .map_err(|source| ArchiveError::Json { file: image.manifest.to_string(), source })?;
+        let kind =
+            manifest::kind(&bytes).map_err(|source| ArchiveError::Json { file: image.manifest.to_string(), source })?;
         let tag = image.name.rsplit_once(':').map_or("latest", |(_, tag)| tag);
         manifests.push(json!({
-            "mediaType": kind.media_type.as_deref().unwrap_or(OCI_MANIFEST),
+            "mediaType": kind,
             "digest": image.manifest,
             "size": bytes.len(),
             "annotations": {(NAME): image.name, (REFERENCE): tag},
@@ -50,7 +42,7 @@ pub fn save(store: &Store, images: &[ImageRecord], to: impl Write) -> Result<(),
     }
     let mut archive = Builder::new(to);
     append(&mut archive, LAYOUT, json!({"imageLayoutVersion": "1.0.0"}).to_string().as_bytes())?;
-    let index = json!({"schemaVersion": 2, "mediaType": crate::manifest::OCI_INDEX, "manifests": manifests});
+    let index = json!({"schemaVersion": 2, "mediaType": manifest::OCI_INDEX, "manifests": manifests});
     append(&mut archive, INDEX, index.to_string().as_bytes())?;
     append(&mut archive, DOCKER_LIST, json!(list).to_string().as_bytes())?;
     for folder in ["blobs/", BLOBS] {

@@ -3,6 +3,7 @@
 use std::error::Error as _;
 
 use crate::registry::credentials::CredentialsError;
+use crate::registry::session::{Right, is_passing};
 
 /// An answer that is no help, or none at all. No credential is part of it.
 #[derive(Debug, thiserror::Error)]
@@ -53,13 +54,37 @@ pub enum RegistryError {
         #[source]
         source: hyper::Error,
     },
+    #[error("registry {host} ended the connection after {sent} bytes were sent to it")]
+    CutUpload {
+        host: String,
+        sent: u64,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    #[error("registry {host} takes too slowly: {sent} bytes so far, and next to nothing within {seconds} s")]
+    SlowToTake { host: String, sent: u64, seconds: u64 },
+    #[error("registry {host} has no place for {what}{}; make the repository there first", clause(.message))]
+    NoRepository { host: String, what: String, message: String },
+    #[error(
+        "registry {host} refuses the size of {what}{}; raise its limit, or that of the proxy before it", clause(.message)
+    )]
+    SizeRefused { host: String, what: String, message: String },
+    #[error("registry {host} has no room for {what}{}; make room there, then push again", clause(.message))]
+    NoRoom { host: String, what: String, message: String },
+    #[error(
+        "registry {host} got another content than {what}{}; push again, and look at what is between this machine and the registry",
+        clause(.message)
+    )]
+    DigestRefused { host: String, what: String, message: String },
+    #[error("registry {host} does not say where {what} is to be sent (header Location)")]
+    NoLocation { host: String, what: String },
     #[error("registry {host} ends {what} after {received} bytes, before its end")]
     Short { host: String, what: String, received: u64 },
     #[error("{what} is not in registry {host}")]
     NotFound { host: String, what: String },
     /// With these credentials, or without.
-    #[error("registry {host} refuses {what} {}{}; {}", with_or_without(*.with_credential), clause(.message), advice(*.with_credential))]
-    Denied { host: String, what: String, with_credential: bool, message: String },
+    #[error("registry {host} refuses {what} {}{}; {}", with_or_without(*.with_credential), clause(.message), advice(.host, *.with_credential, .right))]
+    Denied { host: String, what: String, with_credential: bool, right: Right, message: String },
     #[error("registry {host} has had too many requests; it was asked {tries} times")]
     Busy { host: String, tries: u32 },
     /// Another answer than those of the specification.
@@ -102,11 +127,20 @@ fn with_or_without(with_credential: bool) -> &'static str {
     if with_credential { "with the credentials that there are" } else { "without credentials" }
 }
 
-fn advice(with_credential: bool) -> &'static str {
-    if with_credential {
-        "check the password and its rights in the secret that the pod's imagePullSecrets name"
-    } else {
-        "name a secret with a password for this registry in the pod's imagePullSecrets"
+fn advice(host: &str, with_credential: bool, right: &Right) -> String {
+    match (right, with_credential) {
+        (Right::Pull, true) => {
+            "check the password and its rights in the secret that the pod's imagePullSecrets name".to_owned()
+        }
+        (Right::Pull, false) => {
+            "name a secret with a password for this registry in the pod's imagePullSecrets".to_owned()
+        }
+        (Right::Push { .. }, true) => format!(
+            "check the password of {host} in ~/.docker/config.json, and whether its user may push to this repository"
+        ),
+        (Right::Push { .. }, false) => {
+            format!("write a user and a password for {host} into ~/.docker/config.json, as docker login {host} does")
+        }
     }
 }
 
@@ -137,6 +171,9 @@ impl RegistryError {
 
     /// Whether it may go better by itself in a while.
     pub(crate) fn is_passing(&self) -> bool {
+        if let RegistryError::Answer { status, .. } = self {
+            return is_passing(*status);
+        }
         matches!(
             self,
             RegistryError::Reach { .. }
@@ -145,6 +182,9 @@ impl RegistryError {
                 | RegistryError::Slow { .. }
                 | RegistryError::Cut { .. }
                 | RegistryError::Short { .. }
+                | RegistryError::CutUpload { .. }
+                | RegistryError::SlowToTake { .. }
+                | RegistryError::DigestRefused { .. }
                 | RegistryError::Busy { .. }
         )
     }

@@ -128,7 +128,7 @@ pub(crate) async fn resolve(session: &Session, version: &str) -> Result<Resolved
     for _ in 0..=INDEX_DEPTH_MAX {
         let accept = ACCEPTED.join(", ");
         let path = format!("manifests/{version}");
-        let call = Call { method: Method::GET, path, accept: Some(&accept), from: 0 };
+        let call = Call { accept: Some(&accept), ..Call::new(Method::GET, path) };
         let (headers, bytes) = session.get(&call, MANIFEST_BYTES_MAX).await?;
         let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).map(str::to_owned);
         let digest = Digest::of(&bytes);
@@ -153,7 +153,7 @@ fn check(session: &Session, version: &str, found: &Digest) -> Result<(), PullErr
 /// What a tag or digest stands for now, without its content. None where the registry does not say.
 pub(crate) async fn target(session: &Session, version: &str) -> Result<Option<Digest>, PullError> {
     let accept = ACCEPTED.join(", ");
-    let call = Call { method: Method::HEAD, path: format!("manifests/{version}"), accept: Some(&accept), from: 0 };
+    let call = Call { accept: Some(&accept), ..Call::new(Method::HEAD, format!("manifests/{version}")) };
     let answer = match session.call(&call).await {
         // It has no such requests.
         Err(RegistryError::Answer { .. }) => return Ok(None),
@@ -259,7 +259,7 @@ async fn fetch_config(session: &Session, config: &Blob) -> Result<Vec<u8>, PullE
         });
     }
     let path = format!("blobs/{}", config.digest);
-    let call = Call { method: Method::GET, path, accept: None, from: 0 };
+    let call = Call::new(Method::GET, path);
     let (_, bytes) = session.get(&call, config.size).await?;
     check(session, &config.digest.to_string(), &Digest::of(&bytes))?;
     Ok(bytes)
@@ -268,10 +268,10 @@ async fn fetch_config(session: &Session, config: &Blob) -> Result<Vec<u8>, PullE
 async fn fetch_layer(pull: Pull<'_>, layer: &Layer, diff_id: &Digest) -> Result<(), PullError> {
     let Pull { store, origins, progress, .. } = pull;
     let blob = &layer.blob.digest;
-    let is_unpacked = || store.has_layer(diff_id) && origins.is_compared(blob, diff_id);
-    if (is_unpacked() || store.has_blob(blob)) && is_given(pull, &layer.blob).await? {
+    // Also where the layer is unpacked: whoever saves or pushes the image needs the blob.
+    if store.has_blob(blob) && is_given(pull, &layer.blob).await? {
         progress.add(layer.blob.size);
-        if is_unpacked() {
+        if store.has_layer(diff_id) && origins.is_compared(blob, diff_id) {
             return Ok(());
         }
     } else {
@@ -302,7 +302,7 @@ async fn is_given(pull: Pull<'_>, blob: &Blob) -> Result<bool, PullError> {
     if !origins.contains(&Origin::Registry(session.endpoint.host.clone())) {
         return Ok(false);
     }
-    let call = Call { method: Method::HEAD, path: format!("blobs/{}", blob.digest), accept: None, from: 0 };
+    let call = Call::new(Method::HEAD, format!("blobs/{}", blob.digest));
     match session.call(&call).await {
         Ok(_) => Ok(true),
         // Hosts of content refuse such requests by many codes. What they give will show.
@@ -452,8 +452,8 @@ async fn receive_some(
 ) -> Result<(), PullError> {
     let path = format!("blobs/{}", blob.digest);
     let from = sink.length();
-    let whole = Call { method: Method::GET, path: path.clone(), accept: None, from: 0 };
-    let mut answer = match session.call(&Call { method: Method::GET, path, accept: None, from }).await {
+    let whole = Call::new(Method::GET, path.clone());
+    let mut answer = match session.call(&Call { from, ..Call::new(Method::GET, path) }).await {
         Err(RegistryError::Answer { status: 416, .. }) if from > 0 => {
             progress.take_back(from);
             sink.restart().await?;

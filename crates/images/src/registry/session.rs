@@ -3,36 +3,37 @@
 //! Invariant: a credential is shown to the registry's own host, and to hosts of tokens that the settings name. It follows no
 //! redirect. From TLS there is no way to a plain connection.
 
+mod answers;
+mod content;
+mod tokens;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION, RANGE, RETRY_AFTER, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RANGE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
 use pumice_units::Backoff;
 
-use crate::registry::challenge::{Challenge, challenges};
 use crate::registry::credentials::Credential;
 use crate::registry::error::RegistryError;
 use crate::registry::settings::Endpoint;
-use crate::registry::transport::Transport;
+use crate::registry::transport::{Body, Transport};
+use answers::{Refusal, retry_after};
+pub(crate) use answers::{is_passing, next};
+pub(crate) use content::{Content, Upload};
+use tokens::secret_header;
 
 /// Redirects that are followed.
 const REDIRECTS_MAX: usize = 5;
-/// Largest answer with a token, in bytes.
-const TOKEN_BYTES_MAX: u64 = 1 << 20;
 /// Largest part of a refusal that is read, in bytes.
 const REFUSAL_BYTES_MAX: u64 = 16 << 10;
-/// Longest part of a refusal that is passed on, in characters.
-const MESSAGE_CHARS_MAX: usize = 300;
+/// How many times as long as for another answer a registry may take to look at what it was sent.
+const LOOK_AT_UPLOAD: u32 = 4;
 
 /// How long a registry is waited for.
 #[derive(Debug, Clone)]
@@ -70,8 +71,19 @@ pub(crate) struct Session {
     pub(crate) repository: String,
     pub(crate) credential: Option<Credential>,
     pub(crate) patience: Patience,
+    right: Right,
     /// The header that the registry takes, once it has asked for one.
     authorization: Mutex<Option<HeaderValue>>,
+}
+
+/// What a session does with its repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Right {
+    Pull,
+    /// Also with content of another repository of the same registry, to which it may pull.
+    Push {
+        from: Option<String>,
+    },
 }
 
 /// What is asked for.
@@ -79,10 +91,24 @@ pub(crate) struct Call<'c> {
     pub method: Method,
     /// Below the repository: `manifests/latest`.
     pub path: String,
+    /// Where the registry itself said to go on with it.
+    pub address: Option<Uri>,
     pub accept: Option<&'c str>,
     /// The first byte that is wanted.
     pub from: u64,
+    pub content: Content,
 }
+
+impl Call<'_> {
+    /// For all of what is at this path.
+    pub(crate) fn new(method: Method, path: String) -> Self {
+        Call { method, path, address: None, accept: None, from: 0, content: Content::None }
+    }
+}
+
+/// The address that an answer came from, after redirects.
+#[derive(Debug, Clone)]
+pub(crate) struct Final(pub Uri);
 
 impl Session {
     pub(crate) fn new(
@@ -96,12 +122,21 @@ impl Session {
             Some(Credential::Bearer(token)) => secret_header(&format!("Bearer {token}")),
             _ => None,
         };
-        Session { transport, endpoint, repository, credential, patience, authorization: Mutex::new(authorization) }
+        let authorization = Mutex::new(authorization);
+        Session { transport, endpoint, repository, credential, patience, right: Right::Pull, authorization }
+    }
+
+    /// The same, with another right.
+    pub(crate) fn with_right(self, right: Right) -> Session {
+        Session { right, ..self }
     }
 
     /// What a call is for, as people know it: `team/app:1`.
     fn what(&self, call: &Call<'_>) -> String {
         let (kind, version) = call.path.split_once('/').unwrap_or(("", &call.path));
+        if version.starts_with("uploads/") {
+            return self.repository.clone();
+        }
         let joint = if kind == "manifests" && !version.contains(':') { ':' } else { '@' };
         format!("{}{joint}{version}", self.repository)
     }
@@ -129,7 +164,7 @@ impl Session {
             } else if status == StatusCode::UNAUTHORIZED && !asked_for_rights {
                 (asked_for_rights, failures) = (true, failures - 1);
                 self.authorize(answer.headers(), &self.what(call)).await?;
-            } else if is_passing(status) && failures < self.patience.tries {
+            } else if is_passing(status.as_u16()) && failures < self.patience.tries {
                 sleep(self.named_pause(answer.headers()).unwrap_or(pause)).await;
             } else if status == StatusCode::TOO_MANY_REQUESTS {
                 return Err(RegistryError::Busy { host: self.host(), tries: failures });
@@ -137,6 +172,16 @@ impl Session {
                 return Err(self.refusal(call, answer).await);
             }
         }
+    }
+
+    /// One answer, whatever it says; credentials are shown where they are asked for.
+    pub(crate) async fn attempt(&self, call: &Call<'_>) -> Result<Response<Incoming>, RegistryError> {
+        let answer = self.follow(call).await?;
+        if answer.status() != StatusCode::UNAUTHORIZED {
+            return Ok(answer);
+        }
+        self.authorize(answer.headers(), &self.what(call)).await?;
+        self.follow(call).await
     }
 
     /// Asks for something small, again where its connection ended, and reads all of it.
@@ -155,7 +200,7 @@ impl Session {
     }
 
     /// The pause that an answer names, as long as it may be.
-    fn named_pause(&self, headers: &HeaderMap) -> Option<Duration> {
+    pub(crate) fn named_pause(&self, headers: &HeaderMap) -> Option<Duration> {
         retry_after(headers).map(|named| named.min(self.patience.longest_pause))
     }
 
@@ -171,19 +216,17 @@ impl Session {
         };
         let mut uri: Uri = first.parse().map_err(|_| refused(&first, "it is no address"))?;
         let mut is_own = true;
+        if let Some(named) = &call.address {
+            is_own = is_same_host(&uri, named);
+            if leaves_tls(&uri, named) {
+                return Err(refused(&named.to_string(), "it has no TLS"));
+            }
+            uri = named.clone();
+        }
         for _ in 0..=REDIRECTS_MAX {
-            let mut request = Request::builder().method(call.method.clone()).uri(&uri).header(USER_AGENT, "pumice");
-            if let Some(accept) = call.accept {
-                request = request.header(ACCEPT, accept);
-            }
-            if call.from > 0 {
-                request = request.header(RANGE, format!("bytes={}-", call.from));
-            }
-            if is_own && let Some(header) = self.authorization.lock().await.clone() {
-                request = request.header(AUTHORIZATION, header);
-            }
-            let request = request.body(Full::default()).map_err(|_| refused(&uri.to_string(), "it is no address"))?;
-            let answer = self.send(request).await?;
+            let header = if is_own { self.authorization.lock().await.clone() } else { None };
+            let request = request(call, &uri, header).map_err(|_| refused(&uri.to_string(), "it is no address"))?;
+            let mut answer = self.send(request, call.content.upload()).await?;
             let status = answer.status();
             if status == StatusCode::UNAUTHORIZED && !is_own {
                 // What another host asks for is not the registry's to give.
@@ -192,119 +235,49 @@ impl Session {
                 return Err(RegistryError::Answer { host, what, status: status.as_u16(), message });
             }
             if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
+                answer.extensions_mut().insert(Final(uri));
                 return Ok(answer);
             }
             let to = answer.headers().get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+            let is_same_request = matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+            if !is_same_request && !matches!(call.method, Method::GET | Method::HEAD) {
+                return Err(refused(to, "what is sent would be left behind"));
+            }
             let next = next(&uri, to).ok_or_else(|| refused(to, "it is no address"))?;
-            if uri.scheme_str() == Some("https") && next.scheme_str() != Some("https") {
+            if leaves_tls(&uri, &next) {
                 return Err(refused(to, "it has no TLS"));
             }
-            is_own = is_own && next.authority() == uri.authority() && next.scheme() == uri.scheme();
+            is_own = is_own && is_same_host(&uri, &next);
             uri = next;
         }
         Err(refused(&uri.to_string(), "there were too many"))
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, RegistryError> {
-        let limit = self.patience.answer;
+    /// Sends a request, and waits for the head of the answer; with an upload as long as it goes on.
+    async fn send(&self, request: Request<Body>, upload: Option<&Upload>) -> Result<Response<Incoming>, RegistryError> {
         // Whoever was reached is who has a certificate or none.
         let host = request.uri().authority().map_or_else(|| self.host(), ToString::to_string);
         let host = if host == self.endpoint.address { self.host() } else { host };
-        let sent = self.transport.send(&host, self.endpoint.authority.as_ref(), request);
+        let mut sent = Box::pin(self.transport.send(&host, self.endpoint.authority.as_ref(), request));
+        let patience = &self.patience;
+        let mut before = 0;
+        while let Some(upload) = upload.filter(|upload| !upload.is_sent()) {
+            match timeout(patience.window, &mut sent).await {
+                Ok(Err(RegistryError::Reach { host, source } | RegistryError::Proxy { host, source, .. }))
+                    if upload.taken() > 0 =>
+                {
+                    return Err(RegistryError::CutUpload { host, sent: upload.taken(), source });
+                }
+                Ok(answer) => return answer,
+                Err(_) if upload.taken().saturating_sub(before) < patience.bytes && !upload.is_sent() => {
+                    let (sent, seconds) = (upload.taken(), patience.window.as_secs());
+                    return Err(RegistryError::SlowToTake { host: host.clone(), sent, seconds });
+                }
+                Err(_) => before = upload.taken(),
+            }
+        }
+        let limit = if upload.is_some() { patience.answer * LOOK_AT_UPLOAD } else { patience.answer };
         timeout(limit, sent).await.unwrap_or_else(|_| Err(RegistryError::Silent { host, seconds: limit.as_secs() }))
-    }
-
-    /// Gets what the registry asks for.
-    async fn authorize(&self, headers: &HeaderMap, what: &str) -> Result<(), RegistryError> {
-        let denied = || RegistryError::Denied {
-            host: self.host(),
-            what: what.to_owned(),
-            with_credential: self.credential.is_some(),
-            message: String::new(),
-        };
-        for challenge in challenges(headers) {
-            let header = match (challenge, &self.credential) {
-                (Challenge::Basic, Some(credential @ Credential::Password { .. })) => basic(credential),
-                (Challenge::Bearer { realm, service, .. }, _) => {
-                    let token = self.token(&realm, service.as_deref(), what).await?;
-                    secret_header(&format!("Bearer {token}"))
-                }
-                (Challenge::Basic, _) => continue,
-            };
-            *self.authorization.lock().await = Some(header.ok_or_else(denied)?);
-            return Ok(());
-        }
-        Err(denied())
-    }
-
-    /// A token to pull with. The right that is asked for is our own choice, whatever the registry proposes.
-    async fn token(&self, realm: &str, service: Option<&str>, what: &str) -> Result<String, RegistryError> {
-        let not_one = || RegistryError::Realm { host: self.host(), realm: realm.chars().take(200).collect() };
-        let uri: Uri = realm.parse().map_err(|_| not_one())?;
-        let authority = uri.authority().ok_or_else(not_one)?.to_string();
-        let is_own = authority == self.endpoint.address;
-        match uri.scheme_str() {
-            Some("https") => {}
-            Some("http") if self.endpoint.plain_http => {}
-            _ => return Err(not_one()),
-        }
-        if self.credential.is_some() && !is_own && !self.endpoint.token_hosts.contains(&authority) {
-            return Err(RegistryError::TokenHost { host: self.host(), realm: authority });
-        }
-        let failed = |problem: String| RegistryError::Token { host: self.host(), realm: authority.clone(), problem };
-        let mut failures = 0;
-        let answer = loop {
-            let pause = self.patience.pause.pause(failures);
-            failures += 1;
-            let may_try = failures < self.patience.tries;
-            match self.ask_for_token(&uri, service).await {
-                Ok(answer) if answer.status().is_success() => break answer,
-                Ok(answer) if is_passing(answer.status()) && may_try => {
-                    sleep(self.named_pause(answer.headers()).unwrap_or(pause)).await;
-                }
-                Err(error) if error.is_passing() && may_try => sleep(pause).await,
-                Ok(answer) if matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
-                    return Err(self.denied(what, answer).await);
-                }
-                // A redirect as well: it would take the credential along.
-                Ok(answer) => return Err(failed(answer.status().to_string())),
-                Err(error) => return Err(error),
-            }
-        };
-        #[derive(Deserialize)]
-        struct Token {
-            token: Option<String>,
-            access_token: Option<String>,
-        }
-        let body = self.read(answer, TOKEN_BYTES_MAX, "a token").await?;
-        let token: Token = serde_json::from_slice(&body).map_err(|_| failed("with no token".to_owned()))?;
-        let given = token.token.or(token.access_token).filter(|token| !token.is_empty());
-        given.ok_or_else(|| failed("with no token".to_owned()))
-    }
-
-    async fn ask_for_token(&self, uri: &Uri, service: Option<&str>) -> Result<Response<Incoming>, RegistryError> {
-        let scope = format!("repository:{}:pull", self.repository);
-        let mut pairs: Vec<_> = service.map(|service| ("service", service)).into_iter().collect();
-        pairs.push(("scope", &scope));
-        let request = match &self.credential {
-            Some(Credential::Identity(token)) => {
-                pairs.extend([("grant_type", "refresh_token"), ("client_id", "pumice"), ("refresh_token", token)]);
-                let kind = "application/x-www-form-urlencoded";
-                let request = Request::post(uri).header(CONTENT_TYPE, kind);
-                request.body(Full::from(form(&pairs)))
-            }
-            credential => {
-                let joint = if uri.query().is_some() { '&' } else { '?' };
-                let mut request = Request::get(format!("{uri}{joint}{}", form(&pairs)));
-                if let Some(header) = credential.as_ref().and_then(basic) {
-                    request = request.header(AUTHORIZATION, header);
-                }
-                request.body(Full::default())
-            }
-        };
-        let not_one =
-            |_| RegistryError::Realm { host: self.host(), realm: uri.to_string().chars().take(200).collect() };
-        self.send(request.map_err(not_one)?).await
     }
 
     /// All of a small answer.
@@ -338,109 +311,71 @@ impl Session {
         }
     }
 
-    async fn refusal(&self, call: &Call<'_>, answer: Response<Incoming>) -> RegistryError {
+    /// What an answer that is no success says.
+    pub(crate) async fn refusal(&self, call: &Call<'_>, answer: Response<Incoming>) -> RegistryError {
         let (host, status, what) = (self.host(), answer.status(), self.what(call));
+        if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            return self.denied(&what, answer).await;
+        }
+        if call.method == Method::GET || call.method == Method::HEAD {
+            if status == StatusCode::NOT_FOUND {
+                return RegistryError::NotFound { host, what };
+            }
+            let message = self.refused(answer).await.message();
+            return RegistryError::Answer { host, what, status: status.as_u16(), message };
+        }
+        let refusal = self.refused(answer).await;
+        let is_of_digest = refusal.has_code("DIGEST_INVALID");
+        let message = refusal.message();
         match status {
-            StatusCode::NOT_FOUND => RegistryError::NotFound { host, what },
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => self.denied(&what, answer).await,
-            _ => RegistryError::Answer { host, what, status: status.as_u16(), message: self.message(answer).await },
+            StatusCode::NOT_FOUND => RegistryError::NoRepository { host, what, message },
+            StatusCode::PAYLOAD_TOO_LARGE => RegistryError::SizeRefused { host, what, message },
+            StatusCode::INSUFFICIENT_STORAGE => RegistryError::NoRoom { host, what, message },
+            _ if is_of_digest => RegistryError::DigestRefused { host, what, message },
+            _ => RegistryError::Answer { host, what, status: status.as_u16(), message },
         }
     }
 
     async fn denied(&self, what: &str, answer: Response<Incoming>) -> RegistryError {
-        let message = self.message(answer).await;
+        let message = self.refused(answer).await.message();
         RegistryError::Denied {
             host: self.host(),
             what: what.to_owned(),
             with_credential: self.credential.is_some(),
+            right: self.right.clone(),
             message,
         }
     }
 
-    async fn message(&self, answer: Response<Incoming>) -> String {
-        message(&self.read(answer, REFUSAL_BYTES_MAX, "a refusal").await.unwrap_or_default())
+    async fn refused(&self, answer: Response<Incoming>) -> Refusal {
+        Refusal::read(&self.read(answer, REFUSAL_BYTES_MAX, "a refusal").await.unwrap_or_default())
     }
 }
 
-/// Whether it may be another answer in a while.
-fn is_passing(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 408 | 429 | 500 | 502 | 503 | 504)
-}
-
-fn form(pairs: &[(&str, &str)]) -> String {
-    form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
-}
-
-fn basic(credential: &Credential) -> Option<HeaderValue> {
-    let Credential::Password { user, password } = credential else { return None };
-    secret_header(&format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
-}
-
-/// A header that is left out where headers are shown.
-fn secret_header(text: &str) -> Option<HeaderValue> {
-    let mut header = HeaderValue::from_str(text).ok()?;
-    header.set_sensitive(true);
-    Some(header)
-}
-
-/// Where a redirect from `uri` leads.
-fn next(uri: &Uri, to: &str) -> Option<Uri> {
-    let address = match to.strip_prefix("//") {
-        Some(rest) => format!("{}://{rest}", uri.scheme_str()?),
-        None if to.starts_with('/') => format!("{}://{}{to}", uri.scheme_str()?, uri.authority()?),
-        None => to.to_owned(),
-    };
-    let next: Uri = address.parse().ok()?;
-    (matches!(next.scheme_str(), Some("http" | "https")) && next.authority().is_some()).then_some(next)
-}
-
-/// In seconds; a date says no more than that it is busy.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds))
-}
-
-/// The first message of a registry's error, or nothing; as one line that can be shown.
-fn message(body: &[u8]) -> String {
-    #[derive(Deserialize)]
-    struct Errors {
-        errors: Vec<Refusal>,
+fn request(call: &Call<'_>, uri: &Uri, authorization: Option<HeaderValue>) -> Result<Request<Body>, http::Error> {
+    let mut request = Request::builder().method(call.method.clone()).uri(uri).header(USER_AGENT, "pumice");
+    if let Some(accept) = call.accept {
+        request = request.header(ACCEPT, accept);
     }
-    #[derive(Deserialize)]
-    struct Refusal {
-        message: Option<String>,
-        code: Option<String>,
+    if call.from > 0 {
+        request = request.header(RANGE, format!("bytes={}-", call.from));
     }
-    let errors: Option<Errors> = serde_json::from_slice(body).ok();
-    let first = errors.and_then(|errors| errors.errors.into_iter().next());
-    let text = first.and_then(|refusal| refusal.message.or(refusal.code)).unwrap_or_default();
-    text.chars().filter(|c| !c.is_control()).take(MESSAGE_CHARS_MAX).collect()
+    if let Some(header) = authorization {
+        request = request.header(AUTHORIZATION, header);
+    }
+    if !matches!(call.method, Method::GET | Method::HEAD) {
+        request = request.header(CONTENT_LENGTH, call.content.length());
+    }
+    if let Some(kind) = call.content.kind() {
+        request = request.header(CONTENT_TYPE, kind);
+    }
+    request.body(call.content.body())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn is_same_host(one: &Uri, other: &Uri) -> bool {
+    one.authority() == other.authority() && one.scheme() == other.scheme()
+}
 
-    #[test]
-    fn redirects_lead_to_addresses_alone() {
-        let from: Uri = "https://h:1/v2/a".parse().unwrap();
-        let cases = [
-            ("/x?y", Some("https://h:1/x?y")),
-            ("//other/x", Some("https://other/x")),
-            ("http://h/x", Some("http://h/x")),
-            ("file:///etc/passwd", None),
-            ("x", None),
-            ("", None),
-        ];
-        for (to, expected) in cases {
-            assert_eq!(next(&from, to).map(|uri| uri.to_string()).as_deref(), expected, "{to}");
-        }
-    }
-
-    #[test]
-    fn a_registrys_message_is_one_line() {
-        assert_eq!(message(br#"{"errors": [{"code": "X", "message": "a\nb\u001b[1m"}]}"#), "ab[1m");
-        assert_eq!(message(br#"{"errors": [{"code": "X"}]}"#), "X");
-        assert_eq!(message(b"<html>"), "");
-    }
+fn leaves_tls(from: &Uri, to: &Uri) -> bool {
+    from.scheme_str() == Some("https") && to.scheme_str() != Some("https")
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{Request, Response, Uri};
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -26,6 +26,9 @@ use crate::registry::error::RegistryError;
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// Connections to one host that wait for a next call.
 const IDLE_MAX: usize = 4;
+
+/// What is sent: nothing, something small, or a file piece by piece.
+pub(crate) type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// Opens connections, and has them used again.
 pub(crate) struct Transport {
@@ -45,8 +48,8 @@ struct Way {
 
 #[derive(Clone)]
 enum HttpClient {
-    Direct(Client<HttpsConnector<HttpConnector>, Full<Bytes>>),
-    Proxied(Client<HttpsConnector<Tunnel<HttpConnector>>, Full<Bytes>>),
+    Direct(Client<HttpsConnector<HttpConnector>, Body>),
+    Proxied(Client<HttpsConnector<Tunnel<HttpConnector>>, Body>),
 }
 
 impl Transport {
@@ -60,7 +63,7 @@ impl Transport {
         &self,
         host: &str,
         authority: Option<&PathBuf>,
-        request: Request<Full<Bytes>>,
+        request: Request<Body>,
     ) -> Result<Response<Incoming>, RegistryError> {
         let (client, proxy) = self.client(request.uri(), authority)?;
         let answer = match client {

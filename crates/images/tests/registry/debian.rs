@@ -122,6 +122,40 @@ async fn debians_registry_gives_what_was_pushed() {
 }
 
 #[tokio::test]
+async fn debians_registry_takes_what_is_pushed() {
+    let machine = Machine::new(&[]);
+    let Some(debian) = Debian::start(machine.dir(), true).await else { return };
+    let registry = Registry::start().await;
+    let image =
+        Image::new(&[(Packed::Zstd, tar(&[("below", &noise(3 << 20))])), (Packed::Gzip, tar(&[("file", b"hello")]))]);
+    registry.push("team/app", "1", &image);
+    let mut machine = machine;
+    for host in [&debian.host, &registry.host] {
+        machine.set(host, "plainHttp: true");
+    }
+    let name = registry.name("team/app", "1");
+    machine.pull(&name).await.unwrap();
+    let destination = format!("{}/other/copy:1", debian.host);
+    assert!(machine.push_failure(&name, Some(&destination)).await.contains("docker login"));
+    machine.log_in(&debian.host, "ada", "wrong");
+    assert!(machine.push_failure(&name, Some(&destination)).await.contains("check the password"));
+    machine.log_in(&debian.host, "ada", "secret");
+    let pushed = machine.push(&name, Some(&destination)).await.unwrap();
+    assert_eq!(pushed.id, format!("{}/other/copy@{}", debian.host, image.digest()));
+    let by_tag = machine.pull(&destination).await.unwrap();
+    assert_eq!((content(&by_tag).as_str(), by_tag.id.as_str()), ("hello", pushed.id.as_str()));
+    // From one repository of it to another, where it is pulled by its digest.
+    let progress = pumice_images::registry::push::PushProgress::default();
+    let again = format!("{}/third/copy:2", debian.host);
+    let pushed = machine.images().push(&destination, Some(&again), &progress).await.unwrap();
+    assert_eq!(progress.there(), progress.bytes().1, "all was mounted");
+    let mut fresh = Machine::new(&[]);
+    fresh.set(&debian.host, "plainHttp: true");
+    fresh.log_in(&debian.host, "ada", "secret");
+    assert_eq!(content(&fresh.pull(&pushed.id).await.unwrap()), "hello");
+}
+
+#[tokio::test]
 async fn debians_registry_gives_to_whoever_has_the_password() {
     let machine = Machine::new(&[]);
     let Some(debian) = Debian::start(machine.dir(), true).await else { return };

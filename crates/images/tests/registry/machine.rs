@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pumice_images::provide::{Images, Options, ProvideError, Provided, Proxies, PullPolicy, Wanted};
+use pumice_images::provide::{
+    Images, Options, ProvideError, Provided, Proxies, PullPolicy, PushFailure, Pushed, Wanted,
+};
 use pumice_images::registry::Patience;
 use pumice_images::registry::credentials::Keyring;
 use pumice_images::registry::pull::Progress;
+use pumice_images::registry::push::PushProgress;
 use pumice_images::store::{Limits, Store};
 use pumice_units::{Backoff, with_causes};
 use serde_json::json;
@@ -95,6 +98,21 @@ impl Machine {
 
     pub async fn pull_as(&self, name: &str, keyring: &Keyring) -> Result<Provided, ProvideError> {
         provide(&self.images(), name, keyring, PullPolicy::IfNotPresent).await
+    }
+
+    /// Writes this user's `config.json`, with which it pushes.
+    pub fn log_in(&self, host: &str, user: &str, password: &str) {
+        let config = json!({"auths": {host: {"username": user, "password": password}}});
+        std::fs::write(self.path("config.json"), config.to_string()).unwrap();
+    }
+
+    pub async fn push(&self, name: &str, destination: Option<&str>) -> Result<Pushed, PushFailure> {
+        self.images().push(name, destination, &PushProgress::default()).await
+    }
+
+    /// What a push fails with, its causes with it.
+    pub async fn push_failure(&self, name: &str, destination: Option<&str>) -> String {
+        with_causes(&self.push(name, destination).await.unwrap_err())
     }
 
     /// What a pull fails with, its causes with it.

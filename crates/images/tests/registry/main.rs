@@ -14,6 +14,7 @@ mod image;
 mod interrupted;
 mod machine;
 mod owners;
+mod pushing;
 mod redirects;
 mod server;
 mod tls;

@@ -46,6 +46,8 @@ pub enum Fault {
     EndlessHead,
     /// A header is missing.
     Without(&'static str),
+    /// The connection ends after so many bytes of what the client sends.
+    CutRequest(usize),
 }
 
 struct Rule {
@@ -56,13 +58,21 @@ struct Rule {
     fault: Fault,
 }
 
+impl Rule {
+    fn fits(&self, request: &Request) -> bool {
+        self.times > 0 && self.method == request.method && request.path.contains(&self.path)
+    }
+}
+
 /// What a registry was sent.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub method: String,
     pub path: String,
     pub headers: BTreeMap<String, String>,
+    /// What is no text is replaced.
     pub body: String,
+    pub bytes: Vec<u8>,
 }
 
 impl Request {
@@ -88,10 +98,19 @@ impl Request {
             let Some((name, value)) = line.trim().split_once(':') else { break };
             headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
         }
-        let length = headers.get("content-length").map_or(0, |length| length.parse().unwrap());
-        let mut body = vec![0; length];
-        stream.read_exact(&mut body).await?;
-        Ok(Some(Request { method, path, headers, body: String::from_utf8(body).unwrap() }))
+        Ok(Some(Request { method, path, headers, body: String::new(), bytes: Vec::new() }))
+    }
+
+    async fn read_body(
+        &mut self,
+        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+        most: Option<usize>,
+    ) -> io::Result<()> {
+        let length = self.headers.get("content-length").map_or(0, |length| length.parse().unwrap());
+        let mut bytes = vec![0; most.map_or(length, |most| most.min(length))];
+        stream.read_exact(&mut bytes).await?;
+        (self.body, self.bytes) = (String::from_utf8_lossy(&bytes).into_owned(), bytes);
+        Ok(())
     }
 }
 
@@ -100,7 +119,7 @@ impl Request {
 pub struct User {
     pub name: &'static str,
     pub password: &'static str,
-    /// What may be pulled.
+    /// What may be pulled and pushed to.
     pub repositories: Vec<&'static str>,
 }
 
@@ -254,6 +273,19 @@ impl Registry {
         requests.iter().filter(|request| request.method == method && request.path.contains(path)).count()
     }
 
+    pub fn manifest(&self, repository: &str, version: &str) -> Option<(String, Vec<u8>)> {
+        self.state.manifests.lock().unwrap().get(&format!("{repository}/{version}")).cloned()
+    }
+
+    pub fn blob(&self, repository: &str, digest: &Digest) -> Option<Vec<u8>> {
+        self.state.blobs.lock().unwrap().get(&format!("{repository}/{digest}")).cloned()
+    }
+
+    /// Forgets a blob of a repository.
+    pub fn remove_blob(&self, repository: &str, digest: &Digest) {
+        self.state.blobs.lock().unwrap().remove(&format!("{repository}/{digest}"));
+    }
+
     /// Bytes of blobs that were sent since the last call of this.
     pub fn sent_bytes(&self) -> usize {
         std::mem::take(&mut self.state.sent_bytes.lock().unwrap())
@@ -271,6 +303,9 @@ impl State {
         let Some((repository, version)) = parts else { return Answer::new(404, vec![], "") };
         if let Some(refusal) = self.refusal(request, repository) {
             return refusal;
+        }
+        if matches!(request.method.as_str(), "POST" | "PUT") {
+            return self.take(request, repository, version, rest.contains("/manifests/"));
         }
         let key = format!("{repository}/{version}");
         if rest.contains("/manifests/") {
@@ -293,20 +328,66 @@ impl State {
         answer
     }
 
+    /// What a client brings.
+    fn take(&self, request: &Request, repository: &str, version: &str, is_manifest: bool) -> Answer {
+        let query = request.path.split_once('?').map_or("", |(_, query)| query);
+        let value = |name: &str| {
+            let mut pairs = form_urlencoded::parse(query.as_bytes());
+            pairs.find_map(|(key, value)| (key == name).then(|| value.into_owned()))
+        };
+        let mut blobs = self.blobs.lock().unwrap();
+        if is_manifest {
+            let kind = request.headers.get("content-type").cloned().unwrap_or_default();
+            let digest = Digest::of(&request.bytes).to_string();
+            let mut manifests = self.manifests.lock().unwrap();
+            for version in [version, &digest] {
+                manifests.insert(format!("{repository}/{version}"), (kind.clone(), request.bytes.clone()));
+            }
+            return Answer::new(201, vec![("Docker-Content-Digest", digest)], "");
+        }
+        if request.method == "POST" {
+            let source = value("from").zip(value("mount"));
+            let found =
+                source.and_then(|(from, digest)| Some((blobs.get(&format!("{from}/{digest}"))?.clone(), digest)));
+            if let Some((content, digest)) = found {
+                blobs.insert(format!("{repository}/{digest}"), content);
+                return Answer::new(201, vec![], "");
+            }
+            return Answer::new(202, vec![("Location", format!("/v2/{repository}/blobs/uploads/7?state=x"))], "");
+        }
+        let digest = value("digest").unwrap_or_default();
+        if digest != Digest::of(&request.bytes).to_string() {
+            return Answer::new(
+                400,
+                vec![],
+                json!({"errors": [{"code": "DIGEST_INVALID", "message": "bad"}]}).to_string(),
+            );
+        }
+        blobs.insert(format!("{repository}/{digest}"), request.bytes.clone());
+        Answer::new(201, vec![], "")
+    }
+
     fn refusal(&self, request: &Request, repository: &str) -> Option<Answer> {
         let access = self.access.lock().unwrap().clone();
+        let is_written = matches!(request.method.as_str(), "POST" | "PUT");
         let (user, challenge) = match &access {
             Access::Open => return None,
             Access::Basic => (self.user_of_password(request), "Basic realm=\"here\"".to_owned()),
             Access::Bearer(realm) => {
+                let user = self.user_of_token(request).map(|user| match user.strip_suffix("+push") {
+                    Some(user) => user.to_owned(),
+                    // A token to pull with opens nothing to write to.
+                    None if is_written => "anonymous".to_owned(),
+                    None => user,
+                });
                 let scope = format!("repository:{repository}:pull,push");
-                (self.user_of_token(request), format!("Bearer realm=\"{realm}\",service=\"here\",scope=\"{scope}\""))
+                (user, format!("Bearer realm=\"{realm}\",service=\"here\",scope=\"{scope}\""))
             }
         };
         let may = |name: &str| {
             self.users.lock().unwrap().iter().any(|user| user.name == name && user.repositories.contains(&repository))
         };
-        let is_public = self.public.lock().unwrap().contains(&repository);
+        let is_public = self.public.lock().unwrap().contains(&repository) && !is_written;
         match user {
             Some(name) if is_public || may(&name) => None,
             None if is_public && matches!(access, Access::Basic) => None,
@@ -336,17 +417,25 @@ impl State {
             _ => None,
         };
         let Some(user) = user else { return denied(401, vec![]) };
-        let token = format!("token-{user}");
+        let scopes = format!("{}{}", request.path, request.body);
+        let token = format!("token-{user}{}", if scopes.contains("%3Apull%2Cpush") { "+push" } else { "" });
         let field = if request.method == "POST" { "access_token" } else { "token" };
         Answer::new(200, vec![], json!({ field: token }).to_string())
     }
 
+    /// After how many bytes of what it sends a client is cut off.
+    fn cut_of(&self, request: &Request) -> Option<usize> {
+        let mut rules = self.rules.lock().unwrap();
+        rules.iter_mut().filter(|rule| rule.fits(request)).find_map(|rule| {
+            let Fault::CutRequest(most) = rule.fault else { return None };
+            rule.times -= 1;
+            Some(most)
+        })
+    }
+
     fn fault(&self, request: &Request) -> Option<Fault> {
         let mut rules = self.rules.lock().unwrap();
-        let fits = |rule: &&mut Rule| {
-            rule.times > 0 && rule.method == request.method && request.path.contains(rule.path.as_str())
-        };
-        let rule = rules.iter_mut().find(fits)?;
+        let rule = rules.iter_mut().find(|rule| rule.fits(request))?;
         rule.times -= 1;
         Some(rule.fault.clone())
     }
@@ -366,7 +455,7 @@ fn denied(status: u16, headers: Vec<(&'static str, String)>) -> Answer {
 
 async fn serve(state: &State, mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
     loop {
-        let request = match Request::read(&mut stream).await {
+        let mut request = match Request::read(&mut stream).await {
             Ok(Some(request)) => request,
             Ok(None) => break,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -376,7 +465,12 @@ async fn serve(state: &State, mut stream: impl AsyncRead + AsyncWrite + Unpin) -
             }
             Err(error) => return Err(error),
         };
+        let most = state.cut_of(&request);
+        request.read_body(&mut stream, most).await?;
         state.requests.lock().unwrap().push(request.clone());
+        if most.is_some() {
+            break;
+        }
         if !write(state, &mut stream, &request).await? {
             break;
         }
