@@ -8,14 +8,17 @@ import itertools
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 
 import pumice
@@ -25,7 +28,7 @@ from pumice.backend import JobSpec, Record
 from pumice.environment import Environment
 from pumice.pickling import dumps_args, dumps_function
 from pumice.platform import PlatformBackend
-from up import Platform
+from up import BINARIES, Platform
 
 
 @pytest.fixture
@@ -279,6 +282,61 @@ def test_an_image_brings_python_and_this_library(tmp_path, monkeypatch):
                 pumice.TaskFailed, match=r"The image without must have Python 3\.\d+ as python3, with pumice"
             ):
                 look.options(image="without").submit().result(DEADLINE)
+    finally:
+        platform.tear_down()
+
+
+NOT_NEEDED = shutil.ignore_patterns(
+    "__pycache__",
+    "site-packages",
+    "dist-packages",
+    "test",
+    "tests",
+    "idlelib",
+    "lib2to3",
+    "ensurepip",
+    "tkinter",
+    "turtledemo",
+    "config-*",
+)
+
+
+def make_root(root: Path) -> None:
+    """The files of an image: this Python with its standard library, this library, and what both are linked with."""
+    python, standard = Path(sys.executable).resolve(), Path(sysconfig.get_path("stdlib"))
+    packages = root / standard.relative_to("/")
+    shutil.copytree(standard, packages, ignore=NOT_NEEDED, ignore_dangling_symlinks=True)
+    for package in (pumice, cloudpickle):
+        folder = Path(package.__file__).parent
+        shutil.copytree(folder, packages / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in [python, *packages.rglob("*.so")]:
+        said = subprocess.run(["ldd", file], check=False, capture_output=True, text=True).stdout
+        # NAME => PATH (ADDRESS), and the loader's path alone.
+        for library in {word for word in said.split() if word.startswith("/")} | {str(python)}:
+            copy = root / library.removeprefix("/")
+            if not copy.exists():
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(library, copy)
+    program = root / "usr" / "local" / "bin" / "python3"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    if not program.exists():
+        program.symlink_to(python)
+    (root / "etc").mkdir(exist_ok=True)
+    (root / "etc" / "word").write_text("of the image")
+
+
+def test_an_image_itself_runs_the_calls(tmp_path, monkeypatch):
+    monkeypatch.setenv("PUMICE_CACHE", str(tmp_path / "cache"))
+    make_root(tmp_path / "root")
+    platform = Platform(tmp_path / "up", "--images=registry")
+    try:
+        platform.up()
+        made = [BINARIES / "pumice", "image", "from-root", tmp_path / "root", "localhost/with-python:1"]
+        subprocess.run([*made, "--data-dir", platform.data_dir], check=True, capture_output=True)
+        with pumice.use(PlatformBackend(platform.connect())):
+            look = pumice.task(lambda x: (x, Path("/etc/word").read_text(), sorted(os.listdir("/etc"))[-1]))
+            result = look.options(image="localhost/with-python:1").map(range(4), chunk=2)
+            assert result.results() == [(x, "of the image", "word") for x in range(4)]
     finally:
         platform.tear_down()
 
