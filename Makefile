@@ -95,7 +95,7 @@ pictures: ## record the documents' pictures of terminals anew
 	$(CARGO) ship --release
 	./tests/python/run pictures $(RELEASE)
 
-bench: ## measure; NAME=admission, api (a million objects, ten minutes), engine, endtoend, fleet (a million queued jobs, ten minutes), history, idle, latency, jobs (ten minutes), large or tasks (of Python, too), pods (real ones, beside runc and HyperQueue), quality (schedules, on the logs of PUMICE_BENCH_TRACES, too), record (a day of the scheduler), realkube (on a real Kubernetes, built first) or soak (the long one): only that; writes bench/results/latest.jsonl
+bench: ## measure; NAME=admission, api (a million objects, ten minutes), engine, endtoend, fleet (a million queued jobs, ten minutes), history, idle, images (beside podman), latency, jobs (ten minutes), large or tasks (of Python, too), pods (real ones, beside runc and HyperQueue), quality (schedules, on the logs of PUMICE_BENCH_TRACES, too), record (a day of the scheduler), realkube (on a real Kubernetes, built first) or soak (the long one): only that; writes bench/results/latest.jsonl
 	$(CARGO) ship --release
 	$(CARGO) bench --workspace --no-fail-fast $(addprefix --bench ,$(or $(NAME),admission engine endtoend idle latency))
 

@@ -24,12 +24,14 @@ use pumice_bench::load::{self, Call};
 use pumice_bench::machine;
 use pumice_bench::objects::SCHEDULER;
 use pumice_bench::setting::Setting;
-use pumice_testkit::{Platform, Setup};
+use pumice_testkit::{Files, Platform, Registry, Setup, TestImage, binary};
 use runc::Runc;
 use serde_json::{Value, json};
 
 const PODS: usize = 1_000;
 const PROGRAM: &str = "/usr/bin/true";
+/// Rows, and the profiles that their namespaces enforce. Pods of `image` run the same program from an image.
+const ROWS: [(&str, &str); 3] = [("baseline", "baseline"), ("image", "baseline"), ("restricted", "restricted")];
 /// Bare programs and containers of `runc` at a time, one for each core of two.
 const AT_A_TIME: usize = 2;
 /// How long the machine is watched at rest, and how long after the last pod what it left is waited for, at full size.
@@ -49,7 +51,7 @@ fn main() -> ExitCode {
     let mut figures = Figures::open("pods");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let mut measured = peers(&setting, &mut figures);
-    if setting.wants("baseline") || setting.wants("restricted") {
+    if ROWS.iter().any(|(row, _)| setting.wants(row)) {
         measured = measured.and(runtime.block_on(pods(&setting, &mut figures)));
     }
     if let Err(error) = measured {
@@ -158,7 +160,7 @@ struct HyperQueue {
 impl HyperQueue {
     fn start(tasks: usize) -> anyhow::Result<HyperQueue> {
         let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/run");
-        let pumice = pumice_testkit::binary("pumice");
+        let pumice = binary("pumice");
         let mut program = Command::new(run);
         program.arg("ways").arg(pumice.parent().unwrap_or(&pumice));
         program.args(["hyperqueue_true", "process", &tasks.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -198,38 +200,48 @@ impl Drop for HyperQueue {
 /// Pods of namespaces that enforce a profile.
 async fn pods(setting: &Setting, figures: &mut Figures) -> anyhow::Result<()> {
     let count = setting.size(PODS);
-    let flags = ["--cpu=64", "--memory=256Gi", &format!("--pods={}", 3 * count)].map(str::to_owned).to_vec();
+    let registry = Registry::start();
+    let mut files = Files::new();
+    files.of_machine(PROGRAM);
+    let (of_registry, _) = registry.put("bench/true", "1", &TestImage::busybox().with_layer(files.end()));
+    let directory = tempfile::tempdir()?;
+    let settings = directory.path().join("registries.yaml");
+    registry.settings(&settings);
+    let flags = ["--cpu=64", "--memory=256Gi", "--images=registry", &format!("--pods={}", 3 * count)];
+    let mut flags = flags.map(str::to_owned).to_vec();
+    flags.push(format!("--registries={}", settings.display()));
     let platform = tokio::task::block_in_place(|| Platform::start(Setup { flags }));
     let pid = platform.pid().and_then(|pid| u32::try_from(pid).ok()).context("it runs")?;
     let cluster = Cluster::of_kubeconfig(&platform.data_dir().join("kubeconfig"), pid).await?;
-    for profile in ["baseline", "restricted"].into_iter().filter(|profile| setting.wants(profile)) {
+    for (row, profile) in ROWS.into_iter().filter(|(row, _)| setting.wants(row)) {
+        let image = if row == "image" { &of_registry } else { "pumice.sh/host" };
         let labels = json!({"pod-security.kubernetes.io/enforce": profile});
-        let namespace =
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": profile, "labels": labels}});
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": row, "labels": labels}});
         load::run(&cluster.client, 1, vec![Call::create("/api/v1/namespaces", &namespace)]).await?;
         // What is made once, for the first pods.
-        run_job(&cluster, profile, "first", 4, setting.limit).await?;
+        run_job(&cluster, &job(row, "first", image, 4), setting.limit).await?;
         cluster.quiet(setting.limit).await?;
         let rest = tokio::task::block_in_place(|| Rest::watch(setting));
         let own = cluster.cpu();
         let handle = tokio::runtime::Handle::current();
+        let many = job(row, "many", image, count);
         let taken = tokio::task::block_in_place(|| {
-            rest.measure(figures, profile, count, || {
-                handle.block_on(run_job(&cluster, profile, "many", count, setting.limit))
-            })
+            rest.measure(figures, row, count, || handle.block_on(run_job(&cluster, &many, setting.limit)))
         })?;
         let own_ms = (cluster.cpu() - own).as_secs_f64() * 1e3 / count as f64;
-        figures.add(&format!("{profile}/cpu_platform"), own_ms, "ms", count);
+        figures.add(&format!("{row}/cpu_platform"), own_ms, "ms", count);
         let cores = std::thread::available_parallelism()?.get() as f64;
-        figures.add(&format!("{profile}/rate_of_cores"), taken.rate * taken.cpu_ms / 1e3 / cores, "ratio", count);
+        figures.add(&format!("{row}/rate_of_cores"), taken.rate * taken.cpu_ms / 1e3 / cores, "ratio", count);
     }
     Ok(())
 }
 
-/// Runs a Job of so many pods to its end.
-async fn run_job(cluster: &Cluster, namespace: &str, name: &str, pods: usize, limit: Duration) -> anyhow::Result<()> {
+/// Runs a Job to its end.
+async fn run_job(cluster: &Cluster, job: &Value, limit: Duration) -> anyhow::Result<()> {
+    let word = |field: &str| job["metadata"][field].as_str().unwrap_or_default();
+    let (namespace, name) = (word("namespace"), word("name"));
     let path = format!("/apis/batch.volcano.sh/v1alpha1/namespaces/{namespace}/jobs");
-    load::run(&cluster.client, 1, vec![Call::create(&path, &job(namespace, name, pods))]).await?;
+    load::run(&cluster.client, 1, vec![Call::create(&path, job)]).await?;
     let begin = Instant::now();
     loop {
         // Looked at rarely: each look takes CPU from what is measured.
@@ -245,8 +257,8 @@ async fn run_job(cluster: &Cluster, namespace: &str, name: &str, pods: usize, li
     }
 }
 
-fn job(namespace: &str, name: &str, pods: usize) -> Value {
-    let mut container = json!({"name": "main", "image": "none", "command": [PROGRAM],
+fn job(namespace: &str, name: &str, image: &str, pods: usize) -> Value {
+    let mut container = json!({"name": "main", "image": image, "command": [PROGRAM],
         "resources": {"requests": {"cpu": "10m", "memory": "1Mi"}}});
     if namespace == "restricted" {
         container["securityContext"] = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
@@ -254,7 +266,8 @@ fn job(namespace: &str, name: &str, pods: usize) -> Value {
     }
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
     json!({
-        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": name},
+        "apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job",
+        "metadata": {"namespace": namespace, "name": name},
         "spec": {"schedulerName": SCHEDULER, "minAvailable": 1, "queue": "default",
             "policies": [{"event": "TaskCompleted", "action": "CompleteJob"}],
             "tasks": [{"name": "w", "replicas": pods, "template": template}]},

@@ -22,6 +22,7 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
+const COMPRESSED_LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
 /// Who may see what is in a registry with [`Registry::lock`].
 const USER: &str = "app";
@@ -79,7 +80,10 @@ impl Registry {
     fn start_with(tls: Option<Arc<ServerConfig>>, authority: Option<PathBuf>) -> Registry {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("the port");
-        let (content, over) = (Arc::<Mutex<Content>>::default(), Arc::<AtomicBool>::default());
+        let mut content = Content::default();
+        // By its root a registry says that it is one.
+        content.documents.insert(String::new(), Document::new("application/json", b"{}".to_vec()));
+        let (content, over) = (Arc::new(Mutex::new(content)), Arc::<AtomicBool>::default());
         let (served, ended) = (Arc::clone(&content), Arc::clone(&over));
         let server = std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -111,7 +115,10 @@ impl Registry {
         };
         let config = blob(Document::new(CONFIG, config.to_string().into_bytes()));
         let layers = image.layers.iter().map(|layer| {
-            blob(Document { kind: LAYER, digest: Arc::clone(&layer.digest), bytes: Arc::clone(&layer.bytes) })
+            blob(match &layer.compressed {
+                Some(bytes) => Document::new(COMPRESSED_LAYER, bytes.to_vec()),
+                None => Document { kind: LAYER, digest: Arc::clone(&layer.digest), bytes: Arc::clone(&layer.bytes) },
+            })
         });
         let layers: Vec<_> = layers.collect();
         let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers});

@@ -4,11 +4,14 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 use tar::{EntryType, Header};
@@ -87,11 +90,22 @@ impl TestImage {
     }
 }
 
-/// A layer, not compressed.
+/// A layer, which a registry sends as it is, or compressed.
 #[derive(Debug, Clone)]
 pub struct Layer {
     pub(crate) bytes: Arc<[u8]>,
     pub(crate) digest: Arc<str>,
+    pub(crate) compressed: Option<Arc<[u8]>>,
+}
+
+impl Layer {
+    /// The same that a registry sends compressed by gzip.
+    pub fn compressed(mut self) -> Layer {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        let bytes = encoder.write_all(&self.bytes).and_then(|()| encoder.finish()).expect("write to memory");
+        self.compressed = Some(bytes.into());
+        self
+    }
 }
 
 /// The files of a layer that is being made. All are root's.
@@ -177,7 +191,7 @@ impl Files {
     /// The layer of them.
     pub fn end(self) -> Layer {
         let bytes = self.tar.into_inner().expect("write to memory");
-        Layer { digest: digest_of(&bytes).into(), bytes: bytes.into() }
+        Layer { digest: digest_of(&bytes).into(), bytes: bytes.into(), compressed: None }
     }
 }
 
