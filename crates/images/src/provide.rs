@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hyper_util::client::proxy::matcher::Matcher;
-use tokio::task::spawn_blocking;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinError, spawn_blocking};
 
 use pumice_clock as clock;
 use pumice_linux::files::read_bounded;
@@ -34,6 +35,8 @@ use turns::Turns;
 
 /// How exactly it is remembered when an image was used last.
 const USED_EVERY_SECONDS: i64 = 60;
+/// Looks into the store at a time: when many pods of an image begin at once, a thread for each costs more than its look.
+const LOOKS_AT_ONCE: usize = 4;
 /// Longest name of an image, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
 
@@ -114,7 +117,7 @@ pub enum ProvideError {
         source: ConfigError,
     },
     #[error("the image was not read")]
-    Task(#[from] tokio::task::JoinError),
+    Task(#[from] JoinError),
 }
 
 impl ProvideError {
@@ -168,6 +171,7 @@ pub struct Images {
     turns: Turns,
     failures: Failures,
     origins: Origins,
+    looks: Semaphore,
 }
 
 impl Images {
@@ -181,6 +185,7 @@ impl Images {
             turns: Turns::default(),
             failures: Failures::default(),
             origins: Origins::default(),
+            looks: Semaphore::new(LOOKS_AT_ONCE),
         }
     }
 
@@ -347,7 +352,7 @@ impl Images {
 
     async fn record(&self, name: &str) -> Result<Option<ImageRecord>, ProvideError> {
         let (store, owned) = (Arc::clone(&self.store), name.to_owned());
-        match spawn_blocking(move || store.image(&owned)).await? {
+        match self.look(move || store.image(&owned)).await? {
             // The next pull writes another.
             Err(StoreError::Record { path, source }) => {
                 tracing::warn!(path = %path.display(), %source, "passing over a damaged record of an image");
@@ -370,7 +375,7 @@ impl Images {
         } else {
             format!("{}/{}@{}", reference.registry(), reference.repository(), record.target)
         };
-        spawn_blocking(move || {
+        self.look(move || {
             let failed = |source| ProvideError::Store { name: name.clone(), source };
             let layers: Vec<PathBuf> = record.layers.iter().map(|layer| store.layer_dir(&layer.diff_id)).collect();
             let missing = |digest: &Digest| failed(StoreError::Missing { digest: digest.clone() });
@@ -390,6 +395,13 @@ impl Images {
             Ok(Provided { id, config, layers, pulled_bytes })
         })
         .await?
+    }
+
+    /// Looks into the store when it is its turn.
+    async fn look<T: Send + 'static>(&self, look: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+        // Nothing closes it.
+        let _turn = self.looks.acquire().await;
+        spawn_blocking(look).await
     }
 
     async fn settings(&self) -> Result<Settings, ProvideError> {
