@@ -31,6 +31,7 @@ mod authn;
 mod authz;
 mod cel;
 mod context;
+mod ephemeral_containers;
 mod handlers;
 mod health;
 mod http;

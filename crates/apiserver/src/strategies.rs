@@ -89,6 +89,11 @@ pub(crate) trait Strategy: Send + Sync {
         Vec::new()
     }
 
+    /// The same, where the change comes by the path of a subresource.
+    fn validate_update_below(&self, _subresource: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+        self.validate_update(new, old)
+    }
+
     /// Whether this object may be deleted at all.
     fn may_delete(&self, _object: &Value) -> Result<(), Status> {
         Ok(())

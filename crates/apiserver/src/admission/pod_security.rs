@@ -31,7 +31,7 @@ pub(crate) fn check(
     old: Option<&Value>,
     warnings: &mut Vec<String>,
 ) -> Result<(), Status> {
-    if !write.subresource.is_empty() {
+    if !["", "ephemeralcontainers"].contains(&write.subresource) {
         return Ok(());
     }
     match &*write.descriptor.storage {

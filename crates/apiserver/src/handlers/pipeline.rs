@@ -244,9 +244,13 @@ async fn dispatch(call: Call, body: Body) -> Answer {
 
 async fn below(call: &Call, subresource: &Subresource, body: Body) -> Answer {
     match (subresource, call.request.verb) {
-        (Subresource::Status, Verb::Get) => verbs::read::get(call).await,
-        (Subresource::Status, Verb::Patch) => verbs::update::patch(call, Some(subresource), body).await,
-        (Subresource::Status, _) => verbs::update::update(call, Some(subresource), body).await,
+        (Subresource::Status | Subresource::EphemeralContainers, Verb::Get) => verbs::read::get(call).await,
+        (Subresource::Status | Subresource::EphemeralContainers, Verb::Patch) => {
+            verbs::update::patch(call, Some(subresource), body).await
+        }
+        (Subresource::Status | Subresource::EphemeralContainers, _) => {
+            verbs::update::update(call, Some(subresource), body).await
+        }
         (Subresource::Scale { .. }, _) => subresources::scale::serve(call, subresource, body).await,
         (Subresource::Binding, _) => subresources::binding::bind(call, body).await,
         (Subresource::Eviction, _) => subresources::eviction::evict(call, body).await,

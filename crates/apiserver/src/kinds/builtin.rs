@@ -60,6 +60,7 @@ static KINDS: &[Kind] = &[
             Subresource::Log,
             Subresource::Exec,
             Subresource::PortForward,
+            Subresource::EphemeralContainers,
         ],
         selectable: &[
             "spec.nodeName",

@@ -29,6 +29,8 @@ pub(crate) enum Subresource {
         status: String,
         selector: Option<String>,
     },
+    /// Adds containers to a pod that runs.
+    EphemeralContainers,
     /// Puts a pod on a node.
     Binding,
     Eviction,
@@ -50,6 +52,7 @@ impl Subresource {
         match self {
             Self::Status => "status",
             Self::Scale { .. } => "scale",
+            Self::EphemeralContainers => "ephemeralcontainers",
             Self::Binding => "binding",
             Self::Eviction => "eviction",
             Self::Log => "log",
@@ -63,7 +66,7 @@ impl Subresource {
     /// What can be done with it, in discovery's order.
     pub(crate) fn verbs(&self) -> &'static [&'static str] {
         match self {
-            Self::Status | Self::Scale { .. } => &["get", "patch", "update"],
+            Self::Status | Self::Scale { .. } | Self::EphemeralContainers => &["get", "patch", "update"],
             Self::Binding | Self::Eviction | Self::Token => &["create"],
             Self::Log => &["get"],
             Self::Exec | Self::PortForward => &["create", "get"],
@@ -81,7 +84,7 @@ impl Subresource {
             Self::Exec => of("", "v1", "PodExecOptions"),
             Self::PortForward => of("", "v1", "PodPortForwardOptions"),
             Self::Token => of("authentication.k8s.io", "v1", "TokenRequest"),
-            Self::Status | Self::Log | Self::Finalize => None,
+            Self::Status | Self::EphemeralContainers | Self::Log | Self::Finalize => None,
         }
     }
 }

@@ -9,6 +9,7 @@ use pumice_objects::status::Status;
 use serde_json::{Map, Value, json};
 
 use super::{Hook, Strategy};
+use crate::ephemeral_containers::{self, EPHEMERAL_CONTAINERS};
 
 mod account;
 mod defaults;
@@ -50,8 +51,19 @@ impl Strategy for Pod {
         spec::validate(object)
     }
 
+    fn validate_create(&self, object: &Value) -> Vec<FieldError> {
+        ephemeral_containers::refuse(&object["spec"], "cannot be set on create")
+    }
+
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         update::validate(new, old)
+    }
+
+    fn validate_update_below(&self, subresource: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+        match subresource {
+            "ephemeralcontainers" => ephemeral_containers::validate_update(new, old),
+            _ => self.validate_update(new, old),
+        }
     }
 
     /// Pods that no node holds, or that have ended, need no grace.
@@ -105,13 +117,22 @@ fn resolve_priority(object: &mut Value, hook: &mut Hook<'_>) {
     }
 }
 
-/// The lists of containers of a pod spec, with the field's name.
+/// The lists of containers that a pod is made with, by the field's name.
 const CONTAINER_LISTS: [&str; 2] = ["initContainers", "containers"];
+const ALL_LISTS: [&str; 3] = [CONTAINER_LISTS[0], CONTAINER_LISTS[1], EPHEMERAL_CONTAINERS];
 
-/// Every container with the path of its entry.
+/// Every container that a pod is made with, with the path of its entry.
 fn containers(spec: &Value) -> impl Iterator<Item = (String, &Map<String, Value>)> {
-    CONTAINER_LISTS.into_iter().flat_map(move |list| {
-        spec[list]
+    containers_in(spec, &CONTAINER_LISTS)
+}
+
+/// Every container of some lists, with the path of its entry.
+fn containers_in<'s>(
+    spec: &'s Value,
+    lists: &'static [&'static str],
+) -> impl Iterator<Item = (String, &'s Map<String, Value>)> {
+    lists.iter().flat_map(move |list| {
+        spec[*list]
             .as_array()
             .into_iter()
             .flatten()

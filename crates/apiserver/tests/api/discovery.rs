@@ -23,6 +23,8 @@ async fn both_forms_of_discovery_agree() {
         let stream = named(&core["resources"], "name", name);
         assert_eq!((&stream["kind"], &stream["verbs"]), (&json!(kind), &json!(["create", "get"])), "{name}");
     }
+    let added = named(&core["resources"], "name", "pods/ephemeralcontainers");
+    assert_eq!((&added["kind"], &added["verbs"]), (&json!("Pod"), &json!(["get", "patch", "update"])));
     assert_eq!(named(&core["resources"], "name", "nodes")["namespaced"], false);
     server.get("/apis/example.com").await.is(200);
     server.get("/apis/none.io/v1").await.is(404);

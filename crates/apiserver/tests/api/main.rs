@@ -8,6 +8,7 @@ mod discovery;
 mod disruption;
 mod empty_parts;
 mod endpoints;
+mod ephemeral_containers;
 mod events;
 mod harness;
 mod input;

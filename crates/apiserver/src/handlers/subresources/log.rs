@@ -87,7 +87,7 @@ pub(crate) fn parameters(query: &Query) -> Result<String, Status> {
 
 /// Why a container has written nothing yet, if it never ran.
 fn never_started(pod: &Value, container: &str) -> Option<String> {
-    let status = ["containerStatuses", "initContainerStatuses"]
+    let status = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"]
         .into_iter()
         .flat_map(|list| pod["status"][list].as_array().into_iter().flatten())
         .find(|status| status["name"] == container)?;

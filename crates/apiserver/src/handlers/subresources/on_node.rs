@@ -20,8 +20,9 @@ pub(crate) fn node(pod: &Value) -> Option<&str> {
 /// The container that is meant, in upstream's words where none is clear.
 pub(crate) fn container(pod_name: &str, pod: &Value, asked: Option<&str>) -> Result<String, Status> {
     let (main, init) = (names(pod, "containers"), names(pod, "initContainers"));
+    let added = names(pod, "ephemeralContainers");
     match asked {
-        Some(asked) if main.contains(&asked) || init.contains(&asked) => Ok(asked.to_owned()),
+        Some(asked) if [&main, &init, &added].iter().any(|list| list.contains(&asked)) => Ok(asked.to_owned()),
         Some(asked) => Err(Status::bad_request(format!("container {asked} is not valid for pod {pod_name}"))),
         None => match main.as_slice() {
             [only] => Ok((*only).to_owned()),
@@ -74,13 +75,16 @@ mod tests {
 
     #[test]
     fn the_container_must_be_clear() {
-        let pod = json!({"spec": {"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "i"}]}});
+        let pod = json!({"spec": {"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "i"}],
+            "ephemeralContainers": [{"name": "e"}]}});
         let message = |asked| container("p", &pod, asked).expect_err("refused").message;
         assert_eq!(
             message(None),
             "a container name must be specified for pod p, choose one of: [a b] or one of the init containers: [i]"
         );
         assert_eq!(message(Some("x")), "container x is not valid for pod p");
-        assert_eq!(container("p", &pod, Some("i")).expect("found"), "i");
+        for name in ["i", "e"] {
+            assert_eq!(container("p", &pod, Some(name)).expect("found"), name);
+        }
     }
 }

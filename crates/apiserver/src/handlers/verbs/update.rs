@@ -316,6 +316,14 @@ fn keep(call: &Call, subresource: Option<&Subresource>, new: &mut Value, old: &V
         set_or_remove(&mut new["spec"], "finalizers", finalizers);
         return;
     }
+    if subresource == Some(&Subresource::EphemeralContainers) {
+        let containers = new["spec"]["ephemeralContainers"].clone();
+        let owners = new["metadata"][OWNERS].clone();
+        *new = old.clone();
+        set_or_remove(&mut new["spec"], "ephemeralContainers", containers);
+        set_or_remove(&mut new["metadata"], OWNERS, owners);
+        return;
+    }
     if subresource == Some(&Subresource::Status) {
         restore(new, old, &["status", "metadata"]);
         if new["status"].is_null() {

@@ -249,7 +249,8 @@ impl Write<'_> {
                 }
                 errors.extend(strategies::validate_metadata_update(object, old));
                 if main {
-                    errors.extend(descriptor.strategy.validate_update(object, old));
+                    let below = &self.call.request.subresource;
+                    errors.extend(descriptor.strategy.validate_update_below(below, object, old));
                 }
             }
             None if main => errors.extend(descriptor.strategy.validate_create(object)),

@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::CONTAINER_LISTS;
+use crate::ephemeral_containers::EPHEMERAL_CONTAINERS;
 
 /// Seconds between SIGTERM and SIGKILL when nobody says otherwise.
 pub(super) const GRACE_SECONDS: i64 = 30;
@@ -16,6 +17,7 @@ pub(super) fn apply(object: &mut Value) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
     fill(spec, "enableServiceLinks", json!(true));
     fill(spec, "serviceAccountName", json!("default"));
+    each(spec.get_mut(EPHEMERAL_CONTAINERS), container);
     let on_host = spec.get("hostNetwork").is_some_and(|on_host| *on_host == true);
     for list in CONTAINER_LISTS {
         each(spec.get_mut(list), requests_from_limits);

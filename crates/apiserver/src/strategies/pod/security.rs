@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::containers;
+use super::{ALL_LISTS, containers_in};
 use crate::problems::Problems;
 
 const PROC_MOUNTS: [&str; 2] = ["Default", "Unmasked"];
@@ -30,9 +30,6 @@ pub(super) fn validate(spec: &Value, problems: &mut Problems) {
             problems.forbidden(&format!("spec.{field}"), "when `hostUsers` is false");
         }
     }
-    if spec["ephemeralContainers"].as_array().is_some_and(|list| !list.is_empty()) {
-        problems.forbidden("spec.ephemeralContainers", "cannot be set on create");
-    }
     if let Some(policy) = of_pod["supplementalGroupsPolicy"].as_str().filter(|policy| !GROUP_POLICIES.contains(policy))
     {
         problems.not_supported("spec.securityContext.supplementalGroupsPolicy", policy, &GROUP_POLICIES);
@@ -41,7 +38,7 @@ pub(super) fn validate(spec: &Value, problems: &mut Problems) {
         problems.forbidden("spec.securityContext.windowsOptions", LINUX);
     }
     sysctls(spec, problems);
-    for (path, container) in containers(spec) {
+    for (path, container) in containers_in(spec, &ALL_LISTS) {
         let own = container.get("securityContext").unwrap_or(&Value::Null);
         if is_linux && own["windowsOptions"].is_object() {
             problems.forbidden(&format!("{path}.securityContext.windowsOptions"), LINUX);
@@ -119,7 +116,10 @@ mod tests {
                 "spec.securityContext.shareProcessNamespace: Invalid value: true: ShareProcessNamespace and HostPID cannot both be enabled",
             ),
             (json!({"hostUsers": false, "hostIPC": true}), "spec.hostIPC: Forbidden: when `hostUsers` is false"),
-            (json!({"ephemeralContainers": [{}]}), "spec.ephemeralContainers: Forbidden: cannot be set on create"),
+            (
+                json!({"ephemeralContainers": [{"securityContext": {"procMount": "None"}}]}),
+                "spec.ephemeralContainers[0].securityContext.procMount: Unsupported value: \"None\": supported values: \"Default\", \"Unmasked\"",
+            ),
             (
                 json!({"securityContext": {"supplementalGroupsPolicy": "None"}}),
                 "spec.securityContext.supplementalGroupsPolicy: Unsupported value: \"None\": supported values: \"Merge\", \"Strict\"",

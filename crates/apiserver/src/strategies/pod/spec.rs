@@ -7,7 +7,8 @@ use pumice_objects::names;
 use pumice_units::Quantity;
 use serde_json::{Map, Value};
 
-use super::{CONTAINER_LISTS, containers, security};
+use super::{ALL_LISTS, containers, containers_in, security};
+use crate::ephemeral_containers;
 use crate::problems::Problems;
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
@@ -28,14 +29,16 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
     }
     let volumes = volumes(spec, &mut problems);
     let mut seen = BTreeSet::new();
-    for (path, container) in containers(spec) {
+    for (path, container) in containers_in(spec, &ALL_LISTS) {
         container_rules(&path, container, &volumes, &mut problems);
-        let name = container.get("name").and_then(Value::as_str).unwrap_or_default();
+        let name = name_of(container);
         if !name.is_empty() && !seen.insert(name) {
             problems.duplicate(&format!("{path}.name"), name);
         }
     }
-    for list in CONTAINER_LISTS {
+    let others = containers(spec).map(|(_, container)| name_of(container)).collect();
+    ephemeral_containers::validate(spec, &others, &mut problems);
+    for list in ALL_LISTS {
         let items = spec[list].as_array().into_iter().flatten().enumerate();
         for (index, _) in items.filter(|(_, item)| !item.is_object()) {
             problems.invalid(&format!("spec.{list}[{index}]"), &Value::Null, "must be an object");
@@ -44,6 +47,10 @@ pub(super) fn validate(object: &Value) -> Vec<FieldError> {
     numbers(spec, &mut problems);
     security::validate(spec, &mut problems);
     problems.into_errors()
+}
+
+fn name_of(container: &Map<String, Value>) -> &str {
+    container.get("name").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Checks volumes and gives their names.

@@ -12,6 +12,7 @@ use pumice_objects::schema::Schema;
 use serde_json::{Value, json};
 
 use super::{defaults, spec};
+use crate::ephemeral_containers;
 use crate::schemas;
 
 /// The parts of a template's metadata that are judged. Names and owners are given by whoever makes the pods.
@@ -38,6 +39,7 @@ pub(crate) fn validate_rules(template: &Value) -> Vec<FieldError> {
     defaults::apply(&mut pod);
     let mut errors = meta::validate(template, ObjectScope::Namespaced, NameRule::Subdomain);
     errors.retain(|error| JUDGED.iter().any(|path| error.path.starts_with(path)));
+    errors.extend(ephemeral_containers::refuse(&pod["spec"], "ephemeral containers not allowed in pod template"));
     errors.extend(spec::validate(&pod));
     errors
 }
@@ -72,6 +74,10 @@ mod tests {
             (
                 with("initContainers", json!([{"name": "a", "image": "x"}])),
                 &["spec.containers[0].name: Duplicate value"],
+            ),
+            (
+                with("ephemeralContainers", json!([{"name": "e", "image": "x"}])),
+                &["spec.ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template"],
             ),
             (with("terminationGracePeriodSeconds", json!(-1)), &["spec.terminationGracePeriodSeconds: Invalid value"]),
             (
