@@ -4,6 +4,7 @@
 //! Invariant: the agent may die at any time; pods go on, and the next agent takes them over.
 
 mod claims;
+mod ephemeral;
 mod leftovers;
 mod node_object;
 mod options;

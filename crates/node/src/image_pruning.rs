@@ -16,6 +16,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::layout::{node_dir, pods_dir};
 use pumice_images::digest::Digest;
 use pumice_images::store::{Extent, Pruned, Store, StoreError};
+use pumice_shim::ephemeral;
 use pumice_shim::spec::ShimSpec;
 
 /// How often the disk is looked at, as a kubelet does.
@@ -71,8 +72,11 @@ fn used_layers(pods_dir: &Path) -> io::Result<BTreeSet<Vec<Digest>>> {
     let mut used = BTreeSet::new();
     for entry in entries {
         // A directory without a spec is of a pod that has not started, or is on its way out.
-        let Ok(spec) = ShimSpec::read(&entry?.path()) else { continue };
-        let containers = spec.init_containers.iter().chain(&spec.containers);
+        let dir = entry?.path();
+        let Ok(spec) = ShimSpec::read(&dir) else { continue };
+        let added = ephemeral::names(&dir).into_iter().filter_map(|name| ephemeral::read(&dir, &name).ok());
+        let added: Vec<_> = added.map(|added| added.container).collect();
+        let containers = spec.init_containers.iter().chain(&spec.containers).chain(&added);
         let run = containers.filter_map(|container| container.image_layers.as_ref());
         for layers in run.chain(spec.image_volumes.iter().map(|volume| &volume.layers)) {
             used.insert(layers.iter().filter_map(|layer| digest_of(layer)).collect());

@@ -9,6 +9,7 @@
 pub(crate) mod claims;
 mod disk_limits;
 mod environment;
+pub(crate) mod ephemeral;
 pub(crate) mod names;
 pub(crate) mod resolve;
 pub(crate) mod security;

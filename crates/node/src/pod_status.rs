@@ -9,11 +9,12 @@ use std::net::Ipv4Addr;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, ContainerState as WireState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting,
-    ContainerStatus as WireStatus, HostIP, Pod, PodCondition, PodIP, PodStatus,
+    ContainerStatus as WireStatus, EphemeralContainer, HostIP, Pod, PodCondition, PodIP, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::pod_images::{PodImages, id_by_name};
+use crate::pod_spec::ephemeral;
 use crate::pod_spec::resolve::is_sidecar;
 use pumice_shim::status::{ContainerState, ContainerStatus, Exit, ShimPhase, ShimStatus};
 
@@ -25,6 +26,8 @@ pub(crate) struct Facts<'a> {
     pub pod: &'a Pod,
     /// Of its containers that are attended to.
     pub gates: BTreeMap<&'a str, Gate>,
+    /// Of containers that are added to it, what the shim does not say.
+    pub ephemeral: BTreeMap<&'a str, AddedFacts<'a>>,
     /// What its containers run; none where the agent found them running.
     pub images: Option<&'a PodImages>,
     /// The status written before, or found at the start.
@@ -43,6 +46,15 @@ pub(crate) struct Gate {
     /// Its first hook and its startup probe are done.
     pub started: bool,
     pub ready: bool,
+}
+
+/// What the agent knows of a container that is added to a pod.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct AddedFacts<'a> {
+    /// As a pod's status says it, empty while that is not known.
+    pub image_id: &'a str,
+    /// Why it waits, with reason and text, while the shim does not know it.
+    pub waits: Option<(&'a str, &'a str)>,
 }
 
 /// What there is to tell.
@@ -106,6 +118,7 @@ pub(crate) fn render(facts: &Facts<'_>, view: &View<'_>) -> PodStatus {
         conditions: Some(conditions),
         init_container_statuses: (!init.is_empty()).then_some(init),
         container_statuses: (!main.is_empty()).then_some(main),
+        ephemeral_container_statuses: ephemeral_statuses(facts, view),
         host_ip: Some(facts.host_ip.to_string()),
         host_ips: Some(vec![HostIP { ip: facts.host_ip.to_string() }]),
         pod_ip: facts.pod_ip.map(|ip| ip.to_string()),
@@ -180,6 +193,38 @@ fn container_statuses(facts: &Facts<'_>, view: &View<'_>, init: bool) -> Vec<Wir
         }
     };
     containers.into_iter().flatten().map(one).collect()
+}
+
+/// Those of containers that are added to the pod. They are neither ready nor not: nothing of the pod depends on them.
+fn ephemeral_statuses(facts: &Facts<'_>, view: &View<'_>) -> Option<Vec<WireStatus>> {
+    let added = ephemeral::of(facts.pod);
+    if added.is_empty() || matches!(view, View::Rejected(..)) {
+        return None;
+    }
+    let shim = match view {
+        View::Shim(shim) | View::Lost(Some(shim)) => Some(*shim),
+        _ => None,
+    };
+    let one = |container: &EphemeralContainer| {
+        let name = container.name.as_str();
+        let known = facts.ephemeral.get(name).copied().unwrap_or_default();
+        let found = shim.and_then(|shim| shim.ephemeral_containers.iter().flatten().find(|one| one.name == name));
+        let id = container_id(facts.pod, name, 0);
+        let view = match (known.waits, view) {
+            (Some((reason, message)), View::Shim(_)) if found.is_none() => &View::Waiting(reason, Some(message)),
+            _ => view,
+        };
+        let state = state(found, view, &id, facts.now, true);
+        WireStatus {
+            name: name.to_owned(),
+            image: container.image.clone().unwrap_or_default(),
+            image_id: if found.is_some() { known.image_id.to_owned() } else { String::new() },
+            container_id: if found.is_some() && state.waiting.is_none() { Some(id) } else { None },
+            state: Some(state),
+            ..WireStatus::default()
+        }
+    };
+    Some(added.iter().map(one).collect())
 }
 
 /// What a container runs: an image by its digest, the image map's entry, or this machine's programs.
@@ -342,6 +387,7 @@ mod tests {
         let facts = Facts {
             pod,
             images: None,
+            ephemeral: BTreeMap::new(),
             gates: BTreeMap::new(),
             before: &before,
             host_ip: Ipv4Addr::LOCALHOST,
@@ -437,5 +483,48 @@ mod tests {
         let status = rendered(&View::Rejected("OutOfcpu", "too much"));
         assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("OutOfcpu")));
         assert_eq!(status.container_statuses, None);
+    }
+
+    #[test]
+    fn what_was_added_is_told_of_and_counts_for_nothing() {
+        let mut pod = pod();
+        let added = ["waits", "runs", "failed"].map(|name| json!({"name": name, "image": "k"}));
+        pod.spec.as_mut().unwrap().ephemeral_containers = serde_json::from_value(json!(added)).unwrap();
+        let mut shim = shim(ShimPhase::Running, &[None, None]);
+        let runs = ContainerState::Running { started_at: at(11), pid: None };
+        let one = ContainerStatus { name: "runs".into(), state: runs, last: None, restart_count: 0 };
+        shim.ephemeral_containers.get_or_insert_default().push(one);
+        let before = PodStatus::default();
+        let known = [
+            ("runs", AddedFacts { image_id: "k@sha256:1", waits: None }),
+            ("failed", AddedFacts { image_id: "", waits: Some(("ErrImagePull", "no such image")) }),
+        ];
+        let facts = Facts {
+            pod: &pod,
+            ephemeral: known.into(),
+            images: None,
+            gates: BTreeMap::new(),
+            before: &before,
+            host_ip: Ipv4Addr::LOCALHOST,
+            pod_ip: None,
+            started_at: at(9),
+            now: at(30),
+        };
+        let status = render(&facts, &View::Shim(&shim));
+        assert_eq!(status.phase.as_deref(), Some("Running"));
+        let found = serde_json::to_value(status.ephemeral_container_statuses).unwrap();
+        let waiting = |index: usize| found[index]["state"]["waiting"].clone();
+        assert_eq!(waiting(0), json!({"reason": "ContainerCreating"}));
+        assert_eq!(waiting(2), json!({"reason": "ErrImagePull", "message": "no such image"}));
+        assert_eq!(found[1]["state"]["running"]["startedAt"], "1970-01-01T00:00:11Z");
+        assert_eq!(
+            (&found[1]["imageID"], &found[1]["containerID"]),
+            (&json!("k@sha256:1"), &json!("pumice://u/runs/0"))
+        );
+        assert!(status.conditions.unwrap().iter().any(|one| one.type_ == "Ready" && one.status == "True"));
+        // With the shim it is lost as the others are.
+        let lost = render(&facts, &View::Lost(Some(&shim))).ephemeral_container_statuses.unwrap();
+        assert_eq!(lost[1].state.as_ref().unwrap().terminated.as_ref().unwrap().exit_code, 137);
+        assert!(rendered(&View::Shim(&shim)).ephemeral_container_statuses.is_none());
     }
 }

@@ -174,8 +174,7 @@ impl Sampler {
     fn look_at(&self, pod: &mut PodUsage, status: &ShimStatus, dir: &Path, now: Timestamp) {
         let uid = dir.file_name().unwrap_or_default();
         let group = self.hierarchy.clone().map(|hierarchy| CgroupSpec::of(hierarchy, self.cgroup_node.join(uid)));
-        let all = status.init_containers.iter().chain(&status.containers);
-        let running = all.filter_map(|container| match container.state {
+        let running = status.all().filter_map(|container| match container.state {
             ContainerState::Running { started_at, pid: Some(pid) } => Some((container, started_at, pid)),
             _ => None,
         });

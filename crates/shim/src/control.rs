@@ -215,6 +215,11 @@ fn read_request<T: DeserializeOwned>(file: &Path) -> Option<T> {
 fn request(dir: &Path, file: &Path, request: &impl Serialize) -> io::Result<()> {
     let bytes = serde_json::to_vec(request).map_err(io::Error::other)?;
     write_atomic(file, &bytes, Durability::Process)?;
+    wake(dir)
+}
+
+/// Has the shim of `dir` look at what was asked of it.
+pub(crate) fn wake(dir: &Path) -> io::Result<()> {
     let pipe =
         OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(dir.join(PIPE_FILE));
     match pipe {

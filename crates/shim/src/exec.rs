@@ -26,6 +26,7 @@ use seccompiler::BpfProgram;
 use serde::{Deserialize, Serialize};
 
 use super::control::ShimProcess;
+use super::ephemeral;
 use super::fork;
 use super::own_users::become_root;
 use super::program::{Handles, become_program, close_on_exec_all, give_away, hide_process, leave_streams, null};
@@ -81,8 +82,9 @@ fn read_request(socket: &File) -> io::Result<Request> {
 
 fn run(dir: &Path, request: Request, socket: &File) -> Result<Report, String> {
     let spec = ShimSpec::read(dir).map_err(|error| with_causes(&error))?;
-    let container = spec.container(&request.container).ok_or_else(|| "there is no such container".to_owned())?;
-    let container = changed(container, &request);
+    let added = ephemeral::read(dir, &request.container).ok().map(|added| added.container);
+    let container = spec.container(&request.container).or(added.as_ref());
+    let container = changed(container.ok_or_else(|| "there is no such container".to_owned())?, &request);
     let process = Process1::of(dir, &request.container)?;
     let cgroup = match &spec.cgroup {
         Some(pod) => ContainerCgroup::of(pod, &container.name).processes_files(),

@@ -28,6 +28,8 @@ pub(crate) struct Birth<'a> {
     /// The pod's user namespace, which it enters.
     pub users: Option<&'a UserNamespace>,
     pub container: &'a ContainerSpec,
+    /// Whether it has processes of its own, of which this one is the first.
+    pub has_own_processes: bool,
     pub layers: Layers,
     pub handles: Handles,
     pub report: File,
@@ -38,9 +40,9 @@ pub(crate) fn run(birth: Birth<'_>) -> ! {
     let code = match start(&birth) {
         Ok(Running { program, signals, layer }) => {
             Report::Started.send(&birth.report);
-            let Birth { spec, container, report, handles, .. } = birth;
+            let Birth { container, has_own_processes, report, handles, .. } = birth;
             drop(handles);
-            signals::attend(program, &signals, &report, spec.has_own_processes());
+            signals::attend(program, &signals, &report, has_own_processes);
             if let Some(found) = layer.and_then(|layer| discarded::look(layer, container)) {
                 Report::Discarded(found).send(&report);
             }
@@ -81,7 +83,7 @@ fn start(birth: &Birth<'_>) -> Result<Running, Report> {
     } else {
         refuse_mounts(birth.container).map_err(Report::Failed)?;
     }
-    if !birth.spec.has_own_processes() {
+    if !birth.has_own_processes {
         prctl::set_child_subreaper(true).map_err(failed("adopt orphans"))?;
     }
     // Programs of the container may look into this process, if they have the right to trace it.

@@ -12,6 +12,7 @@ mod capabilities;
 pub mod capability_set;
 pub mod control;
 pub mod discarded;
+pub mod ephemeral;
 pub mod exec;
 pub mod filter_file;
 mod fork;

@@ -11,7 +11,8 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use nix::fcntl::OFlag;
-use nix::sched::CloneFlags;
+use nix::sched::{CloneFlags, setns};
+use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::{ForkResult, Pid, pipe2};
@@ -23,16 +24,16 @@ use super::logs::{LogFile, log_path, tail};
 use super::namespaces::shared_memory;
 use super::output::Output;
 use super::own_users::UserNamespace;
-use super::program::Handles;
+use super::program::{Handles, hide_process};
 use super::remove;
 use super::report::Report;
 use super::rootfs::Layers;
-use super::spec::{ContainerSpec, Processes, ShimSpec};
+use super::spec::{ContainerSpec, ShimSpec};
 use super::status::{Exit, START_ERROR};
 use super::syscall_filter;
 use pumice_linux::cgroup::ContainerCgroup;
 use pumice_linux::files;
-use pumice_linux::procfs;
+use pumice_linux::{pidfd, procfs};
 
 /// Longest last message of a container, in bytes, as in Kubernetes.
 const MESSAGE_BYTES_MAX: u64 = 4096;
@@ -79,6 +80,8 @@ pub(crate) struct Ground<'a> {
     /// The pod's user namespace.
     pub users: Option<&'a UserNamespace>,
     pub container: &'a ContainerSpec,
+    /// The process of another container among whose processes it begins; none where it has those that any container has.
+    pub target: Option<Pid>,
     /// 0 for the first run.
     pub attempt: u32,
 }
@@ -86,7 +89,8 @@ pub(crate) struct Ground<'a> {
 impl Process {
     /// Starts a run of a container, in fresh layers and a control group of its own; after an error no program has begun.
     pub(crate) fn start(ground: &Ground<'_>, now: Timestamp) -> io::Result<Process> {
-        let Ground { dir, spec, users, container, attempt } = *ground;
+        let Ground { dir, spec, users, container, target, attempt } = *ground;
+        let has_own_processes = spec.has_own_processes() && target.is_none();
         let layers = make_layers(dir, spec, container, attempt)?;
         let group = match &spec.cgroup {
             Some(pod) => {
@@ -113,9 +117,23 @@ impl Process {
         };
         let mut namespaces = CloneFlags::empty();
         namespaces.set(CloneFlags::CLONE_NEWNS, spec.isolation.namespaces);
-        namespaces.set(CloneFlags::CLONE_NEWPID, spec.has_own_processes());
-        let birth = Birth { spec, users, container, layers: layers.clone(), handles, report: report_end };
-        let pid = match clone_self(namespaces)? {
+        namespaces.set(CloneFlags::CLONE_NEWPID, has_own_processes);
+        let layers_of_birth = layers.clone();
+        let birth =
+            Birth { spec, users, container, has_own_processes, layers: layers_of_birth, handles, report: report_end };
+        // Programs that are there before it may not look into it until it has left the host's files.
+        let is_visible = spec.isolation.namespaces && !has_own_processes;
+        if is_visible {
+            hide_process(spec.isolation.user)?;
+        }
+        let copy = match target {
+            Some(target) => clone_beside(target, namespaces),
+            None => clone_self(namespaces).map_err(io::Error::from),
+        };
+        if is_visible && !matches!(copy, Ok(ForkResult::Child)) {
+            let _ = prctl::set_dumpable(true);
+        }
+        let pid = match copy? {
             ForkResult::Child => init::run(birth),
             ForkResult::Parent { child } => child,
         };
@@ -129,8 +147,8 @@ impl Process {
             layers,
             memory_limit: watched_limit(group.is_some(), container),
             group,
-            has_own_processes: spec.has_own_processes(),
-            shares_processes: spec.isolation.namespaces && spec.processes != Processes::Container,
+            has_own_processes,
+            shares_processes: spec.isolation.namespaces && !has_own_processes,
             over_memory: false,
             stop_signal: container.stop_signal.and_then(|number| number.try_into().ok()).unwrap_or(Signal::SIGTERM),
             started_at: now,
@@ -229,6 +247,24 @@ impl Process {
         }
         Some(tail(&self.log_file, FALLBACK_LINES, FALLBACK_BYTES)).filter(|text| !text.is_empty())
     }
+}
+
+/// `fork` into new namespaces, and among the processes of another container. Needs a process with one thread.
+fn clone_beside(target: Pid, namespaces: CloneFlags) -> io::Result<ForkResult> {
+    let own = File::open("/proc/self/ns/pid_for_children")?;
+    setns(&pidfd::open(target.as_raw())?, CloneFlags::CLONE_NEWPID)?;
+    let copy = clone_self(namespaces);
+    if matches!(copy, Ok(ForkResult::Child)) {
+        return Ok(copy?);
+    }
+    // Containers that come later are not to begin in there.
+    if let Err(errno) = setns(&own, CloneFlags::CLONE_NEWPID) {
+        if let Ok(ForkResult::Parent { child }) = copy {
+            let _ = kill(child, Signal::SIGKILL);
+        }
+        return Err(errno.into());
+    }
+    Ok(copy?)
 }
 
 fn watched_limit(grouped: bool, container: &ContainerSpec) -> Option<u64> {

@@ -47,6 +47,9 @@ pub struct ShimStatus {
     pub init_containers: Vec<ContainerStatus>,
     /// In the order of the spec.
     pub containers: Vec<ContainerStatus>,
+    /// Those that were added while it runs. None of a shim of an earlier release, which adds none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ephemeral_containers: Option<Vec<ContainerStatus>>,
 }
 
 /// How far a pod is.
@@ -112,9 +115,15 @@ pub struct Exit {
 }
 
 impl ShimStatus {
-    /// The container called `name`, of either list.
+    /// The container called `name`, of any list.
     pub fn container(&self, name: &str) -> Option<&ContainerStatus> {
-        self.init_containers.iter().chain(&self.containers).find(|container| container.name == name)
+        self.all().find(|container| container.name == name)
+    }
+
+    /// The containers of all lists.
+    pub fn all(&self) -> impl Iterator<Item = &ContainerStatus> {
+        let added = self.ephemeral_containers.iter().flatten();
+        self.init_containers.iter().chain(&self.containers).chain(added)
     }
 
     /// The status before anything has run: all containers wait.
@@ -136,6 +145,7 @@ impl ShimStatus {
             started_at,
             init_containers,
             containers: containers.map(|name| ContainerStatus::waiting(name, reason)).collect(),
+            ephemeral_containers: Some(Vec::new()),
         }
     }
 
@@ -144,7 +154,7 @@ impl ShimStatus {
         let is_fresh = |container: &ContainerStatus| {
             matches!(container.state, ContainerState::Waiting { message: None, .. }) && container.last.is_none()
         };
-        self.phase == ShimPhase::Initializing && self.init_containers.iter().chain(&self.containers).all(is_fresh)
+        self.phase == ShimPhase::Initializing && self.all().all(is_fresh)
     }
 
     /// Reads the status in a pod's directory.
@@ -162,7 +172,8 @@ impl ShimStatus {
 }
 
 impl ContainerStatus {
-    fn waiting(name: &str, reason: &str) -> Self {
+    /// One that has not begun.
+    pub(crate) fn waiting(name: &str, reason: &str) -> Self {
         let state = ContainerState::Waiting { reason: reason.into(), message: None };
         ContainerStatus { name: name.to_owned(), state, last: None, restart_count: 0 }
     }
@@ -209,6 +220,11 @@ mod tests {
         status.write(dir.path(), Durability::Power).unwrap();
         assert_eq!(ShimStatus::read(dir.path()).unwrap(), status);
         assert_eq!(status.sequence, 1);
+        assert_eq!(status.ephemeral_containers, Some(Vec::new()));
+        let mut earlier = serde_json::to_value(&status).unwrap();
+        earlier.as_object_mut().unwrap().remove("ephemeral_containers");
+        let earlier: ShimStatus = serde_json::from_value(earlier).unwrap();
+        assert_eq!(earlier.ephemeral_containers, None, "its shim adds none");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! The shim's loop: init containers one by one, then the containers, until all is over.
 //!
-//! What starts and ends runs is in `supervisor/runs.rs`, what ends the pod in `supervisor/stopping.rs`.
+//! What starts and ends runs is in `supervisor/runs.rs`, what ends the pod in `supervisor/stopping.rs`, what is added to it in
+//! `supervisor/added.rs`.
 //! Invariant: `status.json` says what is true now, and an exit is on disk before anything follows
 //! from it. Time comes in through `pumice_clock` at the top of each turn only.
 
+mod added;
 mod runs;
 mod stopping;
 
@@ -24,6 +26,7 @@ use pumice_units::with_causes;
 
 use super::backoff::Backoff;
 use super::control::{self, Stop, Termination};
+use super::ephemeral::EphemeralContainer;
 use super::journal::journal;
 use super::logs::LogFile;
 use super::namespaces;
@@ -85,6 +88,8 @@ struct Slot {
 enum Role {
     Init,
     Main,
+    /// Added while the pod runs, which does not depend on it.
+    Ephemeral,
 }
 
 /// Everything one shim knows.
@@ -96,6 +101,9 @@ pub(crate) struct Supervisor {
     users: Option<UserNamespace>,
     init: Vec<Slot>,
     main: Vec<Slot>,
+    ephemeral: Vec<Slot>,
+    /// What the last of these lists runs.
+    added: Vec<EphemeralContainer>,
     signals: SignalFd,
     pipe: File,
     stopping: Option<Instant>,
@@ -142,6 +150,8 @@ impl Supervisor {
         Ok(Supervisor {
             init: slots(init.len()),
             main: slots(main.len()),
+            ephemeral: Vec::new(),
+            added: Vec::new(),
             dir,
             spec,
             status,
@@ -169,6 +179,7 @@ impl Supervisor {
 
     /// Runs the pod that is prepared to its end.
     pub(crate) fn run(mut self) -> Result<(), ShimError> {
+        self.take_added();
         // Looks before it waits: who asked for its end before there was a pipe has left the request, and woken nobody.
         while self.goes_on() {
             self.look();
@@ -226,8 +237,7 @@ impl Supervisor {
             Some(wait) => PollTimeout::try_from(wait.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX),
             None => PollTimeout::NONE,
         };
-        let slots = self.init.iter().chain(&self.main);
-        let logs = slots.filter_map(|slot| slot.process.as_ref()).flat_map(Process::pollable).map(AsFd::as_fd);
+        let logs = self.running().flat_map(Process::pollable).map(AsFd::as_fd);
         let all: Vec<BorrowedFd<'_>> = [self.signals.as_fd(), self.pipe.as_fd()].into_iter().chain(logs).collect();
         let mut polled: Vec<PollFd<'_>> = all.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut polled, timeout) {
@@ -239,12 +249,11 @@ impl Supervisor {
     /// When there is something to do although nothing happened.
     fn next_turn(&self) -> Option<Instant> {
         let now = clock::monotonic();
-        let slots = || self.init.iter().chain(&self.main);
-        let is_watched = slots().any(|slot| slot.process.as_ref().is_some_and(Process::is_watched));
+        let is_watched = self.running().any(Process::is_watched);
         let watch = if is_watched { Some(now + WATCH_EVERY) } else { None };
         let kill = if self.killed { None } else { self.stopping };
         let write = if self.unwritten { Some(now + WRITE_AGAIN_AFTER) } else { None };
-        let starts = slots().filter_map(|slot| slot.start_at).chain(slots().filter_map(|slot| slot.kill_at));
+        let starts = self.slots_of_all().flat_map(|slot| [slot.start_at, slot.kill_at]).flatten();
         let outputs = self.running().filter_map(Process::next_turn);
         starts.chain(outputs).chain([watch, kill, self.deadline, write].into_iter().flatten()).min()
     }
@@ -262,6 +271,7 @@ impl Supervisor {
         }
         if control::was_woken(&mut self.pipe) {
             self.end_runs(at);
+            self.take_added();
         }
         if let Some(stop) = control::requested_stop(&self.dir) {
             if self.stopping.is_none()
@@ -278,7 +288,7 @@ impl Supervisor {
             self.status.message = Some("Pod was active on the node longer than the specified deadline".into());
             self.stop(Stop { grace_seconds: self.spec.grace_seconds }, at);
         }
-        for process in self.init.iter_mut().chain(&mut self.main).filter_map(|slot| slot.process.as_mut()) {
+        for process in self.slots_of_all_mut().filter_map(|slot| slot.process.as_mut()) {
             process.pump(now, at);
             process.watch_memory();
         }
@@ -287,9 +297,7 @@ impl Supervisor {
             self.killed = true;
             self.end_of_grace(at);
         }
-        for slot in
-            self.init.iter_mut().chain(&mut self.main).filter(|slot| slot.kill_at.is_some_and(|kill_at| at >= kill_at))
-        {
+        for slot in self.slots_of_all_mut().filter(|slot| slot.kill_at.is_some_and(|kill_at| at >= kill_at)) {
             slot.kill_at = None;
             slot.process.iter().for_each(Process::kill);
         }
@@ -297,7 +305,15 @@ impl Supervisor {
     }
 
     fn running(&self) -> impl Iterator<Item = &Process> {
-        self.init.iter().chain(&self.main).filter_map(|slot| slot.process.as_ref())
+        self.slots_of_all().filter_map(|slot| slot.process.as_ref())
+    }
+
+    fn slots_of_all(&self) -> impl Iterator<Item = &Slot> {
+        self.init.iter().chain(&self.main).chain(&self.ephemeral)
+    }
+
+    fn slots_of_all_mut(&mut self) -> impl Iterator<Item = &mut Slot> {
+        self.init.iter_mut().chain(&mut self.main).chain(&mut self.ephemeral)
     }
 
     /// Starts what is due and notices when all is over.
@@ -315,7 +331,7 @@ impl Supervisor {
         if self.is_done() {
             self.done();
         } else if self.stopping.is_none() && self.is_over() {
-            // Only sidecars are left.
+            // Only sidecars are left, and what was added.
             self.stop(Stop { grace_seconds: self.spec.grace_seconds }, clock::monotonic());
         }
         if self.stopping.is_some() && self.asks {
@@ -352,6 +368,7 @@ impl Supervisor {
         match role {
             Role::Init => &mut self.init,
             Role::Main => &mut self.main,
+            Role::Ephemeral => &mut self.ephemeral,
         }
     }
 
@@ -359,6 +376,7 @@ impl Supervisor {
         match role {
             Role::Init => &mut self.status.init_containers,
             Role::Main => &mut self.status.containers,
+            Role::Ephemeral => self.status.ephemeral_containers.get_or_insert_default(),
         }
     }
 
@@ -366,6 +384,7 @@ impl Supervisor {
         match role {
             Role::Init => &self.spec.init_containers[index],
             Role::Main => &self.spec.containers[index],
+            Role::Ephemeral => &self.added[index].container,
         }
     }
 }

@@ -7,6 +7,7 @@
 mod accelerators;
 mod calls;
 mod entry;
+mod ephemeral;
 pub(crate) mod eviction;
 mod failures;
 mod probing;
@@ -47,6 +48,7 @@ use crate::shim_watch::StatusWatch;
 use crate::usage::disk::DiskUse;
 use calls::CallDone;
 use entry::{End, Entry, Presence, Stage};
+use ephemeral::AddDone;
 use eviction::SharedDisk;
 use probing::PreStopDone;
 use pulling::Pulled;
@@ -120,6 +122,7 @@ pub(crate) struct Pods {
     queue: VecDeque<String>,
     pulls: JoinSet<Pulled>,
     starts: JoinSet<Started>,
+    additions: JoinSet<AddDone>,
     calls: JoinSet<CallDone>,
     exits: JoinSet<String>,
     removals: JoinSet<Removed>,
@@ -162,6 +165,7 @@ impl Pods {
             queue: VecDeque::new(),
             pulls: JoinSet::new(),
             starts: JoinSet::new(),
+            additions: JoinSet::new(),
             calls: JoinSet::new(),
             exits: JoinSet::new(),
             removals: JoinSet::new(),
@@ -196,6 +200,7 @@ impl Pods {
                 news = self.watch.changed() => self.on_news(news?),
                 Some(done) = self.pulls.join_next() => self.on_pulled(done),
                 Some(done) = self.starts.join_next() => self.on_start(done),
+                Some(done) = self.additions.join_next() => self.on_added(done),
                 Some(done) = self.calls.join_next() => self.on_call(done),
                 Some(done) = self.exits.join_next() => self.on_shim_end(done),
                 Some(done) = self.removals.join_next() => self.on_removed(done),
@@ -316,6 +321,7 @@ impl Pods {
             }
             Stage::Running => {
                 self.look_at_shim(uid);
+                self.add_containers(uid);
                 self.start_probers(uid);
                 self.keep_tokens(uid);
             }

@@ -233,39 +233,10 @@ fn make(
     let step = |step| move |source: io::Error| StartError::Prepare { step, source };
     let pod = &*order.pod;
     let dir = context.pods_dir.join(&order.uid);
-    let image_map = context.image_map.as_deref().map(ImageMap::read).transpose()?.unwrap_or_default();
-    let none = BTreeMap::new();
-    let Capabilities { isolation: given, cgroup, .. } = &context.capabilities;
-    let view = DeviceView {
-        folders: &context.devices,
-        own: &order.devices,
-        namespaces: given.namespaces,
-        is_limited: given.namespaces || cgroup.as_ref().is_some_and(Hierarchy::limits_devices),
-    };
-    let accelerators = |container: &Container| view.environment(container);
-    let node = NodeGround {
-        image_map: &image_map,
-        images: order.images.as_ref().map_or(&none, |images| &images.entries),
-        image_map_path: context.image_map.as_deref(),
-        default_path: &context.default_path,
-        only_identity: only_identity(context),
-        only_home: context.home.as_deref(),
-        common_mounts: common_mounts(context, &dir),
-        api: context.api_port.map(|port| SocketAddrV4::new(api_host(context, pod), port)),
-        support: support(context),
-        users,
-        accelerators: &accelerators,
-    };
-    let (pod_volumes, claims) = (volumes_dir(&dir), claims_dir(&context.data_dir));
-    let images = order.images.as_ref().map(|images| &images.volumes);
-    let roots = VolumeRoots { pod: &pod_volumes, claims: &claims, images };
-    let placement = placement(context, order);
-    let mut resolved = resolve::resolve(pod, sources, &placement, &node, &roots)?;
-    confine(context, pod, &mut resolved)?;
-    if context.capabilities.cgroup.is_some() {
-        let containers = resolved.init_containers.iter_mut().chain(&mut resolved.containers);
-        containers.for_each(|container| container.limits.bound_memory(context.memory_bytes));
-    }
+    let view = device_view(context, &order.devices);
+    let images = order.images.as_deref();
+    let ground = PodGround { pod, dir: &dir, address: order.address, sources, images, users, view: &view };
+    let mut resolved = resolve_on(context, &ground)?;
     // The shim mounts its shared memory there: a disk without room is met where the start is tried again.
     private_dir(&dir.join(SHARED_MEMORY)).map_err(step("make the pod's directory"))?;
     let group = resolved.group.map(|gid| VolumeGroup { gid, ids: context.ids.as_deref() });
@@ -300,6 +271,59 @@ fn make(
     write_atomic(&dir.join(SPEC_FILE), &bytes, durability).map_err(step("write the pod's spec"))?;
     let begun = context.journal.as_ref().map_or(Ok(()), |journal| journal.begin(&order.uid, &bytes, range));
     begun.map_err(step("write down that the pod starts"))
+}
+
+/// What a pod sees of this machine's devices, of which these are its own.
+pub(super) fn device_view<'a>(context: &'a NodeContext, own: &'a PodDevices) -> DeviceView<'a> {
+    let Capabilities { isolation, cgroup, .. } = &context.capabilities;
+    DeviceView {
+        folders: &context.devices,
+        own,
+        namespaces: isolation.namespaces,
+        is_limited: isolation.namespaces || cgroup.as_ref().is_some_and(Hierarchy::limits_devices),
+    }
+}
+
+/// A pod, with what was got for it.
+pub(super) struct PodGround<'a> {
+    pub pod: &'a Pod,
+    pub dir: &'a Path,
+    pub address: Ipv4Addr,
+    pub sources: &'a Sources,
+    /// What its containers run, where they name images.
+    pub images: Option<&'a PodImages>,
+    pub users: PodUsers,
+    pub view: &'a DeviceView<'a>,
+}
+
+/// What a pod is on this node. Makes nothing on the disk but filters of system calls.
+pub(super) fn resolve_on(context: &NodeContext, ground: &PodGround<'_>) -> Result<Resolved, StartError> {
+    let PodGround { pod, dir, address, sources, images, users, view } = *ground;
+    let image_map = context.image_map.as_deref().map(ImageMap::read).transpose()?.unwrap_or_default();
+    let none = BTreeMap::new();
+    let accelerators = |container: &Container| view.environment(container);
+    let node = NodeGround {
+        image_map: &image_map,
+        images: images.map_or(&none, |images| &images.entries),
+        image_map_path: context.image_map.as_deref(),
+        default_path: &context.default_path,
+        only_identity: only_identity(context),
+        only_home: context.home.as_deref(),
+        common_mounts: common_mounts(context, dir),
+        api: context.api_port.map(|port| SocketAddrV4::new(api_host(context, pod), port)),
+        support: support(context),
+        users,
+        accelerators: &accelerators,
+    };
+    let (pod_volumes, claims) = (volumes_dir(dir), claims_dir(&context.data_dir));
+    let roots = VolumeRoots { pod: &pod_volumes, claims: &claims, images: images.map(|images| &images.volumes) };
+    let mut resolved = resolve::resolve(pod, sources, &placement(context, address), &node, &roots)?;
+    confine(context, pod, &mut resolved)?;
+    if context.capabilities.cgroup.is_some() {
+        let containers = resolved.init_containers.iter_mut().chain(&mut resolved.containers);
+        containers.for_each(|container| container.limits.bound_memory(context.memory_bytes));
+    }
+    Ok(resolved)
 }
 
 /// How the pod is separated from the host, and whose users it has.
@@ -429,11 +453,11 @@ fn common_mounts(context: &NodeContext, dir: &Path) -> Vec<MountSpec> {
     if context.capabilities.isolation.namespaces { names::common_mounts(dir) } else { Vec::new() }
 }
 
-fn placement(context: &NodeContext, order: &StartOrder) -> Placement {
+fn placement(context: &NodeContext, address: Ipv4Addr) -> Placement {
     Placement {
         node_name: context.node_name.clone(),
         host_ip: context.host_ip,
-        pod_ip: order.address,
+        pod_ip: address,
         node_cpu_milli: context.cpu_milli,
         node_memory_bytes: context.memory_bytes,
     }

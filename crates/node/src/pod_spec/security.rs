@@ -155,9 +155,6 @@ fn whole(pod: &Pod, spec: &PodSpec, node: &NodeSupport) -> Checked {
             return refuse("spec.shareProcessNamespace", "it can't be had together with hostPID");
         }
     }
-    if spec.ephemeral_containers.as_ref().is_some_and(|list| !list.is_empty()) {
-        return refuse("spec.ephemeralContainers", "this node starts no containers beside those that a pod began with");
-    }
     match full_name(pod) {
         Some(name) if name.len() > FQDN_BYTES_MAX => refuse(
             "spec.setHostnameAsFQDN",
@@ -411,7 +408,6 @@ mod tests {
         let root = json!({"runAsNonRoot": true, "runAsUser": 0});
         for (node, spec, path) in [
             (ALL, json!({"os": {"name": "windows"}}), "spec.os.name: "),
-            (ALL, json!({"ephemeralContainers": [{"name": "e"}]}), "spec.ephemeralContainers: "),
             (ALL, json!({"hostPID": true, "shareProcessNamespace": true}), "spec.shareProcessNamespace: "),
             (ROOTLESS, json!({"hostPID": true}), "spec.hostPID: "),
             (ROOTLESS, json!({"shareProcessNamespace": true}), "spec.shareProcessNamespace: "),
@@ -524,7 +520,7 @@ mod tests {
                 json!({"hostUsers": true, "securityContext": {"appArmorProfile": unconfined, "seccompProfile": local}}),
             ),
             (ALL, json!({"os": {"name": "linux"}, "hostPID": true, "hostIPC": true, "hostNetwork": true})),
-            (ALL, json!({"shareProcessNamespace": true, "ephemeralContainers": []})),
+            (ALL, json!({"shareProcessNamespace": true, "ephemeralContainers": [{"name": "e"}]})),
             (ALL, json!({"setHostnameAsFQDN": true, "subdomain": "s"})),
             // Without a subdomain there is no longer name.
             (ALL, json!({"setHostnameAsFQDN": true, "hostname": "h".repeat(63)})),

@@ -11,6 +11,7 @@ mod devices;
 mod disk;
 mod disk_limits;
 mod ends;
+mod ephemeral;
 mod exec;
 mod grace;
 mod harness;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
 use pumice_clock as clock;
 
 use super::{Role, Supervisor, WRITE_AGAIN_AFTER, start_error};
@@ -25,7 +26,7 @@ impl Supervisor {
                 WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, _, _) => pid,
                 _ => continue,
             };
-            for role in [Role::Init, Role::Main] {
+            for role in [Role::Init, Role::Main, Role::Ephemeral] {
                 let found =
                     self.slots(role).iter().position(|slot| slot.process.as_ref().is_some_and(|p| p.pid() == pid));
                 if let Some(index) = found {
@@ -69,7 +70,7 @@ impl Supervisor {
     }
 
     /// What follows from the end of a run that lasted `ran`.
-    fn conclude(&mut self, role: Role, index: usize, exit: Exit, ran: Duration, at: Instant) {
+    pub(super) fn conclude(&mut self, role: Role, index: usize, exit: Exit, ran: Duration, at: Instant) {
         let again = self.stopping.is_none() && self.restarts(role, index, exit.code);
         let slot = &mut self.slots(role)[index];
         let wait = if again { Some(slot.backoff.after_run(ran)) } else { None };
@@ -96,6 +97,7 @@ impl Supervisor {
             // An init container's success is final, whatever the policy.
             Role::Init => code != 0 && self.spec.restart_policy.restarts(code),
             Role::Main => self.spec.restart_policy.restarts(code),
+            Role::Ephemeral => false,
         }
     }
 
@@ -105,25 +107,32 @@ impl Supervisor {
 
     pub(super) fn start_due(&mut self) {
         let at = clock::monotonic();
+        let mut started = self.start_in_order(at);
+        // After those that they may look at.
+        started |= self.start_added(at);
+        if started {
+            self.save(Durability::Process);
+        }
+    }
+
+    /// Starts what is due of the containers that the pod was made with.
+    fn start_in_order(&mut self, at: Instant) -> bool {
         let mut started = false;
         for index in 0..self.init.len() {
-            started |= self.start_if_due(Role::Init, index, at);
+            started |= self.start_if_due(Role::Init, index, None, at);
             // For good: a sidecar that is started again holds up nobody.
             self.init[index].passed |= self.passes(index);
             if !self.init[index].passed {
-                if started {
-                    self.save(Durability::Process);
-                }
-                return;
+                return started;
             }
         }
         for index in 0..self.main.len() {
-            started |= self.start_if_due(Role::Main, index, at);
+            started |= self.start_if_due(Role::Main, index, None, at);
         }
         if started {
             self.status.phase = ShimPhase::Running;
-            self.save(Durability::Process);
         }
+        started
     }
 
     /// Whether an init container has done what those after it wait for.
@@ -136,19 +145,25 @@ impl Supervisor {
         status.is_running() && (!spec.start_gate || control::has_started(&self.dir, &spec.name, run))
     }
 
-    fn start_if_due(&mut self, role: Role, index: usize, at: Instant) -> bool {
+    pub(super) fn is_due(&mut self, role: Role, index: usize, at: Instant) -> bool {
         let slot = &self.slots(role)[index];
         let fresh = slot.attempts == 0;
-        let due = slot.process.is_none() && (fresh || slot.start_at.is_some_and(|start_at| at >= start_at));
-        if !due {
+        slot.process.is_none() && slot.start_at.map_or(fresh, |start_at| at >= start_at)
+    }
+
+    /// Starts a run of a container that is due, maybe among the processes of another one.
+    pub(super) fn start_if_due(&mut self, role: Role, index: usize, target: Option<Pid>, at: Instant) -> bool {
+        if !self.is_due(role, index, at) {
             return false;
         }
+        let slot = &self.slots(role)[index];
         let (attempt, now) = (slot.attempts, clock::now());
         let ground = Ground {
             dir: &self.dir,
             spec: &self.spec,
             users: self.users.as_ref(),
             container: self.container(role, index),
+            target,
             attempt,
         };
         let started = Process::start(&ground, now);

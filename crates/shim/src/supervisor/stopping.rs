@@ -21,7 +21,7 @@ impl Supervisor {
     pub(super) fn end_of_grace(&mut self, at: Instant) {
         self.thaw();
         let asks = self.asks;
-        for slot in self.init.iter_mut().chain(&mut self.main) {
+        for slot in self.slots_of_all_mut() {
             let Some(process) = &slot.process else { continue };
             if slot.stop_requested || !asks {
                 process.kill();
@@ -77,12 +77,13 @@ impl Supervisor {
                 self.save(Durability::Process);
             }
         }
-        for slot in self.init.iter_mut().chain(&mut self.main) {
+        for slot in self.slots_of_all_mut() {
             slot.start_at = None;
         }
     }
 
-    /// Asks those whose turn it is to end: the containers at once, then the sidecars, the last of them first.
+    /// Asks those whose turn it is to end: the containers at once, then the sidecars, the last of them first. No sidecar waits for what
+    /// was added to the pod.
     pub(super) fn ask_to_end(&mut self) {
         let ask = |slot: &mut Slot| {
             if let Some(process) = &slot.process
@@ -93,6 +94,9 @@ impl Supervisor {
             }
             slot.process.is_some()
         };
+        for slot in &mut self.ephemeral {
+            ask(slot);
+        }
         let ordinary = self.init.iter_mut().zip(&self.spec.init_containers).filter(|(_, spec)| !spec.sidecar);
         let wait = ordinary.map(|(slot, _)| slot).chain(&mut self.main).map(ask).fold(false, |any, runs| any | runs);
         if !wait {

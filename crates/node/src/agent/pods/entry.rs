@@ -14,6 +14,7 @@ use pumice_clock as clock;
 
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::agent::pods::ephemeral::Added;
 use crate::agent::pods::probing::Probed;
 use crate::agent::pods::{RUN_TOLD_AFTER, START_AGAIN, TURN_TOLD_AFTER};
 use crate::pod_images::{PodImages, Pulling};
@@ -99,6 +100,8 @@ pub(super) struct Entry {
     pub pulling: Option<Arc<Pulling>>,
     /// When it is next told how far they are.
     pub told_pull_at: Option<Instant>,
+    /// Containers that are added to it while it runs, by their names.
+    pub ephemeral: BTreeMap<String, Added>,
     /// How often it could not be started.
     pub start_failures: u32,
     /// Whether its directory holds a spec whose shim was never started.
@@ -157,6 +160,7 @@ impl Entry {
             images: None,
             pulling: None,
             told_pull_at: None,
+            ephemeral: BTreeMap::new(),
             start_failures: 0,
             respawn: false,
             quiet_until: clock::monotonic() + TURN_TOLD_AFTER,
@@ -230,8 +234,7 @@ impl Entry {
         };
         let shim = self.shim.as_ref().filter(|_| self.stage == Stage::Running && self.written.is_none())?;
         let begins = matches!(shim.phase, ShimPhase::Initializing | ShimPhase::Running);
-        let all = shim.init_containers.iter().chain(&shim.containers);
-        if begins && all.into_iter().all(is_in_order) { Some(self.runs_since? + RUN_TOLD_AFTER) } else { None }
+        if begins && shim.all().all(is_in_order) { Some(self.runs_since? + RUN_TOLD_AFTER) } else { None }
     }
 
     fn is_about_to_start(&self) -> bool {
@@ -252,7 +255,8 @@ impl Entry {
             _ => None,
         };
         let times = [self.call_again_at, of_stage, self.quiet_until(now), self.told_pull_at];
-        times.into_iter().flatten().filter(|at| *at > now).min()
+        let additions = self.ephemeral.values().filter_map(Added::retry_at);
+        times.into_iter().flatten().chain(additions).filter(|at| *at > now).min()
     }
 
     /// Expects that nothing of it is left at a time, or before if that was said already.

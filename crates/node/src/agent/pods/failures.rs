@@ -13,6 +13,7 @@ use pumice_cluster::events::{Occurrence, Severity};
 use crate::agent::pods::Pods;
 use crate::agent::pods::entry::{End, Entry, Stage};
 use crate::agent::start::StartError;
+use crate::pod_spec::ephemeral;
 use crate::pod_status::{SHIM_LOST, SHIM_LOST_MESSAGE};
 use crate::survivors;
 use pumice_shim::status::{
@@ -109,7 +110,13 @@ impl Pods {
 
 fn field_path(pod: &Pod, container: &str) -> String {
     let init = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
-    let list = if init.into_iter().any(|init| init.name == container) { "initContainers" } else { "containers" };
+    let list = if init.into_iter().any(|init| init.name == container) {
+        "initContainers"
+    } else if ephemeral::of(pod).iter().any(|added| added.name == container) {
+        "ephemeralContainers"
+    } else {
+        "containers"
+    };
     format!("spec.{list}{{{container}}}")
 }
 
@@ -145,8 +152,7 @@ fn of_end(entry: &Entry) -> Option<Trouble> {
 
 /// What is wrong with runs of containers, by what their shim says now and said before.
 pub(super) fn of_runs(pod: &Pod, before: Option<&ShimStatus>, now: &ShimStatus) -> Vec<Trouble> {
-    let all = now.init_containers.iter().chain(&now.containers);
-    let news = all.flat_map(|container| {
+    let news = now.all().flat_map(|container| {
         let known = before.and_then(|before| before.container(&container.name));
         [not_started(container, known), held_back(pod, container, known)]
     });

@@ -148,8 +148,10 @@ fn leave_within(entry: &Entry) -> u64 {
 fn status_of(entry: &Entry, pod: &Pod, host_ip: Ipv4Addr) -> Option<PodStatus> {
     let nothing = PodStatus::default();
     let gates = entry.probed.iter().map(|(name, probed)| (name.as_str(), probed.gate)).collect();
+    let ephemeral = entry.ephemeral.iter().map(|(name, added)| (name.as_str(), added.into())).collect();
     let facts = Facts {
         pod,
+        ephemeral,
         images: entry.images.as_deref(),
         gates,
         before: entry.written.as_ref().unwrap_or(&nothing),

@@ -375,7 +375,7 @@ fn look(uid: &str, folder: &PodFolder, unfinished: &mut Unfinished) -> Seen {
         unfinished.0.remove(uid);
         return Seen::Ended;
     }
-    match status.init_containers.iter().chain(&status.containers).any(ContainerStatus::is_running) {
+    match status.all().any(ContainerStatus::is_running) {
         true => Seen::Pod(unfinished.measure(uid, folder, FILES_MAX)),
         false => Seen::NotRunning,
     }
