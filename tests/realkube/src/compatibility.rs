@@ -63,7 +63,6 @@ fn known(server: Server, minor: u32, behaviour: &Behaviour) -> Option<&'static s
         (_, "auth whoami") if minor < 28 => Some("asks for v1beta1, which Kubernetes no longer serves"),
         (_, "wait --for=create") if minor < 31 => Some("unknown to this kubectl"),
         (Server::Ours, "attach" | "run -i --rm") => Some("no attach"),
-        (Server::Ours, "debug") => Some("no ephemeral containers"),
         (Server::Ours, "autoscale") => Some("no HorizontalPodAutoscaler"),
         _ => None,
     }

@@ -19,8 +19,8 @@ use tar::{EntryType, Header};
 /// A shell and the usual small programs in one file that needs no library.
 const BUSYBOX: &str = "/bin/busybox";
 /// Its programs that images have by name.
-const PROGRAMS: &str = "cat chmod chown cp date echo env grep head hostname httpd id ln ls mkdir mv pwd rm sed sh sleep stat tail \
-                        touch tr true umask wc wget";
+const PROGRAMS: &str = "cat chmod chown cp date echo env grep head hostname httpd id ln ls mkdir mv ps pwd rm sed sh sleep stat tail \
+                        tar touch tr true umask wc wget";
 /// What of this machine's Python is needed for a program that imports modules: their files, and what they were compiled into.
 const FILES_OF_MODULES: &str = "
 import importlib, sys
@@ -58,8 +58,23 @@ impl TestImage {
             files.file("etc/group", 0o644, b"root:x:0:\napp:x:1001:\nstaff:x:50:app\n");
             files.end()
         });
+        TestImage::of(layer.clone(), json!({}))
+    }
+
+    /// An image with nothing but the program `/sleep`.
+    ///
+    /// # Panics
+    /// Without Debian's busybox-static.
+    pub fn sleep() -> TestImage {
+        let busybox = std::fs::read(BUSYBOX).expect("needs busybox-static; run ./tests/prerequisites");
+        let mut files = Files::new();
+        files.file("sleep", 0o755, &busybox);
+        TestImage::of(files.end(), json!({"Entrypoint": ["/sleep"], "Cmd": ["1000"]}))
+    }
+
+    fn of(layer: Layer, config: Value) -> TestImage {
         let architecture = if std::env::consts::ARCH == "aarch64" { "arm64" } else { "amd64" };
-        TestImage { layers: vec![layer.clone()], architecture, config: json!({}) }
+        TestImage { layers: vec![layer], architecture, config }
     }
 
     /// With one more layer of files, by their paths.

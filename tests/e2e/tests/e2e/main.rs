@@ -12,6 +12,7 @@ mod backup;
 mod bad_input;
 mod confinement;
 mod crash;
+mod debug;
 mod disk;
 mod disk_pressure;
 mod documented;
