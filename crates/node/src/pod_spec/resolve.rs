@@ -221,7 +221,7 @@ fn one(
 ) -> Result<ContainerSpec, ResolveError> {
     let care = ProbesAndHooks::of(container).map_err(|error| ResolveError::Unsupported { what: error.to_string() })?;
     let sidecar = is_sidecar(container);
-    let argv = argv(container, entry).iter().map(|text| expand(text, |name| environment.get(name))).collect::<Vec<_>>();
+    let argv = argv(container, entry, &environment);
     if argv.is_empty() {
         return Err(no_command(container, entry, node.image_map_path));
     }
@@ -303,16 +303,25 @@ pub(crate) fn is_sidecar(container: &Container) -> bool {
 }
 
 /// A container's command replaces the image's whole; its arguments alone replace the image's arguments. An entry may insist.
-fn argv(container: &Container, entry: Option<&ImageEntry>) -> Vec<String> {
-    let own = |list: &Option<Vec<String>>| list.clone().filter(|list| !list.is_empty());
+/// As with a kubelet, `$(NAME)` and `$$` count in what the pod and the map say, and mean nothing in what an image itself says.
+fn argv(container: &Container, entry: Option<&ImageEntry>, environment: &Environment) -> Vec<String> {
+    let expanded = |list: &[String]| -> Vec<String> {
+        list.iter().map(|text| expand(text, |name| environment.get(name))).collect()
+    };
+    let own = |list: &Option<Vec<String>>| list.as_deref().filter(|list| !list.is_empty()).map(expanded);
+    let of_entry = |list: fn(&ImageEntry) -> &Vec<String>| match entry {
+        Some(entry) if entry.content.is_some() => list(entry).clone(),
+        Some(entry) => expanded(list(entry)),
+        None => Vec::new(),
+    };
     let (command, args) = match entry {
         Some(entry) if entry.replace_command => (None, None),
         _ => (own(&container.command), own(&container.args)),
     };
     match (command, args) {
         (Some(command), args) => [command, args.unwrap_or_default()].concat(),
-        (None, Some(args)) => [entry.map(|entry| entry.command.clone()).unwrap_or_default(), args].concat(),
-        (None, None) => entry.map(|entry| [entry.command.clone(), entry.args.clone()].concat()).unwrap_or_default(),
+        (None, Some(args)) => [of_entry(|entry| &entry.command), args].concat(),
+        (None, None) => [of_entry(|entry| &entry.command), of_entry(|entry| &entry.args)].concat(),
     }
 }
 

@@ -82,6 +82,24 @@ fn an_image_runs_as_it_says() {
 }
 
 #[test]
+fn dollars_of_an_images_own_command_are_its_shells() {
+    let registry = Registry::start();
+    let config = json!({"Entrypoint": ["sh", "-c"], "Cmd": ["echo $$ $(echo GREETING)"], "Env": ["GREETING=hello"]});
+    let (name, _) = registry.put("team/dollars", "1", &TestImage::busybox().with_config(config));
+    let (platform, _directory) = platform(&registry);
+    create(&platform, "image", json!({"name": "c", "image": name}), json!({}));
+    let container = json!({"name": "c", "image": name, "args": ["echo $$$$ $(GREETING)"],
+        "env": [{"name": "GREETING", "value": "good day"}]});
+    create(&platform, "pod", container, json!({}));
+    for (pod, word) in [("image", "GREETING"), ("pod", "good day")] {
+        ended(&platform, pod);
+        let told = platform.kubectl(["logs", pod]).ok();
+        let (number, rest) = told.split_once(' ').unwrap();
+        assert!(number.parse::<u32>().is_ok() && rest.starts_with(word), "{pod}: {told}");
+    }
+}
+
+#[test]
 fn an_image_that_can_not_be_had_says_why() {
     let registry = Registry::start();
     let (name, _) = registry.put("team/hello", "1", &TestImage::busybox());
