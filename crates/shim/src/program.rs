@@ -36,12 +36,23 @@ pub enum ProgramError {
     #[error("{program:?}: executable file not found in $PATH")]
     NotFound { program: String },
     /// The kernel refused it.
-    #[error("can't run {program:?}")]
+    #[error("can't run {program:?}{}", known_cause(.source))]
     Exec {
         program: String,
         #[source]
         source: io::Error,
     },
+}
+
+/// What the kernel's refusal means where the program itself is there.
+fn known_cause(refusal: &io::Error) -> &'static str {
+    match refusal.raw_os_error() {
+        Some(libc::ENOENT) => ": the interpreter or loader that it names is not there",
+        Some(libc::ENOEXEC) => {
+            ": it is neither a program for this machine's processor nor a script that begins with #!"
+        }
+        _ => "",
+    }
 }
 
 /// Descriptors that a program gets or needs on its way.

@@ -1,6 +1,6 @@
 //! An image that can't be used here, or that its registry does not give: the pod says why, and `jobctl run` ends with it.
 
-use pumice_testkit::{Platform, Registry, Setup, TestImage, eventually};
+use pumice_testkit::{Files, Platform, Registry, Setup, TestImage, eventually};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -73,8 +73,12 @@ struct Fault {
 }
 
 fn create(platform: &Platform, name: &str, image: &str, secret: Option<&str>) {
+    create_with(platform, name, image, secret, "true");
+}
+
+fn create_with(platform: &Platform, name: &str, image: &str, secret: Option<&str>, program: &str) {
     let secrets: Vec<_> = secret.iter().map(|name| json!({"name": name})).collect();
-    let container = json!({"name": "c", "image": image, "command": ["true"]});
+    let container = json!({"name": "c", "image": image, "command": [program]});
     let spec = json!({"restartPolicy": "Never", "imagePullSecrets": secrets, "containers": [container]});
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec});
     platform.kubectl_with_input(["create", "-f", "-"], &pod.to_string()).ok();
@@ -148,4 +152,42 @@ fn run_ends_with_what_is_wrong_with_its_image() {
     });
     let good = faults[0].good.as_str();
     assert_eq!(platform.jobctl(["run", "--image", good, "--", "echo", "within"]).ok(), "within\n");
+}
+
+#[test]
+fn a_pod_says_why_a_program_of_its_image_does_not_run() {
+    let registries = Registries::start();
+    let platform = &registries.platform;
+    let mut files = Files::new();
+    files.file("interpreter", 0o755, b"#!/usr/bin/env python3\n");
+    files.file("text", 0o755, b"echo without its first line\n");
+    files.file("mode", 0o644, b"#!/bin/sh\n");
+    // The head of a program for another processor, s390: big-endian, of 64 bits.
+    let mut other = b"\x7fELF\x02\x02\x01".to_vec();
+    other.resize(18, 0);
+    other.extend([0, 22]);
+    other.resize(64, 0);
+    files.file("processor", 0o755, &other);
+    let (image, _) = registries.plain.put("team/programs", "1", &TestImage::busybox().with_layer(files.end()));
+    let neither = "it is neither a program for this machine's processor nor a script";
+    let rows = [
+        ("interpreter", "the interpreter or loader that it names is not there"),
+        ("text", neither),
+        ("processor", neither),
+        ("mode", "Permission denied"),
+        ("missing", "executable file not found in $PATH"),
+    ];
+    for (program, _) in rows {
+        create_with(platform, program, &image, None, &format!("/{program}"));
+    }
+    create(platform, "good", &image, None);
+    for (program, said) in rows {
+        eventually(&format!("pod {program} says {said:?}"), || {
+            let status = platform.get("pod", program).ok_or("no such pod")?["status"].take();
+            let ended = &status["containerStatuses"][0]["state"]["terminated"];
+            let says_it = ended["message"].as_str().is_some_and(|message| message.contains(said));
+            if ended["reason"] == "StartError" && says_it { Ok(()) } else { Err(status.to_string()) }
+        });
+    }
+    succeeds(platform, "good");
 }
