@@ -22,7 +22,7 @@ use crate::digest::Digest;
 use crate::manifest::{Blob, Compression, Layer, ManifestError, OCI_MANIFEST};
 use crate::provide::ProvideError;
 use crate::store::unpack::LayerError;
-use crate::store::{ImageLayer, ImageRecord, Lease, Origin, Store, StoreError};
+use crate::store::{ImageLayer, ImageRecord, Lease, Origin, Store, StoreError, Unpacking};
 
 pub use self::from_root::{Folder, from_root};
 pub use self::load::load;
@@ -104,10 +104,8 @@ fn put(store: &Store, lease: &mut Lease, parts: Parts, now: Timestamp) -> Result
     for (layer, diff_id) in parts.layers.iter().zip(config.diff_ids) {
         store.extend_lease(lease, &diff_id)?;
         // A layer that is there may be somebody else's: who brings its content may have it.
-        if store.has_layer(&diff_id) {
-            store.check_layer(layer, &diff_id)?
-        } else {
-            store.unpack(layer, &diff_id)?
+        if store.unpack(layer, &diff_id)? == Unpacking::WasThere {
+            store.check_layer(layer, &diff_id)?;
         }
         layers.push(ImageLayer {
             blob: layer.blob.digest.clone(),

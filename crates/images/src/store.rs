@@ -5,6 +5,7 @@
 //!  layers/<hex>         a layer unpacked, by the digest of its tar; <hex>.json says what it takes
 //!  images/<hex>.json    what a name stands for; <hex> is of the name
 //!  partial/             what is not complete: downloads, layers being unpacked, what is being removed
+//!  origins/<hex>.json   who gave a blob
 //!  locks/, leases/      who is at what, and what must stay though no image has it yet
 //! ```
 //!
@@ -18,6 +19,7 @@ mod error;
 mod leases;
 mod limits;
 mod locks;
+mod origins;
 mod prune;
 mod record;
 mod room;
@@ -33,7 +35,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use jiff::Timestamp;
 use pumice_linux::files::{self, Durability, private_dir};
 
-pub use self::download::Download;
+pub use self::download::{Begun, Download};
 pub use self::error::StoreError;
 pub use self::leases::Lease;
 pub use self::limits::Limits;
@@ -47,7 +49,7 @@ use self::locks::Lock;
 use self::room::Reserve;
 
 use crate::digest::Digest;
-use crate::manifest::{Blob, Layer};
+use crate::manifest::Layer;
 
 const BLOBS: &str = "blobs";
 const LAYERS: &str = "layers";
@@ -55,6 +57,7 @@ const IMAGES: &str = "images";
 const PARTIAL: &str = "partial";
 const LOCKS: &str = "locks";
 const LEASES: &str = "leases";
+const ORIGINS: &str = "origins";
 /// The lock of everything that is no single blob or layer.
 const WHOLE: &str = "whole";
 /// What records and the like end in.
@@ -69,6 +72,15 @@ const SPOOL: &str = "spool-";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Largest record that is read, in bytes.
 const RECORD_BYTES_MAX: u64 = 4 << 20;
+
+/// What came of unpacking a layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unpacking {
+    /// The blob is what the layer is called.
+    Done,
+    /// Of another blob, maybe, with which the one at hand was not compared.
+    WasThere,
+}
 
 /// The images of a machine.
 #[derive(Debug)]
@@ -91,7 +103,7 @@ impl Store {
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).map_err(io_error("closing to others", &dir))?;
         let boot = fs::read_to_string(BOOT_ID).map_err(io_error("reading", Path::new(BOOT_ID)))?.trim().to_owned();
         let store = Store { dir, limits, owners: Owners::of_this_process(), boot, counter: AtomicU64::new(0) };
-        for name in [BLOBS, LAYERS, IMAGES, PARTIAL, LOCKS, LEASES] {
+        for name in [BLOBS, LAYERS, IMAGES, PARTIAL, LOCKS, LEASES, ORIGINS] {
             let folder = store.dir.join(name);
             private_dir(&folder).map_err(io_error("making", &folder))?;
         }
@@ -127,15 +139,16 @@ impl Store {
 
     /// Takes in a manifest, an index or a configuration.
     pub fn put_small(&self, digest: &Digest, bytes: &[u8]) -> Result<(), StoreError> {
-        let blob = Blob { digest: digest.clone(), size: u64::try_from(bytes.len()).unwrap_or(u64::MAX) };
         let found = Digest::of(bytes);
         if found != *digest {
             return Err(StoreError::Digest { expected: digest.clone(), found });
         }
-        let Some(mut download) = self.download(&blob)? else { return Ok(()) };
-        download.restart()?;
-        download.append(bytes)?;
-        download.finish()
+        if self.has_blob(digest) {
+            return Ok(());
+        }
+        let mut spool = self.spool()?;
+        spool.append(bytes)?;
+        spool.put().map(|_| ())
     }
 
     /// Whether this blob is there.
@@ -163,21 +176,6 @@ impl Store {
         self.remove_blob(digest)
     }
 
-    /// Begins to bring a blob, or goes on; none if it is there. Waits as long as somebody else brings the same one.
-    pub fn download(&self, blob: &Blob) -> Result<Option<Download>, StoreError> {
-        if self.has_blob(&blob.digest) {
-            return Ok(None);
-        }
-        let name = format!("{BLOB}{}", blob.digest.hex());
-        let lock = self.lock(&name)?;
-        if self.has_blob(&blob.digest) {
-            return Ok(None);
-        }
-        let paths =
-            download::Paths { partial: self.dir.join(PARTIAL).join(name), target: self.blob_path(&blob.digest) };
-        Download::open(blob, paths, self.reserve(), lock).map(Some)
-    }
-
     /// Whether this layer is there, unpacked.
     pub fn has_layer(&self, diff_id: &Digest) -> bool {
         let is_whole = |record: LayerRecord| record.boot.is_none_or(|boot| boot == self.boot);
@@ -196,14 +194,14 @@ impl Store {
 
     /// Unpacks a layer whose blob is there, once: waits as long as somebody else unpacks the same one. A layer that can't be
     /// unpacked, or is another than `diff_id`, leaves nothing.
-    pub fn unpack(&self, layer: &Layer, diff_id: &Digest) -> Result<(), StoreError> {
+    pub fn unpack(&self, layer: &Layer, diff_id: &Digest) -> Result<Unpacking, StoreError> {
         if self.has_layer(diff_id) {
-            return Ok(());
+            return Ok(Unpacking::WasThere);
         }
         let name = format!("{LAYER}{}", diff_id.hex());
         let _lock = self.lock(&name)?;
         if self.has_layer(diff_id) {
-            return Ok(());
+            return Ok(Unpacking::WasThere);
         }
         let digest = &layer.blob.digest;
         let mut blob = self.open_blob(digest)?;
@@ -222,7 +220,7 @@ impl Store {
                 return Err(StoreError::Damaged { digest: digest.clone() });
             }
         }
-        unpacked
+        unpacked.map(|()| Unpacking::Done)
     }
 
     /// Compares a blob that is there with the unpacked layer that it is said to be: who has the one may have the other then.

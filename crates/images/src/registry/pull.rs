@@ -3,38 +3,33 @@
 //! Invariant: what this registry has not given, or said to have for this repository and credential, is not taken from the store
 //! either. Who knows the digest of somebody's private layer, and names it in an image or a registry of his own, gets nothing.
 
+mod blobs;
 mod origins;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
-use http::header::{CONTENT_RANGE, CONTENT_TYPE};
-use http::{Method, Response, StatusCode};
-use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
+use http::Method;
+use http::header::CONTENT_TYPE;
 use pumice_clock as clock;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, timeout_at};
 
 use crate::config::{CONFIG_BYTES_MAX, ConfigError, ImageConfig};
-use crate::digest::{Digest, Hasher};
+use crate::digest::Digest;
 use crate::manifest::{
     self, ACCEPTED, Blob, Document, INDEX_DEPTH_MAX, Layer, MANIFEST_BYTES_MAX, Manifest, ManifestError,
 };
 use crate::registry::error::RegistryError;
 use crate::registry::session::{Call, Session};
-use crate::store::{Download, Grant, ImageLayer, ImageRecord, Lease, Origin, Store, StoreError};
+use crate::store::{Grant, ImageLayer, ImageRecord, Lease, Origin, Store, StoreError, Unpacking};
 
+use blobs::fetch_blob;
 pub(crate) use origins::Origins;
-use origins::Unpacking;
 
 /// Layers that come at the same time.
 const LAYERS_AT_ONCE: usize = 3;
-/// What is gathered before it is written, in bytes.
-const WRITTEN_AT_ONCE: usize = 1 << 20;
 
 /// Why an image was not pulled.
 #[derive(Debug, thiserror::Error)]
@@ -279,13 +274,10 @@ async fn fetch_layer(pull: Pull<'_>, layer: &Layer, diff_id: &Digest) -> Result<
     }
     let is_compared = origins.is_compared(blob, diff_id);
     let (owned, unpacked, owned_diff_id) = (Arc::clone(store), layer.clone(), diff_id.clone());
-    blocking(move || {
-        let _alone = Unpacking::begin(&owned_diff_id);
+    blocking(move || match owned.unpack(&unpacked, &owned_diff_id)? {
         // A layer of this name may be somebody else's, whom the registry's blob has nothing to do with.
-        if !is_compared && owned.has_layer(&owned_diff_id) {
-            return owned.check_layer(&unpacked, &owned_diff_id);
-        }
-        owned.unpack(&unpacked, &owned_diff_id)
+        Unpacking::WasThere if !is_compared => owned.check_layer(&unpacked, &owned_diff_id),
+        _ => Ok(()),
     })
     .await?;
     origins.add_compared(blob, diff_id);
@@ -295,245 +287,24 @@ async fn fetch_layer(pull: Pull<'_>, layer: &Layer, diff_id: &Digest) -> Result<
 /// Whether the store's copy may stand for the registry's: everybody may have it, or it is this registry's own and its
 /// word counts for who may have it.
 async fn is_given(pull: Pull<'_>, blob: &Blob) -> Result<bool, PullError> {
-    let (session, origins) = (pull.session, pull.origins.of(&blob.digest));
+    let session = pull.session;
+    let origins = pull.origins.of(pull.store, &blob.digest).await?;
     if origins.contains(&Origin::Public) {
         return Ok(true);
     }
     if !origins.contains(&Origin::Registry(session.endpoint.host.clone())) {
         return Ok(false);
     }
+    is_said_to_be_there(session, blob).await
+}
+
+/// Whether the registry has a blob for this credential.
+async fn is_said_to_be_there(session: &Session, blob: &Blob) -> Result<bool, PullError> {
     let call = Call::new(Method::HEAD, format!("blobs/{}", blob.digest));
     match session.call(&call).await {
         Ok(_) => Ok(true),
         // Hosts of content refuse such requests by many codes. What they give will show.
         Err(RegistryError::Answer { .. } | RegistryError::NotFound { .. } | RegistryError::Denied { .. }) => Ok(false),
         Err(error) => Err(error.into()),
-    }
-}
-
-/// Where the bytes of a blob go.
-trait Sink {
-    /// Bytes that are there already.
-    fn length(&self) -> u64;
-    async fn append(&mut self, bytes: Vec<u8>) -> Result<(), PullError>;
-    async fn restart(&mut self) -> Result<(), PullError>;
-}
-
-/// Into the store. None while a thread writes.
-struct Stored(Option<Download>);
-
-impl Stored {
-    async fn with(
-        &mut self,
-        work: impl FnOnce(&mut Download) -> Result<(), StoreError> + Send + 'static,
-    ) -> Result<(), PullError> {
-        let Some(mut download) = self.0.take() else { return Ok(()) };
-        let (download, result) = spawn_blocking(move || {
-            let result = work(&mut download);
-            (download, result)
-        })
-        .await
-        .map_err(PullError::Task)?;
-        self.0 = Some(download);
-        Ok(result?)
-    }
-}
-
-impl Sink for Stored {
-    fn length(&self) -> u64 {
-        self.0.as_ref().map_or(0, Download::length)
-    }
-
-    async fn append(&mut self, bytes: Vec<u8>) -> Result<(), PullError> {
-        self.with(move |download| download.append(&bytes)).await
-    }
-
-    async fn restart(&mut self) -> Result<(), PullError> {
-        self.with(Download::restart).await
-    }
-}
-
-/// Only what they are.
-struct Hashed {
-    hasher: Hasher,
-    length: u64,
-}
-
-impl Sink for Hashed {
-    fn length(&self) -> u64 {
-        self.length
-    }
-
-    async fn append(&mut self, bytes: Vec<u8>) -> Result<(), PullError> {
-        self.length += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        self.hasher.update(&bytes);
-        Ok(())
-    }
-
-    async fn restart(&mut self) -> Result<(), PullError> {
-        *self = Hashed { hasher: Hasher::new(), length: 0 };
-        Ok(())
-    }
-}
-
-async fn fetch_blob(pull: Pull<'_>, blob: &Blob) -> Result<(), PullError> {
-    let Pull { session, store, origins, progress } = pull;
-    let origin = Origin::of(&session.endpoint.host, session.credential.is_some());
-    let mut is_again = false;
-    loop {
-        let (opened, wanted) = (Arc::clone(store), blob.clone());
-        let Some(download) = blocking(move || opened.download(&wanted)).await? else {
-            // It is there, maybe for others alone: then this registry must show that it has it, too.
-            if is_given(pull, blob).await? {
-                progress.add(blob.size);
-            } else {
-                stream_blob(session, blob, progress).await?;
-                origins.add(&blob.digest, origin);
-            }
-            return Ok(());
-        };
-        let beginning = download.length();
-        let mut sink = Stored(Some(download));
-        progress.add(beginning);
-        receive(session, blob, &mut sink, progress).await?;
-        let Some(download) = sink.0 else { continue };
-        match blocking(move || download.finish()).await {
-            // The bad bytes may be those that another registry began with.
-            Err(PullError::Store(StoreError::Digest { .. })) if beginning > 0 && !is_again => {
-                progress.take_back(blob.size);
-                is_again = true;
-            }
-            Err(PullError::Store(StoreError::Digest { expected, found })) => {
-                return Err(PullError::Digest { host: session.host(), wanted: expected, found });
-            }
-            Err(error) => return Err(error),
-            Ok(()) => {
-                origins.add(&blob.digest, origin);
-                return Ok(());
-            }
-        }
-    }
-}
-
-async fn stream_blob(session: &Session, blob: &Blob, progress: &Progress) -> Result<(), PullError> {
-    let mut sink = Hashed { hasher: Hasher::new(), length: 0 };
-    receive(session, blob, &mut sink, progress).await?;
-    check(session, &blob.digest.to_string(), &sink.hasher.finish())
-}
-
-/// Gets all bytes of a blob, going on where the connection ended.
-async fn receive(session: &Session, blob: &Blob, sink: &mut impl Sink, progress: &Progress) -> Result<(), PullError> {
-    let (mut failures, mut most) = (0, sink.length());
-    while sink.length() < blob.size {
-        let result = receive_some(session, blob, sink, progress).await;
-        let Err(error) = result else { continue };
-        // A call that failed has had its tries.
-        let is_cut = matches!(
-            &error,
-            PullError::Registry(RegistryError::Cut { .. } | RegistryError::Short { .. } | RegistryError::Slow { .. })
-        );
-        // Bytes that come again, as from a registry without ranges, are no progress.
-        failures = if sink.length() >= most.saturating_add(session.patience.bytes) { 0 } else { failures + 1 };
-        most = most.max(sink.length());
-        if !is_cut || failures >= session.patience.tries {
-            return Err(error);
-        }
-        tokio::time::sleep(session.patience.pause.pause(failures)).await;
-    }
-    Ok(())
-}
-
-/// Gets what one answer brings, which may end early.
-async fn receive_some(
-    session: &Session,
-    blob: &Blob,
-    sink: &mut impl Sink,
-    progress: &Progress,
-) -> Result<(), PullError> {
-    let path = format!("blobs/{}", blob.digest);
-    let from = sink.length();
-    let whole = Call::new(Method::GET, path.clone());
-    let mut answer = match session.call(&Call { from, ..Call::new(Method::GET, path) }).await {
-        Err(RegistryError::Answer { status: 416, .. }) if from > 0 => {
-            progress.take_back(from);
-            sink.restart().await?;
-            session.call(&whole).await?
-        }
-        answer => answer?,
-    };
-    if sink.length() > 0 && !goes_on_at(&answer, sink.length()) {
-        // It does not do ranges: all of it comes again.
-        progress.take_back(sink.length());
-        sink.restart().await?;
-        if answer.status() == StatusCode::PARTIAL_CONTENT {
-            // It is another part, or nobody knows which.
-            answer = session.call(&whole).await?;
-        }
-    }
-    let mut body = answer.into_body();
-    let mut gathered: Vec<u8> = Vec::new();
-    let mut received = 0;
-    let result = loop {
-        match next(session, &mut body, &mut received).await {
-            Ok(Some(data)) => {
-                let there = sink.length() + u64::try_from(gathered.len() + data.len()).unwrap_or(u64::MAX);
-                if there > blob.size {
-                    let (host, what, limit) = (session.host(), blob.digest.to_string(), blob.size);
-                    break Err(RegistryError::TooLarge { host, what, limit }.into());
-                }
-                gathered.extend_from_slice(&data);
-                progress.receive(u64::try_from(data.len()).unwrap_or(u64::MAX));
-                if gathered.len() >= WRITTEN_AT_ONCE {
-                    sink.append(std::mem::take(&mut gathered)).await?;
-                }
-            }
-            Ok(None) if sink.length() + u64::try_from(gathered.len()).unwrap_or(u64::MAX) < blob.size => {
-                break Err(
-                    RegistryError::Short { host: session.host(), what: blob.digest.to_string(), received }.into()
-                );
-            }
-            Ok(None) => break Ok(()),
-            Err(error) => break Err(error.into()),
-        }
-    };
-    if !gathered.is_empty() {
-        sink.append(gathered).await?;
-    }
-    result
-}
-
-/// Whether an answer is the rest from this byte on.
-fn goes_on_at(answer: &Response<Incoming>, from: u64) -> bool {
-    let range = answer.headers().get(CONTENT_RANGE).and_then(|range| range.to_str().ok());
-    answer.status() == StatusCode::PARTIAL_CONTENT
-        && range.is_some_and(|range| range.starts_with(&format!("bytes {from}-")))
-}
-
-/// The next piece of a body; an error where too little comes for too long.
-async fn next(session: &Session, body: &mut Incoming, received: &mut u64) -> Result<Option<Bytes>, RegistryError> {
-    let patience = &session.patience;
-    let (deadline, mut within) = (Instant::now() + patience.window, Vec::new());
-    loop {
-        let Ok(frame) = timeout_at(deadline, body.frame()).await else {
-            let seconds = patience.window.as_secs();
-            return Err(RegistryError::Slow { host: session.host(), received: *received, seconds });
-        };
-        let data = match frame {
-            None => return Ok((!within.is_empty()).then(|| Bytes::from(within))),
-            Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
-            // The next look at the body says that it is over.
-            Some(Err(_)) if !within.is_empty() => return Ok(Some(Bytes::from(within))),
-            Some(Err(source)) => {
-                return Err(RegistryError::Cut { host: session.host(), received: *received, source });
-            }
-        };
-        *received += u64::try_from(data.len()).unwrap_or(u64::MAX);
-        if within.is_empty() && u64::try_from(data.len()).unwrap_or(u64::MAX) >= patience.bytes {
-            return Ok(Some(data));
-        }
-        within.extend_from_slice(&data);
-        if u64::try_from(within.len()).unwrap_or(u64::MAX) >= patience.bytes {
-            return Ok(Some(Bytes::from(within)));
-        }
     }
 }

@@ -49,6 +49,10 @@ pub struct Patience {
     pub pause: Backoff,
     /// The longest pause that a registry may name.
     pub longest_pause: Duration,
+    /// For another pull that brings the same layer.
+    pub others: Duration,
+    /// What it must bring within each [`Patience::window`] to be waited for.
+    pub others_bytes: u64,
 }
 
 impl Default for Patience {
@@ -60,6 +64,8 @@ impl Default for Patience {
             tries: 5,
             pause: Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(10) },
             longest_pause: Duration::from_secs(60),
+            others: Duration::from_mins(10),
+            others_bytes: 1 << 20,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! One blob on its way into the store.
 //!
 //! Invariant: a blob has its name in `blobs` only once all its bytes are on the disk and are what its digest says. What a
-//! broken download leaves is gone on with by the next.
+//! broken download leaves is gone on with by the next from the same origin: nobody has the beginning of somebody's private
+//! layer for knowing its end.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -12,17 +13,35 @@ use std::path::PathBuf;
 use super::error::{StoreError, io_error};
 use super::locks::Lock;
 use super::room::Reserve;
+use super::{BLOB, Origin, PARTIAL, Store, origins};
 use crate::digest::{Digest, Hasher};
 use crate::manifest::Blob;
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 128 << 10;
 
+/// What came of beginning a download.
+#[derive(Debug)]
+pub enum Begun {
+    /// The blob is there.
+    There,
+    Now(Box<Download>),
+    /// Somebody else brings it from the same origin, and has so many bytes.
+    Elsewhere {
+        length: u64,
+    },
+}
+
 /// A blob of which some bytes may be there.
 pub struct Download {
+    /// In which all of the store is.
+    dir: PathBuf,
     blob: Blob,
+    origin: Origin,
     partial: PathBuf,
     target: PathBuf,
+    /// Whether nobody goes on with what is left of it.
+    is_beside: bool,
     file: File,
     hasher: Hasher,
     length: u64,
@@ -36,25 +55,61 @@ impl fmt::Debug for Download {
     }
 }
 
-/// Where a download is, and where it goes.
-pub(super) struct Paths {
-    pub partial: PathBuf,
-    pub target: PathBuf,
+impl Drop for Download {
+    fn drop(&mut self) {
+        if self.is_beside {
+            // Nothing is there if it became a blob.
+            let _ = fs::remove_file(&self.partial);
+        }
+    }
 }
 
-impl Download {
-    pub(super) fn open(blob: &Blob, paths: Paths, reserve: Reserve, lock: Lock) -> Result<Download, StoreError> {
-        let Paths { partial, target } = paths;
+impl Store {
+    /// Begins to bring a blob from an origin, or goes on. Does not wait for somebody else who is at it.
+    pub fn download(&self, blob: &Blob, origin: &Origin) -> Result<Begun, StoreError> {
+        if self.has_blob(&blob.digest) {
+            return Ok(Begun::There);
+        }
+        let name = format!("{BLOB}{}-{}", blob.digest.hex(), origin.mark());
+        let partial = self.dir.join(PARTIAL).join(&name);
+        let Some(lock) = self.lock_if_free(&name)? else {
+            return Ok(Begun::Elsewhere { length: fs::metadata(&partial).map_or(0, |found| found.len()) });
+        };
+        if self.has_blob(&blob.digest) {
+            return Ok(Begun::There);
+        }
+        self.open_download(blob, origin, partial, lock).map(|download| Begun::Now(Box::new(download)))
+    }
+
+    /// Begins to bring a blob beside somebody who brings it too slowly. Nobody goes on with what is left of it.
+    pub fn download_beside(&self, blob: &Blob, origin: &Origin) -> Result<Download, StoreError> {
+        let (partial, lock) = self.place_of_its_maker()?;
+        let mut download = self.open_download(blob, origin, partial, lock)?;
+        download.is_beside = true;
+        download.restart()?;
+        Ok(download)
+    }
+
+    fn open_download(
+        &self,
+        blob: &Blob,
+        origin: &Origin,
+        partial: PathBuf,
+        lock: Lock,
+    ) -> Result<Download, StoreError> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&partial);
         let file = file.map_err(io_error("opening", &partial))?;
         let mut download = Download {
+            dir: self.dir.clone(),
             blob: blob.clone(),
+            origin: origin.clone(),
             partial,
-            target,
+            target: self.blob_path(&blob.digest),
+            is_beside: false,
             file,
             hasher: Hasher::new(),
             length: 0,
-            reserve,
+            reserve: self.reserve(),
             _lock: lock,
         };
         download.read_what_is_there()?;
@@ -64,7 +119,9 @@ impl Download {
         }
         has_room.map(|()| download)
     }
+}
 
+impl Download {
     /// The blob that it brings.
     pub fn blob(&self) -> &Blob {
         &self.blob
@@ -102,16 +159,17 @@ impl Download {
 
     /// Puts the blob into the store if it is complete and what its digest says; one with other content is removed.
     pub fn finish(self) -> Result<(), StoreError> {
-        let Blob { digest, size } = self.blob;
+        let Blob { digest, size } = self.blob.clone();
         if self.length < size {
             return Err(StoreError::Incomplete { digest, length: self.length, size });
         }
-        let found = self.hasher.finish();
+        let found = self.hasher.clone().finish();
         if found != digest {
             fs::remove_file(&self.partial).map_err(io_error("removing", &self.partial))?;
             return Err(StoreError::Digest { expected: digest, found });
         }
         self.file.sync_data().map_err(io_error("writing", &self.partial))?;
+        origins::add(&self.dir, &digest, &self.origin)?;
         fs::rename(&self.partial, &self.target).map_err(io_error("renaming", &self.partial))?;
         super::sync_parent(&self.target)
     }

@@ -136,6 +136,7 @@ impl Store {
             aside.push(self.set_layer_aside(&digest)?);
             pruned.layers += 1;
         }
+        self.remove_origins(stays)?;
         // Of a crash just before the layer got its name.
         for (digest, path) in self.digests(LAYERS, JSON)? {
             let is_free = || self.lock_if_free(&format!("{LAYER}{}", digest.hex()));

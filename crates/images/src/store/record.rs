@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 use crate::manifest::{Compression, Layer};
 
+/// Digits that tell registries apart.
+const MARK_DIGITS: usize = 16;
+
 /// An image by a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -74,6 +77,14 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// Tells it from others in the name of a file.
+    pub(super) fn mark(&self) -> String {
+        match self {
+            Origin::Public => "public".to_owned(),
+            Origin::Registry(host) => Digest::of(host.as_bytes()).hex().chars().take(MARK_DIGITS).collect(),
+        }
+    }
+
     /// Of what a registry gave.
     pub fn of(host: &str, with_credential: bool) -> Origin {
         if with_credential { Origin::Registry(host.to_owned()) } else { Origin::Public }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use super::error::{StoreError, io_error};
 use super::locks::Lock;
 use super::room::Reserve;
-use super::{BLOB, Lease, PARTIAL, SPOOL, Store, sync_parent};
+use super::{Lease, PARTIAL, SPOOL, Store, sync_parent};
 use crate::digest::Hasher;
 use crate::manifest::Blob;
 
@@ -27,13 +27,20 @@ pub struct Spool<'s> {
 impl Store {
     /// Begins to write a blob of any digest.
     pub fn spool(&self) -> Result<Spool<'_>, StoreError> {
-        let name = format!("{SPOOL}{}-{}", std::process::id(), self.counter.fetch_add(1, Ordering::Relaxed));
-        let lock = self.lock(&name)?;
-        let path = self.dir.join(PARTIAL).join(name);
+        let (path, lock) = self.place_of_its_maker()?;
         // What is there is of a process of the same number that ended.
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
         let file = file.map_err(io_error("making", &path))?;
         Ok(Spool { store: self, path, file, hasher: Hasher::new(), length: 0, reserve: self.reserve(), _lock: lock })
+    }
+}
+
+impl Store {
+    /// A name in `partial` that nobody else has, and its lock. What is there once nobody has the lock is removed.
+    pub(super) fn place_of_its_maker(&self) -> Result<(PathBuf, Lock), StoreError> {
+        let name = format!("{SPOOL}{}-{}", std::process::id(), self.counter.fetch_add(1, Ordering::Relaxed));
+        let lock = self.lock(&name)?;
+        Ok((self.dir.join(PARTIAL).join(name), lock))
     }
 }
 
@@ -50,9 +57,13 @@ impl Spool<'_> {
 
     /// Makes a blob of it, which stays at least as long as the lease.
     pub fn finish(self, lease: &mut Lease) -> Result<Blob, StoreError> {
+        self.store.extend_lease(lease, &self.hasher.clone().finish())?;
+        self.put()
+    }
+
+    /// Makes a blob of it. Whoever brings the same content meanwhile is not waited for: it is the same.
+    pub(super) fn put(self) -> Result<Blob, StoreError> {
         let blob = Blob { digest: self.hasher.clone().finish(), size: self.length };
-        self.store.extend_lease(lease, &blob.digest)?;
-        let _lock = self.store.lock(&format!("{BLOB}{}", blob.digest.hex()))?;
         if self.store.has_blob(&blob.digest) {
             return Ok(blob);
         }

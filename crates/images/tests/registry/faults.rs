@@ -156,6 +156,36 @@ async fn silence_and_trickles_end_the_pull() {
 }
 
 #[tokio::test]
+async fn a_registry_that_drips_a_layer_keeps_up_nobody_who_has_it_from_elsewhere() {
+    let image = Image::large(LARGE);
+    let (slow, mut machine, slow_name) = start(&image).await;
+    let (quick, _, quick_name) = start(&image).await;
+    machine.set(&quick.host, "plainHttp: true");
+    (machine.patience.window, machine.patience.bytes) = (Duration::from_millis(200), 1);
+    slow.spoil("GET", &image.layer_path(), ALWAYS, Fault::Drip(Duration::from_millis(5)));
+    let images = machine.images();
+    let policy = pumice_images::provide::PullPolicy::IfNotPresent;
+    let ring = Default::default();
+    let dripped = crate::machine::provide(&images, &slow_name, &ring, policy);
+    let pulled = tokio::select! {
+        biased;
+        done = dripped => panic!("{done:?} after {LARGE} bytes, one at a time"),
+        pulled = async {
+            while slow.count("GET", &image.layer_path()) == 0 {
+                tokio::task::yield_now().await;
+            }
+            let pull = crate::machine::provide(&images, &quick_name, &ring, policy);
+            tokio::time::timeout(Duration::from_secs(20), pull).await.expect("it does not wait for the slow one")
+        } => pulled,
+    };
+    assert_eq!(pulled.unwrap().layers.len(), 1);
+    assert_eq!(quick.count("GET", &image.layer_path()), 1);
+    let partial = std::fs::read_dir(machine.store_dir().join("partial")).unwrap();
+    let names: Vec<_> = partial.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(names.len() == 1 && names[0].ends_with("-public"), "{names:?}");
+}
+
+#[tokio::test]
 async fn what_never_ends_is_cut_off() {
     let image = Image::small("hello");
     for path in ["/manifests/", &image.config_path(), &image.layer_digest().to_string()] {

@@ -90,6 +90,31 @@ async fn a_download_that_was_killed_goes_on_where_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_layer_that_came_whole_does_not_come_again_after_a_kill() {
+    let registry = Registry::start().await;
+    let tars = [tar(&[("below", &noise(300_000))]), tar(&[("file", &noise(3 << 20))])];
+    let image = Image::new(&tars.map(|tar| (Packed::Plain, tar)));
+    registry.push("team/app", "1", &image);
+    let machine = Machine::new(&[&registry]);
+    let name = registry.name("team/app", "1");
+    let second = pumice_images::digest::Digest::of(&image.layers[1]).to_string();
+    registry.spoil("GET", &second, 1, Fault::Stall(0));
+    let mut child = spawn(&machine, &name, None);
+    let first = machine.store_dir().join("blobs").join(image.layer_digest().hex());
+    let came = async {
+        while !first.is_file() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(WITHIN, came).await.expect("the child downloads");
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
+    registry.requests();
+    machine.pull(&name).await.unwrap();
+    assert_eq!((registry.count("GET", &image.layer_path()), registry.count("GET", &second)), (0, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_dies_while_it_unpacks_leaves_no_layer() {
     let registry = Registry::start().await;
     // Small as a blob, so that the kernel ends the process only in the second file of the layer.

@@ -141,6 +141,8 @@ pub fn patience() -> Patience {
         tries: 3,
         pause: Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(5) },
         longest_pause: Duration::from_millis(20),
+        others: LONG,
+        others_bytes: 1 << 20,
     }
 }
 

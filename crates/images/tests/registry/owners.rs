@@ -209,18 +209,64 @@ async fn a_private_layer_that_is_just_being_unpacked_is_not_given_to_who_waits_f
     let kind = "application/vnd.oci.image.layer.v1.tar+gzip".to_owned();
     evil.push("x", "1", &Image::of_parts(&[(kind, own)], &[private.diff_id()]));
     let machine = Machine::new(&[&registry, &evil]);
-    let images = machine.images();
+    // As an agent, and `pumice image pull` beside it.
+    let (images, others) = (machine.images(), machine.images());
     let (name, ada, nobody) = (registry.name("team/app", "1"), password(&registry, "ada", "a"), Case::nobody());
     let half = machine.store_dir().join("partial").join(format!("layer-{}", private.diff_id().hex())).join("root");
     let (pulled, refused) = tokio::join!(provide(&images, &name, &ada, IfNotPresent), async {
         while !half.is_dir() {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
-        provide(&images, &evil.name("x", "1"), &nobody, IfNotPresent).await
+        provide(&others, &evil.name("x", "1"), &nobody, IfNotPresent).await
     });
     assert_eq!(content(&pulled.unwrap()), "private");
     let failure = with_causes(&refused.unwrap_err());
     assert!(failure.contains("the image's configuration says"), "{failure}");
+}
+
+/// Forgets which images there are, as a process does that ends before it has written them down.
+fn forget_images(machine: &Machine) {
+    let records = std::fs::read_dir(machine.store_dir().join("images")).unwrap();
+    records.for_each(|record| std::fs::remove_file(record.unwrap().path()).unwrap());
+}
+
+#[tokio::test]
+async fn blobs_that_no_image_has_yet_are_those_registries_that_gave_them() {
+    let case = Case::start().await;
+    let evil = Registry::start().await;
+    let mut machine = Machine::at(case.machine.dir());
+    machine.set(&evil.host, "plainHttp: true");
+    evil.push_manifest("x", "1", case.image.kind, &case.image.manifest);
+    evil.push_blob("x", &case.image.config);
+    evil.spoil("HEAD", "/blobs/", usize::MAX, Fault::Answer(200, vec![], Vec::new()));
+    case.registry.push_manifest("carol/app", "1", case.image.kind, &case.image.manifest);
+    case.registry.push_blob("carol/app", &case.image.config);
+    let carols = case.registry.name("carol/app", "1");
+    forget_images(&machine);
+    assert_refused(machine.pull(&evil.name("x", "1")).await, "evil");
+    assert_refused(machine.pull_as(&carols, &case.carol).await, "carol");
+    let layer = case.image.layer_path();
+    case.registry.requests();
+    machine.pull_as(&case.name, &case.bob).await.unwrap();
+    assert_eq!((case.registry.count("HEAD", &layer), case.registry.count("GET", &layer)), (1, 0));
+    // All bytes of it were there when the process ended, and it had no name yet.
+    let store = machine.store_dir();
+    let hex = case.image.layer_digest().hex().to_owned();
+    let host = Digest::of(case.registry.host.as_bytes());
+    forget_images(&machine);
+    std::fs::remove_file(store.join("origins").join(format!("{hex}.json"))).unwrap();
+    std::fs::remove_dir_all(store.join("layers")).unwrap();
+    let partial = store.join("partial").join(format!("blob-{hex}-{}", &host.hex()[..16]));
+    std::fs::rename(store.join("blobs").join(&hex), &partial).unwrap();
+    assert_refused(machine.pull(&evil.name("x", "1")).await, "evil");
+    case.registry.requests();
+    let bobs = machine.pull_as(&case.name, &case.bob).await.unwrap();
+    assert_eq!((content(&bobs).as_str(), case.registry.count("GET", &layer)), ("private", 0));
+    forget_images(&machine);
+    std::fs::remove_file(store.join("origins").join(format!("{hex}.json"))).unwrap();
+    std::fs::remove_dir_all(store.join("layers")).unwrap();
+    std::fs::rename(store.join("blobs").join(&hex), &partial).unwrap();
+    assert_refused(machine.pull_as(&carols, &case.carol).await, "carol");
 }
 
 #[tokio::test]

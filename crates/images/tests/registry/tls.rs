@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use pumice_images::provide::PullPolicy;
 use pumice_images::registry::credentials::Keyring;
 use pumice_units::with_causes;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufStream, copy_bidirectional};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufStream, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
@@ -170,6 +170,87 @@ async fn a_proxy_gets_a_tunnel_and_sees_nothing_of_it() {
         assert!(head.contains("proxy-authorization: basic zxzlondvcmq="), "{head}");
         assert!(!head.contains("\r\nauthorization:"), "{head}");
     }
+}
+
+/// A proxy that opens no tunnels and passes requests of plain HTTP on; it remembers the heads.
+async fn forwarding_proxy() -> (String, Arc<Mutex<Vec<String>>>, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let host = listener.local_addr().unwrap().to_string();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (lines, mut tasks) = (Arc::clone(&seen), JoinSet::new());
+    tasks.spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let lines = Arc::clone(&lines);
+            connections.spawn(async move {
+                let mut head = String::new();
+                let mut reader = BufStream::with_capacity(1, 1, &mut stream);
+                while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).await.is_ok_and(|count| count > 0) {}
+                drop(reader);
+                lines.lock().unwrap().push(head.clone());
+                let address = head.split_whitespace().nth(1).unwrap_or_default().to_owned();
+                let Some((host, path)) = address.strip_prefix("http://").and_then(|rest| rest.split_once('/')) else {
+                    let _ =
+                        stream.write_all(b"HTTP/1.1 405 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
+                    return;
+                };
+                let Ok(mut server) = TcpStream::connect(host).await else { return };
+                let length = head.lines().find_map(|line| {
+                    let (name, value) = line.split_once(": ")?;
+                    name.eq_ignore_ascii_case("content-length").then(|| value.parse().unwrap())
+                });
+                let mut request = head.replacen(&address, &format!("/{path}"), 1).into_bytes();
+                let mut body = vec![0; length.unwrap_or(0)];
+                if stream.read_exact(&mut body).await.is_err() {
+                    return;
+                }
+                request.extend_from_slice(&body);
+                let mut answer = Vec::new();
+                if server.write_all(&request).await.is_err()
+                    || server.shutdown().await.is_err()
+                    || server.read_to_end(&mut answer).await.is_err()
+                {
+                    return;
+                }
+                // One request for each connection.
+                let end = answer.windows(2).position(|pair| pair == b"\r\n").unwrap();
+                answer.splice(end..end, b"\r\nConnection: close".iter().copied());
+                let _ = stream.write_all(&answer).await;
+            });
+        }
+    });
+    (host, seen, tasks)
+}
+
+#[tokio::test]
+async fn plain_http_goes_through_a_proxy_that_opens_no_tunnels() {
+    let registry = Registry::start().await;
+    registry.push("team/app", "1", &Image::small("hello"));
+    registry.open_by(Access::Basic, &[ada(&["team/app", "team/copy"])], &[]);
+    let mut machine = Machine::new(&[&registry]);
+    let (host, seen, _tasks) = forwarding_proxy().await;
+    machine.proxy = Some(format!("http://eve:word@{host}"));
+    let name = registry.name("team/app", "1");
+    let ring = password(&registry, "ada", "secret");
+    assert_eq!(content(&machine.pull_as(&name, &ring).await.unwrap()), "hello");
+    machine.log_in(&registry.host, "ada", "secret");
+    machine.push(&name, Some(&registry.name("team/copy", "1"))).await.unwrap();
+    let heads = seen.lock().unwrap().clone();
+    assert!(!heads.is_empty());
+    for head in heads {
+        let head = head.to_ascii_lowercase();
+        assert!(
+            head.split_whitespace().nth(1).unwrap().starts_with(&format!("http://{}/v2/", registry.host)),
+            "{head}"
+        );
+        assert!(head.contains("proxy-authorization: basic zxzlondvcmq="), "{head}");
+        assert!(head.contains(&format!("host: {}", registry.host)), "{head}");
+    }
+    // Without the proxy nobody sees its password.
+    machine.proxy = None;
+    registry.requests();
+    machine.pull_as(&registry.name("team/app", "2"), &ring).await.unwrap_err();
+    assert!(registry.requests().iter().all(|request| !request.headers.contains_key("proxy-authorization")));
 }
 
 #[tokio::test]

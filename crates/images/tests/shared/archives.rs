@@ -11,7 +11,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use pumice_images::digest::Digest;
 use pumice_images::manifest::{Blob, Compression, Layer};
-use pumice_images::store::{Limits, Store, StoreError};
+use pumice_images::store::{Begun, Limits, Origin, Store, StoreError};
 
 /// One entry, with whatever it says of itself.
 #[derive(Clone, Debug)]
@@ -175,7 +175,7 @@ pub fn zstd(bytes: &[u8]) -> Vec<u8> {
 /// Brings a blob into a store.
 pub fn put(store: &Store, bytes: &[u8]) -> Blob {
     let blob = Blob { digest: Digest::of(bytes), size: bytes.len() as u64 };
-    if let Some(mut download) = store.download(&blob).unwrap() {
+    if let Begun::Now(mut download) = store.download(&blob, &Origin::Public).unwrap() {
         download.restart().unwrap();
         download.append(bytes).unwrap();
         download.finish().unwrap();
@@ -186,7 +186,7 @@ pub fn put(store: &Store, bytes: &[u8]) -> Blob {
 /// Unpacks a blob whose archive has this digest.
 pub fn unpack(store: &Store, blob: &[u8], diff_id: &Digest) -> Result<PathBuf, StoreError> {
     let layer = Layer { blob: put(store, blob), compression: Compression::Plain };
-    store.unpack(&layer, diff_id).map(|()| store.layer_dir(diff_id))
+    store.unpack(&layer, diff_id).map(|_| store.layer_dir(diff_id))
 }
 
 /// Unpacks an archive of these entries.

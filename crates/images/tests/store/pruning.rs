@@ -108,7 +108,7 @@ fn content_that_no_image_has_goes_and_the_rest_stays() {
         assert_eq!(pruned, Default::default());
         let pruned = store.prune(Extent::Unused, &|_| false, now()).unwrap();
         assert_eq!(pruned.images, ["b"]);
-        for folder in ["blobs", "layers", "images", "partial", "locks"] {
+        for folder in ["blobs", "layers", "images", "partial", "locks", "origins"] {
             assert_eq!(count(dir, folder), 0, "{folder}");
         }
     });

@@ -1,11 +1,11 @@
 //! Who gave what the store has.
 //!
 //! Invariant: what is remembered here stays right whatever becomes of the store, as it is of content by its digest: who gave
-//! it, and what it is when unpacked. Images' records say the same for pulls that ended well; this is for the others, too, as
-//! long as the process lasts.
+//! it, and what it is when unpacked. Images' records say the same for pulls that ended well; for the others the store has files
+//! of who gave what, and this process remembers what it compared.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::digest::Digest;
 use crate::store::{Origin, Store};
@@ -44,8 +44,11 @@ impl Origins {
         Ok(())
     }
 
-    pub(super) fn of(&self, blob: &Digest) -> BTreeSet<Origin> {
-        self.known().blobs.get(blob).cloned().unwrap_or_default()
+    pub(super) async fn of(&self, store: &Arc<Store>, blob: &Digest) -> Result<BTreeSet<Origin>, PullError> {
+        let (files, owned) = (Arc::clone(store), blob.clone());
+        let mut origins = blocking(move || files.origins(&owned)).await?;
+        origins.extend(self.known().blobs.get(blob).into_iter().flatten().cloned());
+        Ok(origins)
     }
 
     pub(super) fn is_compared(&self, blob: &Digest, diff_id: &Digest) -> bool {
@@ -53,8 +56,9 @@ impl Origins {
     }
 
     /// Somebody gave all of a blob.
-    pub(super) fn add(&self, blob: &Digest, origin: Origin) {
-        self.known().blobs.entry(blob.clone()).or_default().insert(origin);
+    pub(super) async fn add(&self, store: &Arc<Store>, blob: &Digest, origin: Origin) -> Result<(), PullError> {
+        let (files, owned) = (Arc::clone(store), blob.clone());
+        blocking(move || files.add_origin(&owned, &origin)).await
     }
 
     /// A blob was unpacked.
@@ -64,28 +68,5 @@ impl Origins {
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Layers that this process unpacks, by what they are unpacked.
-static UNPACKED_NOW: Mutex<BTreeSet<Digest>> = Mutex::new(BTreeSet::new());
-static UNPACKED: Condvar = Condvar::new();
-
-/// One at a time for each layer: whoever waits for another's unpacking must not take what comes of it for his own.
-pub(super) struct Unpacking(Digest);
-
-impl Unpacking {
-    pub(super) fn begin(diff_id: &Digest) -> Unpacking {
-        let now = UNPACKED_NOW.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = UNPACKED.wait_while(now, |now| now.contains(diff_id));
-        now.unwrap_or_else(PoisonError::into_inner).insert(diff_id.clone());
-        Unpacking(diff_id.clone())
-    }
-}
-
-impl Drop for Unpacking {
-    fn drop(&mut self) {
-        UNPACKED_NOW.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
-        UNPACKED.notify_all();
     }
 }
