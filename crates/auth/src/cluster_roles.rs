@@ -54,9 +54,9 @@ const VIEW: &[Line] = &[
 ];
 
 const EDIT: &[Line] = &[
-    on(CORE, &["pods/exec", "pods/portforward", "secrets"], READ),
+    on(CORE, &["pods/attach", "pods/exec", "pods/portforward", "secrets"], READ),
     on(CORE, &["serviceaccounts"], &["impersonate"]),
-    on(CORE, &["pods", "pods/exec", "pods/portforward"], WRITE),
+    on(CORE, &["pods", "pods/attach", "pods/exec", "pods/portforward"], WRITE),
     on(CORE, &["pods/eviction"], CREATE),
     on(CORE, &["configmaps", "persistentvolumeclaims", "secrets", "serviceaccounts", "services"], WRITE),
     on(CORE, &["replicationcontrollers", "replicationcontrollers/scale"], WRITE),

@@ -1,8 +1,10 @@
-//! What the node answers as the kubelet does: logs, what pods use, programs beside those that run, and connections to pods'
-//! ports.
+//! What the node answers as the kubelet does: logs, what pods use, programs beside those that run, the streams of those, and
+//! connections to pods' ports.
 //!
 //! Invariant: a request is a path and a query; what goes on after its answer has a place among the [`Sessions`].
 
+mod attach;
+mod container_streams;
 mod exec;
 mod logs;
 mod port_forward;
@@ -71,6 +73,9 @@ impl NodeService {
             ["exec", namespace, pod, container] => self.with_slot(namespace, pod, |slot| {
                 let path = ContainerPath { namespace, pod, container };
                 exec::serve(&self.pods, &self.shim, slot, path, request)
+            }),
+            ["attach", namespace, pod, container] => self.with_slot(namespace, pod, |slot| {
+                attach::serve(&self.pods, slot, ContainerPath { namespace, pod, container }, request)
             }),
             ["portForward", namespace, pod] => {
                 self.with_slot(namespace, pod, |slot| port_forward::serve(&self.pods, slot, namespace, pod, request))

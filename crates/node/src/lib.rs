@@ -17,6 +17,7 @@
 mod agent;
 mod capabilities;
 mod confinement;
+mod container_console;
 mod container_exec;
 mod disk_condition;
 mod downward_api;

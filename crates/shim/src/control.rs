@@ -218,8 +218,8 @@ fn request(dir: &Path, file: &Path, request: &impl Serialize) -> io::Result<()> 
     wake(dir)
 }
 
-/// Has the shim of `dir` look at what was asked of it.
-pub(crate) fn wake(dir: &Path) -> io::Result<()> {
+/// Has the shim of `dir` look at what is asked of it.
+pub fn wake(dir: &Path) -> io::Result<()> {
     let pipe =
         OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(dir.join(PIPE_FILE));
     match pipe {

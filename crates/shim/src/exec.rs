@@ -4,17 +4,15 @@
 //! line of JSON; back go the agent's ends of the program's streams, then [`Report`]s. Invariant: the program has the
 //! rights, limits and surroundings of its container, and its session does not outlive the socket's other end.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, IoSlice, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
@@ -34,6 +32,7 @@ use super::report::Report;
 use super::spec::{ContainerSpec, Network, Processes, ShimSpec};
 use super::status::{ContainerState, ShimStatus};
 use super::syscall_filter;
+use super::terminal::{Terminal, open_terminal};
 use pumice_linux::cgroup::ContainerCgroup;
 use pumice_linux::{oom, pidfd, procfs};
 
@@ -201,8 +200,8 @@ fn streams(
         file
     };
     if request.terminal {
-        let (keyboard, terminal) = open_terminal()?;
-        let terminal = ours(terminal);
+        let Terminal { keyboard, screen } = open_terminal()?;
+        let terminal = ours(screen);
         let (stdin, stdout) = (terminal.try_clone()?, terminal.try_clone()?);
         let handles = Handles {
             stdin: Some(stdin),
@@ -228,16 +227,6 @@ fn streams(
     let (stdin, stdout, stderr) =
         (stream(request.stdin, true)?, stream(request.stdout, false)?, stream(request.stderr, false)?);
     Ok((ends, Handles { stdin: Some(stdin), stdout, stderr, terminal: false, cgroup, filters, becomes_root: false }))
-}
-
-/// A terminal of the container's own: the end that is typed on, and the one that programs see.
-fn open_terminal() -> io::Result<(File, File)> {
-    let keyboard = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC)?;
-    grantpt(&keyboard)?;
-    unlockpt(&keyboard)?;
-    let name = ptsname_r(&keyboard)?;
-    let terminal = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOCTTY).open(name)?;
-    Ok((File::from(OwnedFd::from(keyboard)), terminal))
 }
 
 fn send_started(socket: &File, ends: &[File]) -> nix::Result<()> {

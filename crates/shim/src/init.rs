@@ -4,6 +4,7 @@
 //! kernel's choice never falls on it.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -21,6 +22,7 @@ use super::report::Report;
 use super::rootfs::{self, Layers};
 use super::signals;
 use super::spec::{ContainerSpec, ShimSpec};
+use super::terminal::{Terminal, hand_over, open_terminal};
 
 /// Everything a container's process 1 needs.
 pub(crate) struct Birth<'a> {
@@ -33,14 +35,18 @@ pub(crate) struct Birth<'a> {
     pub layers: Layers,
     pub handles: Handles,
     pub report: File,
+    /// Where the keyboard of its terminal goes, if it is on one.
+    pub terminal: Option<File>,
 }
 
 /// Runs as process 1 and never returns.
-pub(crate) fn run(birth: Birth<'_>) -> ! {
-    let code = match start(&birth) {
+pub(crate) fn run(mut birth: Birth<'_>) -> ! {
+    let code = match start(&mut birth) {
         Ok(Running { program, signals, layer }) => {
             Report::Started.send(&birth.report);
-            let Birth { container, has_own_processes, report, handles, .. } = birth;
+            let Birth { container, has_own_processes, report, mut handles, .. } = birth;
+            // Else a terminal would seem to have ended whenever no program has it open.
+            let _terminal = if handles.terminal { handles.stdin.take() } else { None };
             drop(handles);
             signals::attend(program, &signals, &report, has_own_processes);
             if let Some(found) = layer.and_then(|layer| discarded::look(layer, container)) {
@@ -64,7 +70,7 @@ struct Running {
     layer: Option<OwnedFd>,
 }
 
-fn start(birth: &Birth<'_>) -> Result<Running, Report> {
+fn start(birth: &mut Birth<'_>) -> Result<Running, Report> {
     let failed = |what: &'static str| move |errno: nix::Error| Report::Failed(format!("can't {what}: {errno}"));
     // If its shim is killed, nobody would write down how the container ended: end it too.
     prctl::set_pdeathsig(Signal::SIGKILL).map_err(failed("tie the container to its shim"))?;
@@ -89,6 +95,10 @@ fn start(birth: &Birth<'_>) -> Result<Running, Report> {
     // Programs of the container may look into this process, if they have the right to trace it.
     hide_process(birth.spec.isolation.user).map_err(failed("hide process 1"))?;
     leave_streams().map_err(|error| Report::Failed(format!("can't open the null device: {error}")))?;
+    if birth.terminal.is_some() {
+        take_terminal(birth)
+            .map_err(|error| Report::Failed(format!("can't open a terminal in the container: {error}")))?;
+    }
     give_streams_away(birth)?;
     if let Some(users) = birth.users {
         users.enter_with_mounts().map_err(failed("enter the pod's user namespace"))?;
@@ -113,6 +123,18 @@ fn start(birth: &Birth<'_>) -> Result<Running, Report> {
     }
 }
 
+/// Has a terminal of the container's own for its streams; what is typed and read on it is the shim's.
+fn take_terminal(birth: &mut Birth<'_>) -> io::Result<()> {
+    let Terminal { keyboard, screen } = open_terminal()?;
+    if let Some(socket) = birth.terminal.take() {
+        hand_over(&keyboard, &socket)?;
+    }
+    let handles = &mut birth.handles;
+    (handles.stdin, handles.stdout) = (Some(screen.try_clone()?), screen.try_clone()?);
+    (handles.stderr, handles.terminal) = (screen, true);
+    Ok(())
+}
+
 /// Before a user namespace is entered, where the pipes are nobody's.
 fn give_streams_away(birth: &Birth<'_>) -> Result<(), Report> {
     let Birth { container, users, handles, .. } = birth;
@@ -124,6 +146,7 @@ fn give_streams_away(birth: &Birth<'_>) -> Result<(), Report> {
         let ids = format!("user {} and group {}", container.uid, container.gid);
         return Err(Report::Failed(format!("the pod's user namespace does not have {ids}")));
     };
+    handles.stdin.iter().for_each(|stdin| give_away(stdin, uid, gid));
     give_away(&handles.stdout, uid, gid);
     give_away(&handles.stderr, uid, gid);
     Ok(())

@@ -2,11 +2,14 @@
 //!
 //! It starts the pod's containers, keeps their output, restarts them by policy, obeys `stop.json`
 //! and writes down how everything ended. Invariant: single-threaded and without a runtime, so that
-//! it may fork at any time; it talks through files only. Started by the agent through `shim_main`.
+//! it may fork at any time; it talks through files, and through sockets with clients that are attached. Started by the agent through
+//! `shim_main`.
 
 // These panic where a disk is full or a pipe is closed.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod attach;
+mod attached;
 mod backoff;
 mod capabilities;
 pub mod capability_set;
@@ -39,6 +42,7 @@ pub mod starter;
 pub mod status;
 mod supervisor;
 mod syscall_filter;
+mod terminal;
 pub mod user_namespace;
 pub mod users_files;
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use pumice_metrics::LossyLines;
 
+use super::attach;
 use super::journal::journal;
 use pumice_linux::files::{self, Durability, append_private, private_dir};
 
@@ -35,6 +36,14 @@ impl Stream {
         match self {
             Stream::Stdout => "stdout",
             Stream::Stderr => "stderr",
+        }
+    }
+
+    /// As clients that are attached know it.
+    pub(crate) fn channel(self) -> u8 {
+        match self {
+            Stream::Stdout => attach::STDOUT,
+            Stream::Stderr => attach::STDERR,
         }
     }
 }

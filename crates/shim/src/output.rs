@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use super::attached::Attached;
 use super::logs::{LogFile, Stream, line};
 
 /// A line longer than this is written in pieces, as containerd does.
@@ -27,9 +28,9 @@ const REST_WITHIN: Duration = Duration::from_millis(100);
 /// The longest that a stream is left unread since the other one writes a long line.
 const HELD_MAX: Duration = Duration::from_secs(1);
 
-/// Both streams of a container.
+/// What a container writes: both of its streams, or its terminal.
 pub(crate) struct Output {
-    pipes: [LogPipe; 2],
+    pipes: Vec<LogPipe>,
     /// The stream that is not read until the other one has ended its line, and since when.
     paused: Option<(usize, Instant)>,
 }
@@ -37,7 +38,17 @@ pub(crate) struct Output {
 impl Output {
     /// Takes over the read ends of both pipes, which must be non-blocking.
     pub(crate) fn new(stdout: File, stderr: File) -> Self {
-        Output { pipes: [LogPipe::new(stdout, Stream::Stdout), LogPipe::new(stderr, Stream::Stderr)], paused: None }
+        Output { pipes: vec![LogPipe::new(stdout, Stream::Stdout), LogPipe::new(stderr, Stream::Stderr)], paused: None }
+    }
+
+    /// Of a container on a terminal, which comes later by [`Output::set_terminal`].
+    pub(crate) fn of_terminal() -> Self {
+        Output { pipes: Vec::new(), paused: None }
+    }
+
+    /// Takes over the end of a terminal at which its output is read, which must be non-blocking.
+    pub(crate) fn set_terminal(&mut self, keyboard: File) {
+        self.pipes = vec![LogPipe::new(keyboard, Stream::Stdout)];
     }
 
     /// The pipes to poll, while somebody may still write to them.
@@ -51,39 +62,46 @@ impl Output {
     pub(crate) fn next_turn(&self) -> Option<Instant> {
         let flushes = self.pipes.iter().filter_map(|pipe| pipe.flush_at);
         let release = self.paused.map(|(which, since)| {
-            let rest = self.pipes[1 - which].grew_at.map_or(since, |grew| grew + REST_WITHIN);
-            rest.min(since + HELD_MAX)
+            let grew_at = self.other(which).and_then(|other| other.grew_at);
+            grew_at.map_or(since, |grew| grew + REST_WITHIN).min(since + HELD_MAX)
         });
         flushes.chain(release).min()
     }
 
-    /// Moves what is there into the log. A log that can't be written (full disk) loses lines, not the container.
-    pub(crate) fn pump(&mut self, log: &mut LogFile, now: Timestamp, at: Instant) {
+    /// Moves what is there into the log, and to those who are attached, as far as these can take it. A log that can't be written
+    /// (full disk) loses lines, not the container.
+    pub(crate) fn pump(&mut self, log: &mut LogFile, attached: &mut Attached, now: Timestamp, at: Instant) {
         for which in 0..self.pipes.len() {
             if self.holds(which, at) {
                 continue;
             }
             let pipe = &mut self.pipes[which];
-            pipe.pump(log, now, at);
+            if !attached.holds_up() {
+                pipe.pump(log, attached, now, at);
+            }
             pipe.flush(log, now, at);
         }
     }
 
-    /// Writes everything that is left when nobody writes any more.
-    pub(crate) fn finish(&mut self, log: &mut LogFile, now: Timestamp, at: Instant) {
+    /// Takes everything that is left when nobody writes any more.
+    pub(crate) fn finish(&mut self, log: &mut LogFile, attached: &mut Attached, now: Timestamp, at: Instant) {
         for pipe in &mut self.pipes {
             let mut rounds = 0;
-            while pipe.open && rounds < FINISH_ROUNDS_MAX && pipe.pump(log, now, at) {
+            while pipe.open && rounds < FINISH_ROUNDS_MAX && pipe.pump(log, attached, now, at) {
                 rounds += 1;
             }
             pipe.write_partial(log, now);
         }
     }
 
+    fn other(&self, which: usize) -> Option<&LogPipe> {
+        self.pipes.iter().enumerate().find(|(index, _)| *index != which).map(|(_, pipe)| pipe)
+    }
+
     /// Whether a stream is left alone for now, since the other one is in the middle of a long line.
     fn holds(&mut self, which: usize, at: Instant) -> bool {
         let since = self.paused.filter(|(paused, _)| *paused == which).map_or(at, |(_, since)| since);
-        let holds = self.pipes[1 - which].is_amid_long_line(at) && at < since + HELD_MAX;
+        let holds = self.other(which).is_some_and(|other| other.is_amid_long_line(at)) && at < since + HELD_MAX;
         match self.paused {
             _ if holds => self.paused = Some((which, since)),
             Some((paused, _)) if paused == which => self.paused = None,
@@ -119,12 +137,13 @@ impl LogPipe {
     }
 
     /// Reads once; whether there may be more.
-    fn pump(&mut self, log: &mut LogFile, now: Timestamp, at: Instant) -> bool {
+    fn pump(&mut self, log: &mut LogFile, attached: &mut Attached, now: Timestamp, at: Instant) -> bool {
         let mut buffer = [0; READ_BYTES_MAX];
         match self.pipe.read(&mut buffer) {
             Ok(0) => self.open = false,
             Ok(read) => {
                 self.take(&buffer[..read], log, now, at);
+                attached.write(self.stream.channel(), &buffer[..read], at);
                 return true;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return true,
@@ -272,7 +291,7 @@ mod tests {
         }
 
         fn pump(&mut self, at: Instant) {
-            self.output.pump(&mut self.log, now(), at);
+            self.output.pump(&mut self.log, &mut Attached::new(None, false), now(), at);
         }
 
         /// What is in the log: stream, tag and text of each line; long texts by their length.
@@ -368,7 +387,7 @@ mod tests {
         let at = clock::monotonic();
         written.stdout.write_all(b"a\nb").unwrap();
         written.stderr.write_all(b"c\n").unwrap();
-        written.output.finish(&mut written.log, now(), at);
+        written.output.finish(&mut written.log, &mut Attached::new(None, false), now(), at);
         assert_eq!(written.stored(), ["stdout F a", "stdout P b", "stderr F c"]);
     }
 }

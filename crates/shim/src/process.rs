@@ -5,12 +5,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use jiff::Timestamp;
 use nix::fcntl::OFlag;
+use nix::poll::PollFlags;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
@@ -18,19 +19,22 @@ use nix::sys::wait::WaitStatus;
 use nix::unistd::{ForkResult, Pid, pipe2};
 use pumice_clock as clock;
 
+use super::attached::{Attached, Client};
 use super::fork::clone_self;
 use super::init::{self, Birth};
+use super::journal::journal;
 use super::logs::{LogFile, log_path, tail};
 use super::namespaces::shared_memory;
 use super::output::Output;
 use super::own_users::UserNamespace;
-use super::program::{Handles, hide_process};
+use super::program::{Handles, close_in_copy, hide_process, null};
 use super::remove;
 use super::report::Report;
 use super::rootfs::Layers;
 use super::spec::{ContainerSpec, ShimSpec};
 use super::status::{Exit, START_ERROR};
 use super::syscall_filter;
+use super::terminal::{HandOver, hand_over_sockets, take_over};
 use pumice_linux::cgroup::ContainerCgroup;
 use pumice_linux::files;
 use pumice_linux::{pidfd, procfs};
@@ -49,6 +53,9 @@ pub(crate) struct Process {
     report: File,
     reported: Vec<u8>,
     output: Output,
+    /// Where its terminal comes from, until it has.
+    terminal_from: Option<File>,
+    attached: Attached,
     log: LogFile,
     log_file: PathBuf,
     layers: Layers,
@@ -71,6 +78,8 @@ pub(crate) struct Ended {
     pub log: Option<LogFile>,
     /// Whether the program was never started, since the disk has no room for what it needs.
     pub no_room: bool,
+    /// Clients that have not taken all that it wrote.
+    pub leaving: Vec<Client>,
 }
 
 /// The group and everything else that a run needs on the host.
@@ -84,12 +93,14 @@ pub(crate) struct Ground<'a> {
     pub target: Option<Pid>,
     /// 0 for the first run.
     pub attempt: u32,
+    /// Descriptors of this process that the container gets no copy of.
+    pub private: Vec<RawFd>,
 }
 
 impl Process {
     /// Starts a run of a container, in fresh layers and a control group of its own; after an error no program has begun.
     pub(crate) fn start(ground: &Ground<'_>, now: Timestamp) -> io::Result<Process> {
-        let Ground { dir, spec, users, container, target, attempt } = *ground;
+        let &Ground { dir, spec, users, container, target, attempt, .. } = ground;
         let has_own_processes = spec.has_own_processes() && target.is_none();
         let layers = make_layers(dir, spec, container, attempt)?;
         let group = match &spec.cgroup {
@@ -102,14 +113,13 @@ impl Process {
         let log_file = log_path(dir, &container.name, attempt);
         let log = LogFile::open(log_file.clone(), spec.log_bytes_max)?;
         let (report, report_end) = pipe()?;
-        let (stdout, stdout_end) = pipe()?;
-        let (stderr, stderr_end) = pipe()?;
+        let (streams, ends) = streams(container)?;
         let cgroup = group.as_ref().map(ContainerCgroup::processes_files).transpose()?.unwrap_or_default();
         let filters = syscall_filter::of(container)?;
         let handles = Handles {
-            stdin: None,
-            stdout: stdout_end,
-            stderr: stderr_end,
+            stdin: ends.stdin,
+            stdout: ends.stdout,
+            stderr: ends.stderr,
             terminal: false,
             cgroup,
             filters,
@@ -118,9 +128,16 @@ impl Process {
         let mut namespaces = CloneFlags::empty();
         namespaces.set(CloneFlags::CLONE_NEWNS, spec.isolation.namespaces);
         namespaces.set(CloneFlags::CLONE_NEWPID, has_own_processes);
-        let layers_of_birth = layers.clone();
-        let birth =
-            Birth { spec, users, container, has_own_processes, layers: layers_of_birth, handles, report: report_end };
+        let birth = Birth {
+            spec,
+            users,
+            container,
+            has_own_processes,
+            layers: layers.clone(),
+            handles,
+            report: report_end,
+            terminal: ends.terminal,
+        };
         // Programs that are there before it may not look into it until it has left the host's files.
         let is_visible = spec.isolation.namespaces && !has_own_processes;
         if is_visible {
@@ -134,14 +151,21 @@ impl Process {
             let _ = prctl::set_dumpable(true);
         }
         let pid = match copy? {
-            ForkResult::Child => init::run(birth),
+            ForkResult::Child => {
+                // An input ends, and so does a client's connection, when nobody has it open any more.
+                drop(streams);
+                close_in_copy(&ground.private);
+                init::run(birth)
+            }
             ForkResult::Parent { child } => child,
         };
         Ok(Process {
             pid,
             report,
             reported: Vec::new(),
-            output: Output::new(stdout, stderr),
+            output: streams.output,
+            terminal_from: streams.terminal_from,
+            attached: streams.attached,
             log,
             log_file,
             layers,
@@ -160,19 +184,47 @@ impl Process {
         self.pid
     }
 
-    /// Pipes whose being readable means that there is output to take.
-    pub(crate) fn pollable(&self) -> impl Iterator<Item = &File> {
-        self.output.pollable()
+    /// What has to be ready for there to be something to do, and for what.
+    pub(crate) fn pollable(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        let is_read = !self.attached.holds_up();
+        let output = self.output.pollable().filter(move |_| is_read).chain(&self.terminal_from);
+        output.map(|file| (file.as_fd(), PollFlags::POLLIN)).chain(self.attached.pollable())
     }
 
-    /// When there is something to do for its output although nothing was written.
+    /// When there is something to do for its streams although nothing happened.
     pub(crate) fn next_turn(&self) -> Option<Instant> {
-        self.output.next_turn()
+        self.output.next_turn().into_iter().chain(self.attached.next_turn()).min()
     }
 
-    /// Moves output into the log.
+    /// Moves output into the log and to clients, and what these type to the program.
     pub(crate) fn pump(&mut self, now: Timestamp, at: Instant) {
-        self.output.pump(&mut self.log, now, at);
+        self.look_for_terminal();
+        self.attached.turn(at);
+        self.output.pump(&mut self.log, &mut self.attached, now, at);
+    }
+
+    pub(crate) fn attach(&mut self, client: OwnedFd, at: Instant) {
+        self.attached.add(client, at);
+    }
+
+    /// Descriptors that no other container gets a copy of.
+    pub(crate) fn private(&self) -> impl Iterator<Item = RawFd> {
+        self.attached.descriptors()
+    }
+
+    fn look_for_terminal(&mut self) {
+        let Some(socket) = &self.terminal_from else { return };
+        let keyboard = match take_over(socket) {
+            HandOver::Awaited => return,
+            HandOver::Done(keyboard) => Some(keyboard),
+            // Its process 1 has ended, and says why.
+            HandOver::Failed => None,
+        };
+        self.terminal_from = None;
+        if let Err(error) = self.attached.set_terminal(keyboard.as_ref()) {
+            journal(&format!("nobody can type on the terminal of {}: {error}", self.log_file.display()));
+        }
+        keyboard.into_iter().for_each(|keyboard| self.output.set_terminal(keyboard));
     }
 
     /// Asks the program to end.
@@ -215,7 +267,9 @@ impl Process {
 
     /// Takes the end of process 1 and makes the container's of it.
     pub(crate) fn finish(mut self, container: &ContainerSpec, end: WaitStatus, now: Timestamp) -> Ended {
-        self.output.finish(&mut self.log, now, clock::monotonic());
+        let at = clock::monotonic();
+        self.look_for_terminal();
+        self.output.finish(&mut self.log, &mut self.attached, now, at);
         let _ = (&self.report).take(REPORT_BYTES_MAX as u64).read_to_end(&mut self.reported);
         let oom_killed = self.over_memory || self.group.as_ref().is_some_and(|group| group.oom_kills() > 0);
         let reports: Vec<_> = String::from_utf8_lossy(&self.reported).lines().filter_map(Report::parse).collect();
@@ -232,7 +286,7 @@ impl Process {
         }
         let no_room = reports.iter().any(|report| matches!(report, Report::NoRoom(_)));
         let log = (!self.log.catch_up(now)).then_some(self.log);
-        Ended { exit, group: self.group, log, no_room }
+        Ended { exit, group: self.group, log, no_room, leaving: self.attached.end(at) }
     }
 
     fn message(&self, container: &ContainerSpec, code: i32) -> Option<String> {
@@ -289,11 +343,59 @@ fn make_layers(dir: &Path, spec: &ShimSpec, container: &ContainerSpec, attempt: 
     Ok(Layers { dir: layers, shared_memory: shared_memory(spec, dir), termination })
 }
 
+/// This side of a container's streams.
+struct Streams {
+    output: Output,
+    attached: Attached,
+    terminal_from: Option<File>,
+}
+
+/// The container's side of them.
+struct Ends {
+    stdin: Option<File>,
+    stdout: File,
+    stderr: File,
+    /// By which it hands over the terminal that it makes of its own.
+    terminal: Option<File>,
+}
+
+fn streams(container: &ContainerSpec) -> io::Result<(Streams, Ends)> {
+    if container.terminal {
+        let (ours, theirs) = hand_over_sockets()?;
+        let streams = Streams {
+            output: Output::of_terminal(),
+            attached: Attached::of_terminal(container.stdin),
+            terminal_from: Some(ours),
+        };
+        return Ok((streams, Ends { stdin: None, stdout: null()?, stderr: null()?, terminal: Some(theirs) }));
+    }
+    let (stdout, stdout_end) = pipe()?;
+    let (stderr, stderr_end) = pipe()?;
+    let (input, stdin) = match container.stdin {
+        true => {
+            let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
+            set_non_blocking(&write)?;
+            (Some(File::from(write)), Some(File::from(read)))
+        }
+        false => (None, None),
+    };
+    let streams = Streams {
+        output: Output::new(stdout, stderr),
+        attached: Attached::new(input, container.stdin_once),
+        terminal_from: None,
+    };
+    Ok((streams, Ends { stdin, stdout: stdout_end, stderr: stderr_end, terminal: None }))
+}
+
 /// A pipe whose reading end does not block.
 fn pipe() -> io::Result<(File, File)> {
     let (read, write): (OwnedFd, OwnedFd) = pipe2(OFlag::O_CLOEXEC)?;
-    nix::fcntl::fcntl(&read, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    set_non_blocking(&read)?;
     Ok((File::from(read), File::from(write)))
+}
+
+fn set_non_blocking(end: &OwnedFd) -> nix::Result<()> {
+    nix::fcntl::fcntl(end, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map(drop)
 }
 
 /// How a run ended: what process 1 reported, else how it died itself.

@@ -6,7 +6,7 @@
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -264,6 +264,15 @@ pub(crate) fn leave_streams() -> io::Result<()> {
 pub(crate) fn close_all_but_streams() {
     // SAFETY: by the contract no value of this process owns such a descriptor that is used or closed later.
     unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) };
+}
+
+/// Closes descriptors in a copy of this process that never comes back to those who own them.
+#[allow(unsafe_code)]
+pub(crate) fn close_in_copy(descriptors: &[RawFd]) {
+    for descriptor in descriptors {
+        // SAFETY: by the contract their owners are not used nor dropped in this copy of the process, which ends by `_exit`.
+        unsafe { libc::close(*descriptor) };
+    }
 }
 
 /// Marks everything but the standard streams to be closed by the program's start.

@@ -309,6 +309,15 @@ pub struct ContainerSpec {
     pub termination_message_path: String,
     /// Whether the last lines of its log stand in for a missing message when it fails.
     pub termination_message_from_log: bool,
+    /// Whether it has an input, which clients that are attached type into.
+    #[serde(default)]
+    pub stdin: bool,
+    /// Whether its input ends with that of the first client that types.
+    #[serde(default)]
+    pub stdin_once: bool,
+    /// Whether its streams are a terminal.
+    #[serde(default)]
+    pub terminal: bool,
 }
 
 impl ContainerSpec {

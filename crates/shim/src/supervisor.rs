@@ -1,17 +1,18 @@
 //! The shim's loop: init containers one by one, then the containers, until all is over.
 //!
 //! What starts and ends runs is in `supervisor/runs.rs`, what ends the pod in `supervisor/stopping.rs`, what is added to it in
-//! `supervisor/added.rs`.
+//! `supervisor/added.rs`, who is attached in `supervisor/attaching.rs`.
 //! Invariant: `status.json` says what is true now, and an exit is on disk before anything follows
 //! from it. Time comes in through `pumice_clock` at the top of each turn only.
 
 mod added;
+mod attaching;
 mod runs;
 mod stopping;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use pumice_clock as clock;
 use pumice_units::with_causes;
 
+use super::attached::Client;
 use super::backoff::Backoff;
 use super::control::{self, Stop, Termination};
 use super::ephemeral::EphemeralContainer;
@@ -116,6 +118,8 @@ pub(crate) struct Supervisor {
     behind: Vec<LogFile>,
     /// Groups of runs that have ended, removed when that is written down.
     spent: Vec<ContainerCgroup>,
+    /// Clients of runs that have ended, which have not taken all of their output.
+    leaving: Vec<Client>,
 }
 
 impl Supervisor {
@@ -165,6 +169,7 @@ impl Supervisor {
             unwritten: false,
             behind: Vec::new(),
             spent: Vec::new(),
+            leaving: Vec::new(),
         })
     }
 
@@ -187,6 +192,7 @@ impl Supervisor {
                 self.wait()?;
             }
         }
+        self.see_off();
         if let Some(group) = &self.spec.cgroup {
             group.remove();
         }
@@ -237,9 +243,10 @@ impl Supervisor {
             Some(wait) => PollTimeout::try_from(wait.as_millis().saturating_add(1)).unwrap_or(PollTimeout::MAX),
             None => PollTimeout::NONE,
         };
-        let logs = self.running().flat_map(Process::pollable).map(AsFd::as_fd);
-        let all: Vec<BorrowedFd<'_>> = [self.signals.as_fd(), self.pipe.as_fd()].into_iter().chain(logs).collect();
-        let mut polled: Vec<PollFd<'_>> = all.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        let own = [self.signals.as_fd(), self.pipe.as_fd()].map(|fd| (fd, PollFlags::POLLIN));
+        let leaving = self.leaving.iter().map(|client| (client.socket(), PollFlags::POLLOUT));
+        let all = own.into_iter().chain(self.running().flat_map(Process::pollable)).chain(leaving);
+        let mut polled: Vec<PollFd<'_>> = all.map(|(fd, flags)| PollFd::new(fd, flags)).collect();
         match poll(&mut polled, timeout) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(errno) => Err(ShimError::Poll(errno)),
@@ -254,7 +261,8 @@ impl Supervisor {
         let kill = if self.killed { None } else { self.stopping };
         let write = if self.unwritten { Some(now + WRITE_AGAIN_AFTER) } else { None };
         let starts = self.slots_of_all().flat_map(|slot| [slot.start_at, slot.kill_at]).flatten();
-        let outputs = self.running().filter_map(Process::next_turn);
+        let outputs =
+            self.running().filter_map(Process::next_turn).chain(self.leaving.iter().filter_map(Client::patience_ends));
         starts.chain(outputs).chain([watch, kill, self.deadline, write].into_iter().flatten()).min()
     }
 
@@ -272,6 +280,7 @@ impl Supervisor {
         if control::was_woken(&mut self.pipe) {
             self.end_runs(at);
             self.take_added();
+            self.attach_clients(at);
         }
         if let Some(stop) = control::requested_stop(&self.dir) {
             if self.stopping.is_none()
@@ -292,6 +301,7 @@ impl Supervisor {
             process.pump(now, at);
             process.watch_memory();
         }
+        self.leaving.retain_mut(|client| client.flush(at) && client.is_behind());
         self.reap(now, at);
         if self.stopping.is_some_and(|kill_at| at >= kill_at) && !self.killed {
             self.killed = true;

@@ -62,7 +62,6 @@ fn known(server: Server, minor: u32, behaviour: &Behaviour) -> Option<&'static s
     match (server, behaviour.name) {
         (_, "auth whoami") if minor < 28 => Some("asks for v1beta1, which Kubernetes no longer serves"),
         (_, "wait --for=create") if minor < 31 => Some("unknown to this kubectl"),
-        (Server::Ours, "attach" | "run -i --rm") => Some("no attach"),
         (Server::Ours, "autoscale") => Some("no HorizontalPodAutoscaler"),
         _ => None,
     }

@@ -256,6 +256,7 @@ async fn below(call: &Call, subresource: &Subresource, body: Body) -> Answer {
         (Subresource::Eviction, _) => subresources::eviction::evict(call, body).await,
         (Subresource::Log, _) => subresources::log::read(call).await,
         (Subresource::Exec, _) => subresources::stream::exec(call).await,
+        (Subresource::Attach, _) => subresources::stream::attach(call).await,
         (Subresource::PortForward, _) => subresources::stream::port_forward(call).await,
         (Subresource::Token, _) => subresources::token::create(call, body).await,
         (Subresource::Finalize, _) => subresources::finalize(call, body).await,

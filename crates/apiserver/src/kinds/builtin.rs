@@ -59,6 +59,7 @@ static KINDS: &[Kind] = &[
             Subresource::Eviction,
             Subresource::Log,
             Subresource::Exec,
+            Subresource::Attach,
             Subresource::PortForward,
             Subresource::EphemeralContainers,
         ],

@@ -86,8 +86,8 @@ const NOTES: &[(&str, &str)] = &[
     (
         "pods",
         "a `priorityClassName` that does not exist gives priority 0 and a warning (upstream: 403); an eviction is a \
-         delete that its disruption budget allows; exec and port-forward over WebSocket and SPDY; no attach, \
-         resize; the account must exist, and its token is mounted as upstream, but pods of the account `default` get \
+         delete that its disruption budget allows; exec, attach and port-forward over WebSocket and SPDY; a client that is attached and \
+         does not read is sent away; no resize; the account must exist, and its token is mounted as upstream, but pods of the account `default` get \
          it only where the pod or the account says `automountServiceAccountToken: true`; system calls \
          are filtered as `seccompProfile` says, and where it says nothing by `RuntimeDefault`, with profiles of type `Localhost` from \
          `DATA_DIR/seccomp`; a pod with `hostUsers: false` has users of its own where its node is root's and its kernel has idmapped \

@@ -38,6 +38,8 @@ pub(crate) enum Subresource {
     Log,
     /// Runs a command in a container.
     Exec,
+    /// Connects to the streams of a container's own program.
+    Attach,
     /// Connects to ports of a pod.
     PortForward,
     /// Ends a namespace's deletion.
@@ -57,6 +59,7 @@ impl Subresource {
             Self::Eviction => "eviction",
             Self::Log => "log",
             Self::Exec => "exec",
+            Self::Attach => "attach",
             Self::PortForward => "portforward",
             Self::Finalize => "finalize",
             Self::Token => "token",
@@ -69,7 +72,7 @@ impl Subresource {
             Self::Status | Self::Scale { .. } | Self::EphemeralContainers => &["get", "patch", "update"],
             Self::Binding | Self::Eviction | Self::Token => &["create"],
             Self::Log => &["get"],
-            Self::Exec | Self::PortForward => &["create", "get"],
+            Self::Exec | Self::Attach | Self::PortForward => &["create", "get"],
             Self::Finalize => &["update"],
         }
     }
@@ -82,6 +85,7 @@ impl Subresource {
             Self::Binding => of("", "v1", "Binding"),
             Self::Eviction => of("policy", "v1", "Eviction"),
             Self::Exec => of("", "v1", "PodExecOptions"),
+            Self::Attach => of("", "v1", "PodAttachOptions"),
             Self::PortForward => of("", "v1", "PodPortForwardOptions"),
             Self::Token => of("authentication.k8s.io", "v1", "TokenRequest"),
             Self::Status | Self::EphemeralContainers | Self::Log | Self::Finalize => None,

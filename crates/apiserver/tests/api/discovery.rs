@@ -19,7 +19,11 @@ async fn both_forms_of_discovery_agree() {
     assert_eq!(named(&list["resources"], "name", "widgets/scale")["kind"], "Scale");
     let core = server.get("/api/v1").await.is(200).body;
     assert_eq!(named(&core["resources"], "name", "pods/log")["verbs"], json!(["get"]));
-    for (name, kind) in [("pods/exec", "PodExecOptions"), ("pods/portforward", "PodPortForwardOptions")] {
+    for (name, kind) in [
+        ("pods/exec", "PodExecOptions"),
+        ("pods/attach", "PodAttachOptions"),
+        ("pods/portforward", "PodPortForwardOptions"),
+    ] {
         let stream = named(&core["resources"], "name", name);
         assert_eq!((&stream["kind"], &stream["verbs"]), (&json!(kind), &json!(["create", "get"])), "{name}");
     }

@@ -43,7 +43,7 @@ pub const ONLOOKER: &str = "onlooker";
 
 fn looks_into_pods() -> Grant {
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    let (verbs, resources) = (owned(&["get"]), owned(&["pods", "pods/exec", "pods/portforward"]));
+    let (verbs, resources) = (owned(&["get"]), owned(&["pods", "pods/attach", "pods/exec", "pods/portforward"]));
     let rules = vec![Rule { verbs, api_groups: owned(&[""]), resources, ..Rule::default() }];
     let role = Arc::new(Role { name: "looks-into-pods".to_owned(), rules });
     Grant { subject: Subject::User(ONLOOKER.to_owned()), role, scope: Scope::Cluster }

@@ -1,4 +1,4 @@
-//! exec and port-forward: what reaches the node, who may, what is refused, and bytes through a real connection.
+//! exec, attach and port-forward: what reaches the node, who may, what is refused, and bytes through a real connection.
 
 use std::sync::{Arc, Mutex};
 
@@ -119,6 +119,10 @@ async fn the_node_gets_the_request_and_the_handshake() {
         ("two/exec?command=sh&stdout=1&container=a", "/exec/default/two/a?command=sh&output=1"),
         ("told/exec?command=sh&stdout=1", "/exec/default/told/b?command=sh&output=1"),
         ("told/exec?command=sh&stdout=1&container=a", "/exec/default/told/a?command=sh&output=1"),
+        ("one/attach?stdin=1&stdout=1&stderr=true", "/attach/default/one/main?input=1&output=1&error=1"),
+        ("one/attach?command=sh&tty=1&stdin=1&stdout=1&stderr=1", "/attach/default/one/main?input=1&output=1&tty=1"),
+        ("two/attach?stdout=1&container=b", "/attach/default/two/b?output=1"),
+        ("told/attach?stdout=1", "/attach/default/told/b?output=1"),
         ("one/portforward?ports=80", "/portForward/default/one?port=80"),
         ("one/portforward?ports=80,81&ports=82", "/portForward/default/one?port=80&port=81&port=82"),
     ];
@@ -168,7 +172,13 @@ async fn what_can_not_be_is_refused() {
             400,
             "query parameter \"ports\" is required: 1 to 64 numbers from 1 to 65535",
         ),
-        ("one/attach?stdout=1", 404, "the server could not find the requested resource"),
+        ("none/attach?stdout=1", 404, "pods \"none\" not found"),
+        ("one/attach", 400, "you must specify at least 1 of stdin, stdout, stderr"),
+        ("one/attach?stdout=1&container=x", 400, "container x is not valid for pod one"),
+        ("two/attach?stdout=1", 400, "a container name must be specified for pod two, choose one of: [a b]"),
+        ("done/attach?stdout=1", 400, "cannot attach a container in a completed pod; current phase is Succeeded"),
+        ("free/attach?stdout=1", 400, "pod free does not have a host assigned"),
+        ("one/resize?stdout=1", 404, "the server could not find the requested resource"),
     ];
     for (path, code, text) in cases {
         assert_eq!(ask(&server, Method::GET, path, &WEBSOCKET).await, (code, text.to_owned()), "{path}");
@@ -176,12 +186,14 @@ async fn what_can_not_be_is_refused() {
     let many = format!("one/portforward?ports={}", vec!["80"; 65].join(","));
     assert_eq!(ask(&server, Method::GET, &many, &WEBSOCKET).await.0, 400);
     assert_eq!(ask(&server, Method::PUT, "one/exec?command=sh&stdout=1", &WEBSOCKET).await.0, 405);
+    assert_eq!(ask(&server, Method::PUT, "one/attach?stdout=1", &WEBSOCKET).await.0, 405);
     let (exec, ports) = ("one/exec?command=sh&stdout=1", "one/portforward?ports=80");
     for (path, headers, text) in [
         (exec, vec![], "Upgrade request required"),
         (exec, vec![("upgrade", "websocket")], "Upgrade request required"),
         (exec, vec![("connection", "Upgrade"), ("upgrade", "h2c")], "Upgrade request required"),
         (ports, vec![], "Upgrade request required"),
+        ("one/attach?stdout=1", vec![], "Upgrade request required"),
     ] {
         let (code, message) = ask(&server, Method::POST, path, &headers).await;
         assert_eq!(code, 400, "{headers:?}");
@@ -205,6 +217,7 @@ async fn spdy_is_handed_to_the_node() {
     }
     for (path, headers, wanted) in [
         ("one/exec?command=sh&stdout=1", &spdy("v4.channel.k8s.io")[..], "/exec/default/one/main?command=sh&output=1"),
+        ("one/attach?stdout=1", &spdy("v4.channel.k8s.io"), "/attach/default/one/main?output=1"),
         ("one/portforward", &spdy("portforward.k8s.io"), "/portForward/default/one?"),
         ("one/portforward", &tunnel, "/portForward/default/one?"),
     ] {
@@ -223,7 +236,11 @@ async fn a_stream_needs_the_right_to_create() {
     let (server, node) = cluster().await;
     let onlooker = server.as_user(ONLOOKER);
     onlooker.get(&format!("{PODS}/one")).await.is(200);
-    for (path, subresource) in [("one/exec?command=sh&stdout=1", "exec"), ("one/portforward?ports=80", "portforward")] {
+    for (path, subresource) in [
+        ("one/exec?command=sh&stdout=1", "exec"),
+        ("one/attach?stdout=1", "attach"),
+        ("one/portforward?ports=80", "portforward"),
+    ] {
         for method in [Method::GET, Method::POST] {
             let (code, message) = ask(&onlooker, method, path, &WEBSOCKET).await;
             assert_eq!(code, 403);

@@ -8,56 +8,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use form_urlencoded::parse;
-use http::{Request, Response, StatusCode};
-use serde::Deserialize;
+use http::{Request, Response};
 use serde_json::{Value, json};
 
 use crate::container_exec::Stream;
 use crate::container_exec::helper::Helper;
 use crate::container_exec::{DRAIN, READ_BYTES};
+use crate::kubelet_api::container_streams::{
+    self, RESIZE, STDERR, STDIN, STDOUT, StreamsError, Wanted, WindowSize, agree, failure, running, success,
+};
 use crate::kubelet_api::sessions::SessionSlot;
 use crate::kubelet_api::{ContainerPath, NodeBody, empty, text};
 use crate::launcher::Launcher;
 use crate::pod_index::PodIndex;
-use crate::streams::channels::{self, ChannelReceiver, ChannelSender, Message, Opening};
-use crate::streams::spdy;
+use crate::streams::channels::{ChannelReceiver, ChannelSender, Message, Opening};
 use pumice_shim::exec;
 use pumice_shim::report::Report;
-use pumice_shim::status::{ContainerState, ShimStatus};
-
-/// Numbers of the channels.
-const STDIN: u8 = 0;
-const STDOUT: u8 = 1;
-const STDERR: u8 = 2;
-const ERROR: u8 = 3;
-const RESIZE: u8 = 4;
-
-/// Why nothing is run.
-#[derive(Debug, thiserror::Error)]
-enum ExecError {
-    #[error("pod {pod:?} is not on this node")]
-    NoSuchPod { pod: String },
-    #[error("container {container} is not valid for pod {pod}")]
-    NoSuchContainer { pod: String, container: String },
-    #[error("container {container:?} in pod {pod:?} is not running")]
-    NotRunning { pod: String, container: String },
-    #[error("you must specify at least 1 command for the container")]
-    NoCommand,
-    #[error("you must specify at least 1 of stdin, stdout, stderr")]
-    NoStream,
-    #[error(transparent)]
-    Handshake(#[from] channels::HandshakeError),
-}
-
-impl ExecError {
-    fn code(&self) -> StatusCode {
-        match self {
-            ExecError::NoSuchPod { .. } => StatusCode::NOT_FOUND,
-            ExecError::Handshake(error) => error.code(),
-            _ => StatusCode::BAD_REQUEST,
-        }
-    }
-}
 
 /// What a session needs.
 struct Order {
@@ -74,11 +40,8 @@ pub(crate) fn serve<B>(
     path: ContainerPath<'_>,
     mut request: Request<B>,
 ) -> Response<NodeBody> {
-    let agreed = order(pods, shim, path, request.uri().query().unwrap_or_default()).and_then(|order| {
-        let spdy = spdy::is_asked(request.headers());
-        let agreed = if spdy { channels::accept_spdy(&mut request)? } else { channels::accept(&mut request)? };
-        Ok((agreed, order))
-    });
+    let agreed = order(pods, shim, path, request.uri().query().unwrap_or_default());
+    let agreed = agreed.and_then(|order| Ok((agree(&mut request)?, order)));
     match agreed {
         Ok(((response, opening), order)) => {
             slot.run(session(opening, order));
@@ -88,45 +51,19 @@ pub(crate) fn serve<B>(
     }
 }
 
-fn order(pods: &PodIndex, shim: &Launcher, path: ContainerPath<'_>, query: &str) -> Result<Order, ExecError> {
+fn order(pods: &PodIndex, shim: &Launcher, path: ContainerPath<'_>, query: &str) -> Result<Order, StreamsError> {
     let request = parse_query(path.container, query)?;
-    let (pod, container) = (path.pod.to_owned(), path.container.to_owned());
-    let Some(dir) = pods.get(path.namespace, path.pod) else { return Err(ExecError::NoSuchPod { pod }) };
-    let Ok(status) = ShimStatus::read(&dir) else { return Err(ExecError::NotRunning { pod, container }) };
-    match status.container(&container).map(|found| &found.state) {
-        Some(ContainerState::Running { .. }) => Ok(Order { shim: shim.clone(), dir, request }),
-        Some(_) => Err(ExecError::NotRunning { pod, container }),
-        None => Err(ExecError::NoSuchContainer { pod, container }),
-    }
+    Ok(Order { shim: shim.clone(), dir: running(pods, path)?, request })
 }
 
-fn parse_query(container: &str, query: &str) -> Result<exec::Request, ExecError> {
-    let mut request = exec::Request {
-        container: container.to_owned(),
-        argv: Vec::new(),
-        stdin: false,
-        stdout: false,
-        stderr: false,
-        terminal: false,
-    };
-    for (name, value) in parse(query.as_bytes()) {
-        let flag = matches!(&*value, "1" | "true");
-        match &*name {
-            "command" => request.argv.push(value.into_owned()),
-            "input" => request.stdin = flag,
-            "output" => request.stdout = flag,
-            "error" => request.stderr = flag,
-            "tty" => request.terminal = flag,
-            _ => {}
-        }
+fn parse_query(container: &str, query: &str) -> Result<exec::Request, StreamsError> {
+    let words = parse(query.as_bytes()).filter(|(name, _)| name == "command");
+    let argv: Vec<String> = words.map(|(_, word)| word.into_owned()).collect();
+    if argv.is_empty() {
+        return Err(StreamsError::NoCommand);
     }
-    if request.argv.is_empty() {
-        return Err(ExecError::NoCommand);
-    }
-    if !(request.stdin || request.stdout || request.stderr) {
-        return Err(ExecError::NoStream);
-    }
-    Ok(request)
+    let Wanted { stdin, stdout, stderr, terminal } = Wanted::of_query(query)?;
+    Ok(exec::Request { container: container.to_owned(), argv, stdin, stdout, stderr, terminal })
 }
 
 /// How a session went.
@@ -139,21 +76,13 @@ enum End {
 }
 
 async fn session(opening: Opening, order: Order) {
-    let asked = &order.request;
-    let all =
-        [(ERROR, true), (STDIN, asked.stdin), (STDOUT, asked.stdout), (STDERR, asked.stderr), (RESIZE, asked.terminal)];
-    let wanted: Vec<u8> = all.iter().filter(|(_, wanted)| *wanted).map(|(channel, _)| *channel).collect();
-    let (mut sender, mut receiver) = match opening.open(&wanted).await {
-        Ok(opened) => opened,
-        Err(error) => return tracing::debug!(%error, "a client went before its program was started"),
-    };
+    let exec::Request { stdin, stdout, stderr, terminal, .. } = order.request;
+    let wanted = Wanted { stdin, stdout, stderr, terminal };
+    let Some((mut sender, mut receiver)) = wanted.open(opening).await else { return };
     let end = run(&order, &mut sender, &mut receiver).await;
     let end = end.unwrap_or_else(|error| End::Program(Report::Failed(error.to_string())));
     if let End::Program(report) = end {
-        // Who does not hear it has gone.
-        let _ = sender.send(ERROR, status(&report).to_string().as_bytes()).await;
-        sender.close().await;
-        receiver.linger().await;
+        container_streams::end(sender, receiver, status(&report)).await;
     }
 }
 
@@ -234,8 +163,7 @@ async fn inbound(mut stdin: Option<Arc<Stream>>, window: Option<Arc<Stream>>, re
             }
             Message::Closed { channel: STDIN } => stdin = None,
             Message::Data { channel: RESIZE, bytes } => {
-                let size = serde_json::from_slice::<WindowSize>(&bytes);
-                if let (Some(window), Ok(size)) = (&window, size) {
+                if let (Some(window), Some(size)) = (&window, WindowSize::parse(&bytes)) {
                     // A program that has just ended has no window.
                     let _ = window.resize(size.width, size.height);
                 }
@@ -245,26 +173,15 @@ async fn inbound(mut stdin: Option<Arc<Stream>>, window: Option<Arc<Stream>>, re
     }
 }
 
-/// A window in characters, as clients send it.
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct WindowSize {
-    width: u16,
-    height: u16,
-}
-
 /// The `v1` Status that ends a session.
 fn status(report: &Report) -> Value {
     let code = match report {
         Report::Started | Report::Exited(0) | Report::Discarded(_) => {
-            return json!({"metadata": {}, "status": "Success"});
+            return success();
         }
         Report::Exited(code) => *code,
         Report::Killed(signal) => 128 + signal,
-        Report::Failed(text) | Report::NoRoom(text) => {
-            return json!({"metadata": {}, "status": "Failure", "reason": "InternalError", "code": 500,
-                "message": format!("Internal error occurred: {text}")});
-        }
+        Report::Failed(text) | Report::NoRoom(text) => return failure(text),
     };
     json!({"metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",
         "message": format!("command terminated with non-zero exit code: exit code {code}"),

@@ -288,6 +288,9 @@ fn one(
             .clone()
             .unwrap_or_else(|| "/dev/termination-log".into()),
         termination_message_from_log: container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError"),
+        stdin: container.stdin == Some(true),
+        stdin_once: container.stdin_once == Some(true),
+        terminal: container.tty == Some(true),
     })
 }
 

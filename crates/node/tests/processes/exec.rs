@@ -62,11 +62,15 @@ pub async fn connect(agent: Handle, path: &str) -> Result<WebSocketStream<Duplex
 impl Session {
     /// Asks the agent for a program: `query` is what follows the path.
     pub async fn open(agent: Handle, pod: &str, query: &str) -> Result<Session, String> {
-        let socket = connect(agent, &format!("/exec/default/{pod}/main?{query}")).await?;
-        Ok(Session { socket })
+        Session::at(agent, &format!("/exec/default/{pod}/main?{query}")).await
     }
 
-    async fn send(&mut self, channel: u8, bytes: &[u8]) {
+    /// Asks the agent for the streams at a path.
+    pub async fn at(agent: Handle, path: &str) -> Result<Session, String> {
+        Ok(Session { socket: connect(agent, path).await? })
+    }
+
+    pub async fn send(&mut self, channel: u8, bytes: &[u8]) {
         self.socket.send(Message::binary([&[channel], bytes].concat())).await.unwrap();
     }
 

@@ -6,6 +6,7 @@
 
 mod accelerators;
 mod agent;
+mod attach;
 mod attend;
 mod devices;
 mod disk;

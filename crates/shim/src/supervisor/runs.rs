@@ -50,9 +50,10 @@ impl Supervisor {
     fn end(&mut self, role: Role, index: usize, status: WaitStatus, now: Timestamp, at: Instant) {
         let Some(process) = self.slots(role)[index].process.take() else { return };
         let ran = now.duration_since(process.started_at).try_into().unwrap_or(Duration::ZERO);
-        let Ended { exit, group, log, no_room } = process.finish(self.container(role, index), status, now);
+        let Ended { exit, group, log, no_room, leaving } = process.finish(self.container(role, index), status, now);
         self.spent.extend(group);
         self.behind.extend(log);
+        self.leaving.extend(leaving);
         match (no_room, exit.message) {
             (true, Some(message)) => self.wait_for_room(role, index, message, at),
             (_, message) => self.conclude(role, index, Exit { message, ..exit }, ran, at),
@@ -165,6 +166,7 @@ impl Supervisor {
             container: self.container(role, index),
             target,
             attempt,
+            private: self.private(),
         };
         let started = Process::start(&ground, now);
         let slot = &mut self.slots(role)[index];

@@ -6,6 +6,7 @@
 
 mod apart;
 mod articles;
+mod attach;
 mod audit;
 mod autostart;
 mod backup;

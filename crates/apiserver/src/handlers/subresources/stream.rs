@@ -1,4 +1,5 @@
-//! Streams: commands run in a container, and connections to a pod's ports, over a WebSocket or SPDY, which the node speaks.
+//! Streams: commands run in a container, its own program's streams, and connections to a pod's ports, over a WebSocket or SPDY, which
+//! the node speaks.
 //!
 //! Invariant: only the request's head is looked at here. The client's connection is handed to the node with the request,
 //! and the node's 101 ends the request: a stream holds no room for writes, knows no time limit of one, and ends with
@@ -23,7 +24,7 @@ use crate::stored::parse;
 
 /// Which container a command runs in, where the request does not say.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
-/// Streams that an exec can ask for, and what the node calls them.
+/// Streams that exec and attach can ask for, and what the node calls them.
 const STREAMS: [(&str, &str); 3] = [("stdin", "input"), ("stdout", "output"), ("stderr", "error")];
 /// Most ports of one port-forward: each takes two channels, whose numbers are a byte.
 const PORTS_MAX: usize = 64;
@@ -39,12 +40,21 @@ const HANDSHAKE_PREFIX: &str = "sec-websocket-";
 pub(crate) async fn exec(call: &Call) -> Answer {
     let ended = "cannot exec into a container in a completed pod; current phase is ";
     let (upgrade, pod) = begin(call, ended)?;
-    write::validate_below(call, "CONNECT", &exec_options(call), false).await?;
-    let name = &call.request.name;
-    let asked = call.query.filled("container").or_else(|| default_container(&pod));
-    let container = on_node::container(name, &pod, asked)?;
-    let path = format!("/exec/{}/{name}/{container}?{}", call.request.namespace, exec_parameters(call)?);
-    hand_over(call, &pod, &path, upgrade).await
+    let mut options = stream_options(call, "PodExecOptions");
+    options["command"] = call.query.all("command").collect();
+    write::validate_below(call, "CONNECT", &options, false).await?;
+    let container = asked_container(call, &pod)?;
+    let words = [command_parameters(call)?, stream_parameters(call)?].concat();
+    hand_over(call, &pod, &container_path("exec", call, &container, &words), upgrade).await
+}
+
+/// Answers `pods/x/attach`: the connection goes on to the agent of the pod's node.
+pub(crate) async fn attach(call: &Call) -> Answer {
+    let ended = "cannot attach a container in a completed pod; current phase is ";
+    let (upgrade, pod) = begin(call, ended)?;
+    write::validate_below(call, "CONNECT", &stream_options(call, "PodAttachOptions"), false).await?;
+    let container = asked_container(call, &pod)?;
+    hand_over(call, &pod, &container_path("attach", call, &container, &stream_parameters(call)?), upgrade).await
 }
 
 /// Answers `pods/x/portforward`: the connection goes on to the agent of the pod's node.
@@ -61,12 +71,11 @@ pub(crate) async fn port_forward(call: &Call) -> Answer {
     hand_over(call, &pod, &path, upgrade).await
 }
 
-/// What is asked, as those who judge it see it.
-fn exec_options(call: &Call) -> Value {
+/// What is asked of a container's streams, as those who judge it see it.
+fn stream_options(call: &Call, kind: &str) -> Value {
     let flag = |name: &'static str| call.query.flag(name).ok().flatten().unwrap_or(false);
     json!({
-        "kind": "PodExecOptions", "apiVersion": "v1", "container": call.query.filled("container"),
-        "command": call.query.all("command").collect::<Vec<_>>(),
+        "kind": kind, "apiVersion": "v1", "container": call.query.filled("container"),
         "stdin": flag("stdin"), "stdout": flag("stdout"), "stderr": flag("stderr"), "tty": flag("tty"),
     })
 }
@@ -104,28 +113,41 @@ fn default_container(pod: &Value) -> Option<&str> {
     on_node::names(pod, "containers").contains(&named).then_some(named)
 }
 
-fn exec_parameters(call: &Call) -> Result<String, Status> {
+fn asked_container(call: &Call, pod: &Value) -> Result<String, Status> {
+    let asked = call.query.filled("container").or_else(|| default_container(pod));
+    on_node::container(&call.request.name, pod, asked)
+}
+
+/// The node's path of a container's streams.
+fn container_path(verb: &str, call: &Call, container: &str, words: &[String]) -> String {
+    format!("/{verb}/{}/{}/{container}?{}", call.request.namespace, call.request.name, words.join("&"))
+}
+
+fn command_parameters(call: &Call) -> Result<Vec<String>, Status> {
     let encoded = |word: &str| byte_serialize(word.as_bytes()).collect::<String>();
-    let mut words: Vec<String> = call.query.all("command").map(|word| format!("command={}", encoded(word))).collect();
-    if words.is_empty() {
-        return Err(Status::bad_request("you must specify at least one command for the container"));
+    let words: Vec<String> = call.query.all("command").map(|word| format!("command={}", encoded(word))).collect();
+    match words.is_empty() {
+        true => Err(Status::bad_request("you must specify at least one command for the container")),
+        false => Ok(words),
     }
+}
+
+fn stream_parameters(call: &Call) -> Result<Vec<String>, Status> {
+    let mut words = Vec::new();
     let tty = call.query.flag("tty")?.unwrap_or(false);
-    let mut streams = 0;
     for (name, at_node) in STREAMS {
         // A terminal has one output: as upstream, what is asked besides is passed over.
         if call.query.flag(name)?.unwrap_or(false) && !(tty && name == "stderr") {
             words.push(format!("{at_node}=1"));
-            streams += 1;
         }
     }
-    if streams == 0 {
+    if words.is_empty() {
         return Err(Status::bad_request("you must specify at least 1 of stdin, stdout, stderr"));
     }
     if tty {
         words.push("tty=1".to_owned());
     }
-    Ok(words.join("&"))
+    Ok(words)
 }
 
 /// The ports, repeated or with commas between them.
