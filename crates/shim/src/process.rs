@@ -4,7 +4,7 @@
 //! died; there is always one. Owned by the shim's loop.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -15,12 +15,12 @@ use nix::poll::PollFlags;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::WaitStatus;
+use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, pipe2};
 use pumice_clock as clock;
 
 use super::attached::{Attached, Client};
-use super::fork::clone_self;
+use super::fork::{self, clone_self};
 use super::init::{self, Birth};
 use super::journal::journal;
 use super::logs::{LogFile, log_path, tail};
@@ -303,22 +303,32 @@ impl Process {
     }
 }
 
-/// `fork` into new namespaces, and among the processes of another container. Needs a process with one thread.
+/// `fork` into new namespaces, and among the processes of another container. By a process in between, which makes a child of ours: who
+/// is not root of the machine could not have its later children begin among the machine's processes again.
 fn clone_beside(target: Pid, namespaces: CloneFlags) -> io::Result<ForkResult> {
-    let own = File::open("/proc/self/ns/pid_for_children")?;
-    setns(&pidfd::open(target.as_raw())?, CloneFlags::CLONE_NEWPID)?;
-    let copy = clone_self(namespaces);
-    if matches!(copy, Ok(ForkResult::Child)) {
-        return Ok(copy?);
-    }
-    // Containers that come later are not to begin in there.
-    if let Err(errno) = setns(&own, CloneFlags::CLONE_NEWPID) {
-        if let Ok(ForkResult::Parent { child }) = copy {
-            let _ = kill(child, Signal::SIGKILL);
+    let (answer, mut answers) = std::io::pipe()?;
+    let between = match clone_self(CloneFlags::empty())? {
+        ForkResult::Parent { child } => child,
+        ForkResult::Child => {
+            let entered = pidfd::open(target.as_raw()).and_then(|target| Ok(setns(&target, CloneFlags::CLONE_NEWPID)?));
+            let number = match entered.and_then(|()| Ok(clone_self(namespaces | CloneFlags::CLONE_PARENT)?)) {
+                Ok(ForkResult::Child) => return Ok(ForkResult::Child),
+                Ok(ForkResult::Parent { child }) => child.as_raw(),
+                Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
+            };
+            let written = answers.write_all(&number.to_ne_bytes());
+            fork::exit(i32::from(written.is_err()))
         }
-        return Err(errno.into());
+    };
+    drop(answers);
+    let mut number = [0; size_of::<i32>()];
+    let heard = (&answer).read_exact(&mut number);
+    let _ = waitpid(between, None);
+    heard?;
+    match i32::from_ne_bytes(number) {
+        pid if pid > 0 => Ok(ForkResult::Parent { child: Pid::from_raw(pid) }),
+        errno => Err(io::Error::from_raw_os_error(-errno)),
     }
-    Ok(copy?)
 }
 
 fn watched_limit(grouped: bool, container: &ContainerSpec) -> Option<u64> {

@@ -1,15 +1,23 @@
 //! `kubectl debug` and `kubectl cp`: a container is added to a pod that runs, and files go in and out.
 
-use pumice_testkit::{Clients, Platform, Registry, Setup, TestImage, eventually};
+use std::os::unix::fs::PermissionsExt as _;
+
+use pumice_testkit::{Clients, OrdinaryUser, Platform, Registry, Setup, TestImage, eventually};
 use serde_json::{Value, json};
 
-/// A platform that reaches this registry alone.
-fn platform(registry: &Registry) -> (Platform, tempfile::TempDir) {
+/// What a platform is started with that reaches this registry alone, by a file in a directory that every user reads.
+fn setup(registry: &Registry) -> (Setup, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let file = directory.path().join("registries.yaml");
     registry.settings(&file);
     let flags = vec!["--images=registry".to_owned(), format!("--registries={}", file.display())];
-    (Platform::start(Setup { flags }), directory)
+    (Setup { flags }, directory)
+}
+
+fn platform(registry: &Registry) -> (Platform, tempfile::TempDir) {
+    let (setup, directory) = setup(registry);
+    (Platform::start(setup), directory)
 }
 
 /// Makes a pod and waits until it runs.
@@ -136,6 +144,25 @@ fn pod_security_and_users_of_the_pods_own_hold_for_what_is_added() {
     let (map, rest) = told.split_once('\n').unwrap();
     assert_ne!(map.split_whitespace().nth(1), Some("0"), "{map}");
     assert!(rest.starts_with("of the target\n"), "{told}");
+}
+
+#[test]
+fn pods_of_a_user_without_root_get_more_containers_too() {
+    if !OrdinaryUser::can_be() {
+        return;
+    }
+    let registry = Registry::start();
+    let (tools, _) = registry.put("team/tools", "1", &TestImage::busybox().with_files(&[("word", "of the target\n")]));
+    for user in [OrdinaryUser::default(), OrdinaryUser::with_ids()] {
+        let (setup, _directory) = setup(&registry);
+        let platform = Platform::start_as(user, setup);
+        let container = json!({"name": "main", "image": tools, "command": ["sleep", "1000"]});
+        run(&platform, "p", json!({"terminationGracePeriodSeconds": 1, "containers": [container]}));
+        debug(&platform, "p", &tools, &["--target=main", "-c", "looker"], LOOK);
+        let status = ended(&platform, "p", "looker");
+        let told = platform.kubectl(["logs", "p", "-c", "looker"]).ok();
+        assert!(told.starts_with("of the target\n"), "{status} {told}");
+    }
 }
 
 #[test]
