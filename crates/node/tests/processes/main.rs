@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "the harness of a test fails by panicking")]
 
 mod accelerators;
+mod added;
 mod agent;
 mod attach;
 mod attend;
