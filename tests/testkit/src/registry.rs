@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use jiff::{Timestamp, ToSpan as _};
 use pumice_auth::{Ca, server_config};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
@@ -67,11 +68,20 @@ impl Registry {
         Registry::start_with(None, None)
     }
 
-    /// The same with TLS, and files of its certificate in a directory.
+    /// The same with TLS, and files of its certificate, which is for `127.0.0.1`, in a directory.
     pub fn start_tls(directory: &Path) -> Registry {
-        let ca = Ca::open_or_create(directory, now()).expect("an authority");
+        Registry::start_tls_since(directory, now())
+    }
+
+    /// The same with a certificate that has expired, of an authority that has not.
+    pub fn start_tls_expired(directory: &Path) -> Registry {
+        Registry::start_tls_since(directory, now().checked_sub((24 * 500).hours()).expect("a time"))
+    }
+
+    fn start_tls_since(directory: &Path, since: Timestamp) -> Registry {
+        let ca = Ca::open_or_create(directory, since).expect("an authority");
         let (_, _, authority) = write_certificate(&ca, &directory.join("server"));
-        let issued = ca.issue_server(&["127.0.0.1".to_owned()], now()).expect("a certificate");
+        let issued = ca.issue_server(&["127.0.0.1".to_owned()], since).expect("a certificate");
         let mut config = ServerConfig::clone(&server_config(&ca, &issued).expect("set up TLS"));
         config.alpn_protocols.clear();
         Registry::start_with(Some(Arc::new(config)), Some(authority))

@@ -2,6 +2,8 @@
 
 use std::error::Error as _;
 
+use rustls::CertificateError;
+
 use crate::registry::credentials::CredentialsError;
 use crate::registry::session::{Right, is_passing};
 
@@ -38,6 +40,14 @@ pub enum RegistryError {
     )]
     Certificate {
         host: String,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Whoever vouches for it, it says nothing of this host at this time.
+    #[error("the certificate of registry {host} {problem}")]
+    CertificateUse {
+        host: String,
+        problem: &'static str,
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -123,6 +133,22 @@ fn inner(error: &std::io::Error) -> Option<&rustls::Error> {
     inner.downcast_ref().or_else(|| inner.downcast_ref().and_then(self::inner))
 }
 
+/// What is wrong with a certificate that no authority would mend.
+fn problem_of_use(refusal: &CertificateError) -> Option<&'static str> {
+    match refusal {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            Some("has expired: look at this machine's clock, or have the registry's certificate renewed")
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            Some("is not valid yet: look at the clocks of this machine and of the registry")
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            Some("is for other names: name the registry in the image as its certificate does")
+        }
+        _ => None,
+    }
+}
+
 fn with_or_without(with_credential: bool) -> &'static str {
     if with_credential { "with the credentials that there are" } else { "without credentials" }
 }
@@ -155,8 +181,11 @@ impl RegistryError {
         let mut cause = error.source();
         while let Some(found) = cause {
             match found.downcast_ref().or_else(|| found.downcast_ref().and_then(inner)) {
-                Some(rustls::Error::InvalidCertificate(_)) => {
-                    return RegistryError::Certificate { host, source: Box::new(error) };
+                Some(rustls::Error::InvalidCertificate(refusal)) => {
+                    return match problem_of_use(refusal) {
+                        Some(problem) => RegistryError::CertificateUse { host, problem, source: Box::new(error) },
+                        None => RegistryError::Certificate { host, source: Box::new(error) },
+                    };
                 }
                 // Whoever answers with plain HTTP has no message of TLS.
                 Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) => {

@@ -10,6 +10,7 @@ struct Registries {
     trusted: Registry,
     /// Its authority is named nowhere.
     untrusted: Registry,
+    expired: Registry,
     /// It wants a password.
     locked: Registry,
     platform: Platform,
@@ -19,22 +20,24 @@ struct Registries {
 impl Registries {
     fn start() -> Registries {
         let directory = tempfile::tempdir().unwrap();
-        let tls = |name: &str| {
+        let own = |name: &str| {
             let own = directory.path().join(name);
             std::fs::create_dir(&own).unwrap();
-            Registry::start_tls(&own)
+            own
         };
         let (plain, locked) = (Registry::start(), Registry::start());
-        let (trusted, untrusted) = (tls("trusted"), tls("untrusted"));
+        let (trusted, untrusted) = (Registry::start_tls(&own("trusted")), Registry::start_tls(&own("untrusted")));
+        let expired = Registry::start_tls_expired(&own("expired"));
         let mut settings = json!({});
-        for registry in [&plain, &trusted, &locked] {
+        for registry in [&plain, &trusted, &expired, &locked] {
             settings[registry.address().to_string()] = registry.setting();
         }
+        settings[by_other_name(&trusted)] = trusted.setting();
         let file = directory.path().join("registries.yaml");
         std::fs::write(&file, settings.to_string()).unwrap();
         let flags = vec!["--images=registry".to_owned(), format!("--registries={}", file.display())];
         let platform = Platform::start(Setup { flags });
-        Registries { plain, trusted, untrusted, locked, platform, _directory: directory }
+        Registries { plain, trusted, untrusted, expired, locked, platform, _directory: directory }
     }
 
     /// An image of each fault, what is said of it, and the same image without the fault.
@@ -61,8 +64,25 @@ impl Registries {
                 said: "is not trusted; name its authority in the registries' file",
                 good: put(&self.trusted, "1", &here()),
             },
+            Fault {
+                name: "expired",
+                image: put(&self.expired, "1", &here()),
+                said: "has expired: look at this machine's clock, or have the registry's certificate renewed",
+                good: put(&self.trusted, "2", &here()),
+            },
+            Fault {
+                name: "names",
+                image: format!("{}/team/tool:1", by_other_name(&self.trusted)),
+                said: "is for other names: name the registry in the image as its certificate does",
+                good: put(&self.trusted, "3", &here()),
+            },
         ]
     }
+}
+
+/// The same host by a name that its certificate does not have.
+fn by_other_name(registry: &Registry) -> String {
+    format!("localhost:{}", registry.address().port())
 }
 
 struct Fault {
