@@ -69,6 +69,8 @@ pub struct Provided {
     pub layers: Vec<PathBuf>,
     /// Bytes that came from a registry, where one was asked for its content.
     pub pulled_bytes: Option<u64>,
+    /// What its layers take as the registry has them.
+    pub size_bytes: u64,
 }
 
 /// Why a container has no image.
@@ -320,6 +322,7 @@ impl Images {
             record.grant(pull::grant(session));
             return Ok((self.put(record).await?, None));
         }
+        progress.start();
         let resolved = pull::resolve(session, version).await?;
         let pull = Pull { session, store: &self.store, origins: &self.origins, progress };
         let fetched = pull::fetch(pull, &reference.whole(), resolved).await?;
@@ -392,7 +395,7 @@ impl Images {
                 // As on a full disk, where the image is as good as ever.
                 tracing::warn!(error = with_causes(&error), "it is not remembered that an image is used");
             }
-            Ok(Provided { id, config, layers, pulled_bytes })
+            Ok(Provided { id, config, layers, pulled_bytes, size_bytes: record.size_bytes })
         })
         .await?
     }

@@ -32,6 +32,7 @@ mod lease;
 mod logs;
 mod nat;
 mod networks;
+mod pod_events;
 mod pod_images;
 mod pod_index;
 mod pod_journal;

@@ -5,14 +5,18 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Container, ImageVolumeSource, Pod, Secret};
 use kube::Client;
 use pumice_api::names::HOST_IMAGE;
+use pumice_clock as clock;
+use pumice_cluster::EventRecorder;
 
 use crate::images::{ImageContent, ImageEntry, ImageMap, ImageMapError};
+use crate::pod_events::{self, ImageEvent};
 use crate::pod_spec::sources::fetch_all;
 use crate::probes;
 use pumice_images::provide::{Images, ProvideError, PullPolicy, Wanted, parse};
@@ -63,6 +67,15 @@ impl ImagesError {
             ImagesError::Provide(error) => error.reason(),
             ImagesError::HostPrograms => "InvalidImageName",
             ImagesError::Volume { source, .. } => source.reason(),
+        }
+    }
+
+    /// Whether an Event told of it when it happened.
+    pub(crate) fn has_event(&self) -> bool {
+        match self {
+            ImagesError::Provide(_) => true,
+            ImagesError::Volume { source, .. } => source.has_event(),
+            ImagesError::Map(_) | ImagesError::Fetch(_) | ImagesError::HostPrograms => false,
         }
     }
 }
@@ -121,40 +134,55 @@ fn megabytes(bytes: u64) -> String {
     format!("{}.{}", bytes / 1_000_000, bytes / 100_000 % 10)
 }
 
-/// Gets all images of `pod`.
-pub(crate) async fn provide(
-    client: &Client,
-    images: &Images,
-    map: Option<&Path>,
-    pod: &Pod,
-    pulling: &Pulling,
-) -> Result<PodImages, ImagesError> {
-    let map = map.map(ImageMap::read).transpose()?.unwrap_or_default();
-    let mut source = Source { client, images, pod, pulling, keyring: None, entries: BTreeMap::new() };
-    let mut found = PodImages::default();
-    for (volume, image) in image_volumes(pod) {
-        let name = image.reference.as_deref().unwrap_or_default();
-        let content = source.volume(name, image.pull_policy.as_deref()).await;
-        let failed = |error| ImagesError::Volume { volume: volume.to_owned(), source: Box::new(error) };
-        found.volumes.insert(volume.to_owned(), content.map_err(failed)?.layers);
+/// What the images of pods are got with.
+pub(crate) struct Provider<'a> {
+    pub client: &'a Client,
+    pub images: &'a Images,
+    pub map: Option<&'a Path>,
+    pub events: &'a EventRecorder,
+    /// The pod that Events are about, whose container or volume it is.
+    pub about: &'a Pod,
+}
+
+impl Provider<'_> {
+    /// Gets all images of `pod`.
+    pub(crate) async fn provide(&self, pod: &Pod, pulling: &Pulling) -> Result<PodImages, ImagesError> {
+        let map = self.map.map(ImageMap::read).transpose()?.unwrap_or_default();
+        let mut source = Source { provider: self, pod, pulling, keyring: None, entries: BTreeMap::new() };
+        let mut found = PodImages::default();
+        for (volume, image) in image_volumes(pod) {
+            let name = image.reference.as_deref().unwrap_or_default();
+            let needed = Needed { name, policy: image.pull_policy.as_deref(), container: None };
+            let failed = |error| ImagesError::Volume { volume: volume.to_owned(), source: Box::new(error) };
+            found.volumes.insert(volume.to_owned(), source.volume(needed).await.map_err(failed)?.layers);
+        }
+        for container in probes::containers(pod) {
+            let name = container.image.as_deref().unwrap_or_default();
+            let policy = container.image_pull_policy.as_deref();
+            let id = match id_by_name(container) {
+                Some(id) => id.to_owned(),
+                None if map.get(name).is_some() => MAP_ID.to_owned(),
+                None => source.get(Needed { name, policy, container: Some(&container.name) }).await?.id,
+            };
+            found.ids.insert(container.name.clone(), id);
+        }
+        found.entries = source.entries;
+        Ok(found)
     }
-    for container in probes::containers(pod) {
-        let name = container.image.as_deref().unwrap_or_default();
-        let id = match id_by_name(container) {
-            Some(id) => id.to_owned(),
-            None if map.get(name).is_some() => MAP_ID.to_owned(),
-            None => source.get(name, container.image_pull_policy.as_deref()).await?.id,
-        };
-        found.ids.insert(container.name.clone(), id);
-    }
-    found.entries = source.entries;
-    Ok(found)
+}
+
+/// An image that a pod names.
+#[derive(Clone, Copy)]
+struct Needed<'a> {
+    name: &'a str,
+    policy: Option<&'a str>,
+    /// None where it is a volume.
+    container: Option<&'a str>,
 }
 
 /// Where the images of a pod come from.
 struct Source<'a> {
-    client: &'a Client,
-    images: &'a Images,
+    provider: &'a Provider<'a>,
     pod: &'a Pod,
     pulling: &'a Pulling,
     /// The pod's credentials, once an image was not to be had without.
@@ -165,38 +193,69 @@ struct Source<'a> {
 
 impl Source<'_> {
     /// What a volume shows. The map says what runs, so it has no say in this.
-    async fn volume(&mut self, name: &str, policy: Option<&str>) -> Result<ImageContent, ImagesError> {
-        if name == HOST_IMAGE {
+    async fn volume(&mut self, needed: Needed<'_>) -> Result<ImageContent, ImagesError> {
+        if needed.name == HOST_IMAGE {
             return Err(ImagesError::HostPrograms);
         }
-        self.get(name, policy).await
+        self.get(needed).await
     }
 
     /// An image by its name, asked for again where the policy is to do so each time.
-    async fn get(&mut self, name: &str, policy: Option<&str>) -> Result<ImageContent, ImagesError> {
-        let policy = self::policy(policy, name)?;
-        let known = self.entries.get(name).filter(|_| policy != PullPolicy::Always);
-        let entry = match known {
-            Some(entry) => entry.clone(),
-            None => self.provide(name, policy).await?,
-        };
+    async fn get(&mut self, needed: Needed<'_>) -> Result<ImageContent, ImagesError> {
+        let found = self.find(needed).await;
+        if let Err(ImagesError::Provide(error)) = &found {
+            self.record(needed, &ImageEvent::Failed { image: needed.name, error });
+        }
+        let entry = found?;
         let content = entry.content.clone().unwrap_or_default();
-        self.entries.insert(name.to_owned(), entry);
+        self.entries.insert(needed.name.to_owned(), entry);
         Ok(content)
     }
 
-    async fn provide(&mut self, name: &str, policy: PullPolicy) -> Result<ImageEntry, ImagesError> {
-        if policy != PullPolicy::Always
-            && let Some(open) = self.images.find_open(name).await?
-        {
-            return Ok(open.into());
+    async fn find(&mut self, needed: Needed<'_>) -> Result<ImageEntry, ImagesError> {
+        let policy = policy(needed.policy, needed.name)?;
+        if policy != PullPolicy::Always {
+            if let Some(known) = self.entries.get(needed.name) {
+                return Ok(known.clone());
+            }
+            if let Some(open) = self.provider.images.find_open(needed.name).await? {
+                return Ok(open.into());
+            }
         }
         let keyring = match &self.keyring {
             Some(keyring) => keyring.clone(),
-            None => self.keyring.insert(credentials(self.client, self.pod).await?).clone(),
+            None => self.keyring.insert(credentials(self.provider.client, self.pod).await?).clone(),
         };
-        let wanted = Wanted { name: name.to_owned(), policy, keyring };
-        Ok(self.images.provide(&wanted, &self.pulling.begin(name)).await?.into())
+        self.pull(needed, Wanted { name: needed.name.to_owned(), policy, keyring }).await
+    }
+
+    /// From a registry, where one has to be asked; Events tell of it then.
+    async fn pull(&self, needed: Needed<'_>, wanted: Wanted) -> Result<ImageEntry, ImagesError> {
+        let image = needed.name;
+        let (progress, asked_at) = (self.pulling.begin(image), clock::monotonic());
+        let mut pull = pin!(self.provider.images.provide(&wanted, &progress));
+        let mut started_at = None;
+        let provided = loop {
+            tokio::select! {
+                biased;
+                () = progress.started(), if started_at.is_none() => {
+                    started_at = Some(clock::monotonic());
+                    self.record(needed, &ImageEvent::Pulling { image });
+                }
+                provided = &mut pull => break provided?,
+            }
+        };
+        if provided.pulled_bytes.is_some() {
+            let now = clock::monotonic();
+            let took = now.saturating_duration_since(started_at.unwrap_or(asked_at));
+            let waited = now.saturating_duration_since(asked_at);
+            self.record(needed, &ImageEvent::Pulled { image, took, waited, size_bytes: provided.size_bytes });
+        }
+        Ok(provided.into())
+    }
+
+    fn record(&self, needed: Needed<'_>, event: &ImageEvent<'_>) {
+        self.provider.events.record(event.occurrence(pod_events::about(self.provider.about, needed.container)));
     }
 }
 

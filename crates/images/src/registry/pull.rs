@@ -14,6 +14,7 @@ use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use http::Method;
 use http::header::CONTENT_TYPE;
 use pumice_clock as clock;
+use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 
 use crate::config::{CONFIG_BYTES_MAX, ConfigError, ImageConfig};
@@ -72,9 +73,20 @@ pub struct Progress {
     done: AtomicU64,
     total: AtomicU64,
     received: AtomicU64,
+    started: Notify,
 }
 
 impl Progress {
+    /// Waits until a registry is asked for the image itself, which it is not where the store has it or another pull brings it. For one
+    /// who waits, once. Cancel safe.
+    pub async fn started(&self) {
+        self.started.notified().await;
+    }
+
+    pub(crate) fn start(&self) {
+        self.started.notify_one();
+    }
+
     /// Bytes that are there, and bytes in all as far as they are known.
     pub fn bytes(&self) -> (u64, u64) {
         (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed))

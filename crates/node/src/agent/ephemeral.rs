@@ -12,7 +12,7 @@ use pumice_units::with_causes;
 
 use crate::agent::start::{self, NodeContext, StartError};
 use crate::confinement::allotment::PodDevices;
-use crate::pod_images::{self, ImagesError, PodImages, Pulling};
+use crate::pod_images::{self, ImagesError, PodImages, Provider, Pulling};
 use crate::pod_spec::ephemeral;
 use crate::pod_spec::resolve::ResolveError;
 use crate::pod_spec::security::PodUsers;
@@ -56,6 +56,11 @@ impl AddError {
         }
     }
 
+    /// Whether an Event told of it when it happened.
+    pub(crate) fn has_event(&self) -> bool {
+        matches!(self, AddError::Images(error) if error.has_event())
+    }
+
     /// What the waiting container says, which is the one at `index`.
     pub(crate) fn message(&self, index: usize) -> String {
         ephemeral::with_own_path(&with_causes(self), index)
@@ -80,10 +85,16 @@ pub(crate) async fn add(context: Arc<NodeContext>, order: AddOrder) -> Result<St
     }
     let pod = ephemeral::alone(&order.pod, &added);
     spec_numbers::check(&pod).map_err(|error| StartError::from(ResolveError::from(error)))?;
-    let map = context.image_map.as_deref();
     let images = match &context.images {
         Some(images) if pod_images::names_images(&pod) => {
-            Some(pod_images::provide(&context.client, images, map, &pod, &Pulling::default()).await?)
+            let provider = Provider {
+                client: &context.client,
+                images,
+                map: context.image_map.as_deref(),
+                events: &context.events,
+                about: &order.pod,
+            };
+            Some(provider.provide(&pod, &Pulling::default()).await?)
         }
         _ => None,
     };

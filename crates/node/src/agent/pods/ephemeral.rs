@@ -101,6 +101,7 @@ impl Pods {
             }
         };
         let Some(entry) = self.pods.get_mut(&uid) else { return };
+        let has_event = outcome.as_ref().err().is_some_and(AddError::has_event);
         let added = match outcome {
             Ok(image_id) => Added::Requested { image_id },
             Err(error) => {
@@ -115,7 +116,9 @@ impl Pods {
             }
         };
         let trouble = match &added {
-            Added::Failed { message, .. } => Some(Trouble::of_container(&name, "Failed", format!("Error: {message}"))),
+            Added::Failed { message, .. } if !has_event => {
+                Some(Trouble::of_container(&name, "Failed", format!("Error: {message}")))
+            }
             _ => None,
         };
         entry.ephemeral.insert(name, added);

@@ -6,14 +6,14 @@
 use std::fmt;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use pumice_clock as clock;
 use pumice_cluster::events::{Occurrence, Severity};
 
 use crate::agent::pods::Pods;
 use crate::agent::pods::entry::{End, Entry, Stage};
 use crate::agent::start::StartError;
-use crate::pod_spec::ephemeral;
+use crate::pod_events;
 use crate::pod_status::{SHIM_LOST, SHIM_LOST_MESSAGE};
 use crate::survivors;
 use pumice_shim::status::{
@@ -53,15 +53,7 @@ impl Trouble {
 impl Pods {
     /// Records an Event about `pod`, or about the container that the trouble names.
     pub(super) fn record(&self, pod: &Pod, trouble: Trouble) {
-        let about = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-            namespace: pod.metadata.namespace.clone(),
-            name: pod.metadata.name.clone(),
-            uid: pod.metadata.uid.clone(),
-            field_path: trouble.container.map(|container| field_path(pod, &container)),
-            ..ObjectReference::default()
-        };
+        let about = pod_events::about(pod, trouble.container.as_deref());
         let Trouble { severity, reason, message, .. } = trouble;
         self.context.events.record(Occurrence { about, severity, reason, message, at: clock::now() });
     }
@@ -106,18 +98,6 @@ impl Pods {
             self.record(&pod, Trouble::of_pod("FailedKillPod", message));
         }
     }
-}
-
-fn field_path(pod: &Pod, container: &str) -> String {
-    let init = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
-    let list = if init.into_iter().any(|init| init.name == container) {
-        "initContainers"
-    } else if ephemeral::of(pod).iter().any(|added| added.name == container) {
-        "ephemeralContainers"
-    } else {
-        "containers"
-    };
-    format!("spec.{list}{{{container}}}")
 }
 
 /// Why a pod did not start, in a kubelet's words, after so many failures before.
@@ -295,11 +275,5 @@ mod tests {
         for (error, failures, expected) in cases {
             assert_eq!(told(error, failures).as_deref(), expected);
         }
-    }
-
-    #[test]
-    fn a_container_is_pointed_at_where_it_stands() {
-        assert_eq!(field_path(&pod(), "c"), "spec.containers{c}");
-        assert_eq!(field_path(&pod(), "i"), "spec.initContainers{i}");
     }
 }

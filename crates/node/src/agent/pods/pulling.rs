@@ -10,7 +10,7 @@ use tokio::task::JoinError;
 use crate::agent::pods::Pods;
 use crate::agent::pods::entry::{Entry, Stage};
 use crate::agent::pods::failures::Trouble;
-use crate::pod_images::{self, ImagesError, PodImages, Pulling};
+use crate::pod_images::{self, ImagesError, PodImages, Provider, Pulling};
 
 /// How often it is told how far a pull is.
 const TOLD_EVERY: Duration = Duration::from_secs(2);
@@ -38,8 +38,14 @@ impl Pods {
         entry.told_pull_at = Some(clock::monotonic() + TOLD_EVERY);
         let (context, uid) = (Arc::clone(&self.context), uid.to_owned());
         self.pulls.spawn(async move {
-            let map = context.image_map.as_deref();
-            let outcome = pod_images::provide(&context.client, &images, map, &pod, &pulling).await;
+            let provider = Provider {
+                client: &context.client,
+                images: &images,
+                map: context.image_map.as_deref(),
+                events: &context.events,
+                about: &pod,
+            };
+            let outcome = provider.provide(&pod, &pulling).await;
             Pulled { uid, outcome }
         });
         true
@@ -68,9 +74,10 @@ impl Pods {
             Err(error) => {
                 let message = with_causes(&error);
                 tracing::debug!(uid, error = message, "no images for a pod");
-                if let Some(pod) = self.pods.get(&uid).and_then(Entry::pod) {
-                    let reason = if error.reason() == "ImagePullBackOff" { "BackOff" } else { "Failed" };
-                    self.record(pod, Trouble::of_pod(reason, &message));
+                if !error.has_event()
+                    && let Some(pod) = self.pods.get(&uid).and_then(Entry::pod)
+                {
+                    self.record(pod, Trouble::of_pod("Failed", format!("Error: {message}")));
                 }
                 self.not_started(&uid, error.reason(), message);
             }
