@@ -47,6 +47,7 @@ use crate::layout::{seccomp_filters_dir, seccomp_profiles_dir};
 use crate::lease;
 use crate::logs::retained::RetainedLogs;
 use crate::networks::bridge::NodeNetwork;
+use crate::node_images;
 use crate::pod_index::PodIndex;
 use crate::pod_journal::PodJournal;
 use crate::pods_folder;
@@ -353,9 +354,11 @@ impl NodeAgent {
             });
             if let Some(images) = context.images.clone() {
                 let pruning = image_pruning::prune_at_times(Arc::clone(images.store()), context.pods_dir.clone());
-                let pruning_shutdown = shutdown.clone();
+                let (client, node_name) = (context.client.clone(), context.node_name.clone());
+                let reporting = node_images::report_at_times(client, node_name, Arc::clone(images.store()));
+                let images_shutdown = shutdown.clone();
                 parts.spawn(async move {
-                    let _ = pruning_shutdown.run_until_cancelled(pruning).await;
+                    let _ = images_shutdown.run_until_cancelled(futures::future::join(pruning, reporting)).await;
                     Ok(())
                 });
             }

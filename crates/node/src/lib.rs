@@ -32,6 +32,7 @@ mod lease;
 mod logs;
 mod nat;
 mod networks;
+mod node_images;
 mod pod_events;
 mod pod_images;
 mod pod_index;
