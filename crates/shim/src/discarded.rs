@@ -18,6 +18,7 @@ use nix::sys::stat::SFlag;
 use pumice_clock as clock;
 use serde::{Deserialize, Serialize};
 
+use super::rootfs::images::USERS;
 use super::spec::ContainerSpec;
 use pumice_linux::tree::{Folder, is_folder};
 
@@ -113,7 +114,7 @@ pub fn look(layer: OwnedFd, container: &ContainerSpec) -> Option<Discarded> {
 struct Places<'a> {
     /// Where the program began.
     working: &'a Path,
-    /// Paths of the platform's: mount points that had to be made are empty files.
+    /// Paths of the platform's: mount points that had to be made are empty files, and the list of users may have got a line.
     mounted: BTreeSet<&'a Path>,
     /// Where the container is told to put temporary files.
     temporary: Option<&'a Path>,
@@ -124,7 +125,7 @@ impl<'a> Places<'a> {
         let mounted = container.mounts.iter().map(|mount| mount.target.as_path());
         Places {
             working: Path::new(&container.cwd),
-            mounted: mounted.chain([Path::new(&container.termination_message_path)]).collect(),
+            mounted: mounted.chain([Path::new(&container.termination_message_path), Path::new(USERS)]).collect(),
             temporary: container.env.iter().rfind(|(name, _)| name == "TMPDIR").map(|(_, value)| Path::new(value)),
         }
     }

@@ -159,7 +159,7 @@ pub(crate) fn enter(
             let _ = root.show(&found);
         }
     }
-    images::make_declared(&root, container)?;
+    images::prepare(&root, container)?;
     mount_dev(&root, container, layers)?;
     let is_unmasked = container.privileged || container.unmasked_proc;
     mount_proc(&root, is_unmasked, spec.isolation.user)?;

@@ -259,6 +259,9 @@ pub struct ContainerSpec {
     /// Folders that its image declares as volumes, those around others first: they take writes also where the root takes none.
     #[serde(default)]
     pub declared_volumes: Vec<PathBuf>,
+    /// Home of its user where the image's list of users has nobody of that number: it is put on the list, and has a home.
+    #[serde(default)]
+    pub unlisted_home: Option<PathBuf>,
     /// The number of the signal that asks it to end; none is SIGTERM.
     #[serde(default)]
     pub stop_signal: Option<i32>,

@@ -244,15 +244,18 @@ fn one(
         // What it names itself was looked at before; the lists of a root may have others.
         groups.retain(|group| *group < POD_IDS);
     }
+    let is_unlisted = content.is_some() && uid != 0 && !lists.has(uid);
     if environment.get("HOME").is_none() {
         // In a root folder of an image there is that image's home alone.
         let home = match node.only_home {
             Some(own) if root.is_none() && content.is_none() && is_platforms => own.to_owned(),
+            _ if is_unlisted => format!("/home/{uid}"),
             _ if content.is_some() => lists.home(uid),
             _ => Lists::of_roots(&[files]).home(uid),
         };
         environment.set("HOME", home);
     }
+    let home = environment.get("HOME").filter(|home| is_unlisted && home.starts_with('/')).map(PathBuf::from);
     let capabilities = context.capabilities.unwrap_or_default();
     let cwd = container.working_dir.clone().filter(|dir| !dir.is_empty());
     Ok(ContainerSpec {
@@ -261,6 +264,7 @@ fn one(
         layer: entry.and_then(|entry| entry.layer.clone()),
         image_layers: content.map(|content| content.layers.clone()),
         declared_volumes: content.map(|content| declared_volumes(content, &mounts)).unwrap_or_default(),
+        unlisted_home: home,
         stop_signal: content.and_then(|content| content.stop_signal),
         argv,
         env: environment.into_variables(),

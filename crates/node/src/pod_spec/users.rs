@@ -45,6 +45,11 @@ impl Lists {
         found.unwrap_or_else(|| if uid == 0 { "/root".into() } else { "/".into() })
     }
 
+    /// Whether they have `uid`.
+    pub(crate) fn has(&self, uid: u32) -> bool {
+        self.by_uid(uid).is_some()
+    }
+
     /// The groups that have `uid` among their members.
     pub(crate) fn groups(&self, uid: u32) -> Vec<u32> {
         self.by_uid(uid).map(|user| groups_of(&self.group, &user.name)).unwrap_or_default()

@@ -208,3 +208,53 @@ fn a_restarted_container_begins_with_what_its_image_declares() {
     let upper = pod.path().join("c/main/1/upper/data/new");
     assert_eq!(fs::metadata(upper).unwrap().uid(), 0, "it counts in the container's layer");
 }
+
+/// What people's programs ask of a user that the image does not know.
+const ASKS: &str = "import getpass, os, pathlib, tempfile
+home = pathlib.Path('~').expanduser()
+(home / '.cache/pip').mkdir(parents=True)
+print(getpass.getuser(), home, oct(home.stat().st_mode & 0o777), os.path.isdir(tempfile.mkdtemp()))
+print(oct(os.umask(0)), oct(os.stat('/tmp').st_mode & 0o7777), oct(os.stat('/var/tmp').st_mode & 0o7777))
+";
+
+#[test]
+fn a_user_that_the_image_does_not_know_has_a_name_and_a_home() {
+    if !is_root() {
+        return;
+    }
+    for whose in [Whose::Machines, Whose::Own] {
+        let mut pod = with_users(TestPod::sh(""), whose);
+        let container = &mut pod.spec.containers[0];
+        container.argv = ["python3", "-c", ASKS].map(str::to_owned).into();
+        container.env.push(("HOME".into(), "/home/4001".into()));
+        // It has Python.
+        container.image_layers = Some(vec!["/".into()]);
+        container.unlisted_home = Some("/home/4001".into());
+        (container.uid, container.gid, container.groups) = (4001, 7, vec![7]);
+        let exit = pod.start().exit();
+        assert_eq!((exit.code, &exit.discarded), (0, &None), "{whose:?} {exit:?} {}", pod.log());
+        assert_eq!(pod.log(), "4001 /home/4001 0o700 True\n0o22 0o1777 0o1777\n", "{whose:?}");
+        let list = fs::read_to_string(pod.path().join("c/main/0/upper/etc/passwd")).unwrap();
+        let known = fs::read_to_string("/etc/passwd").unwrap();
+        assert_eq!(list, format!("{known}4001:x:4001:7::/home/4001:/bin/sh\n"));
+    }
+}
+
+#[test]
+fn an_image_without_folders_for_temporary_files_gets_some() {
+    if !is_root() {
+        return;
+    }
+    let images = folder();
+    let mut pod = in_image(images.path(), "stat -c '%a %u' tmp var/tmp; touch tmp/a var/tmp/b; cat etc/passwd");
+    let container = &mut pod.spec.containers[0];
+    (container.uid, container.gid, container.read_only_root) = (4001, 4001, false);
+    // A list that is no file is left alone.
+    container.unlisted_home = Some("/data/given".into());
+    let list = images.path().join("low/etc/passwd");
+    fs::remove_file(&list).unwrap();
+    symlink("../data", &list).unwrap();
+    let exit = pod.start().exit();
+    assert_eq!(exit.code, 1, "{exit:?}");
+    assert_eq!(pod.log(), "1777 0\n1777 0\ncat: read error: Is a directory\n");
+}

@@ -56,7 +56,8 @@ fn an_image_runs_as_it_says() {
     create(&platform, "args", json!({"name": "c", "image": name, "args": ["echo $0", "an argument"]}), json!({}));
     let command = json!({"name": "c", "image": name, "command": ["cat"], "args": ["/proc/self/uid_map"]});
     create(&platform, "command", command, json!({"hostUsers": false}));
-    let user = json!({"name": "c", "image": name, "command": ["id"], "securityContext": {"runAsUser": 1234}});
+    let user = json!({"name": "c", "image": name, "command": ["sh", "-c", "id; touch ~/made && echo ~"],
+        "securityContext": {"runAsUser": 1234}});
     create(&platform, "user", user, json!({}));
     let by_digest = format!("{}@{digest}", name.rsplit_once(':').unwrap().0);
     create(&platform, "digest", json!({"name": "c", "image": by_digest, "command": ["true"]}), json!({}));
@@ -68,7 +69,7 @@ fn an_image_runs_as_it_says() {
     let told = platform.kubectl(["logs", "own"]).ok();
     let (first, rest) = told.split_once('\n').unwrap();
     assert_eq!(first, "hello from /srv as 1000:1001 at /home/app");
-    assert_eq!(rest, "of the image\nbin\ndev\netc\nproc\nsrv\nsys\ntmp\n", "nothing of the host");
+    assert_eq!(rest, "of the image\nbin\ndev\netc\nproc\nsrv\nsys\ntmp\nvar\n", "nothing of the host");
 
     ended(&platform, "args");
     assert_eq!(platform.kubectl(["logs", "args"]).ok(), "an argument\n");
@@ -76,7 +77,8 @@ fn an_image_runs_as_it_says() {
     let map = platform.kubectl(["logs", "command"]).ok();
     assert!(map.split_whitespace().nth(1).is_some_and(|first| first != "0"), "users of its own: {map}");
     ended(&platform, "user");
-    assert!(platform.kubectl(["logs", "user"]).ok().starts_with("uid=1234 gid=0"));
+    let told = platform.kubectl(["logs", "user"]).ok();
+    assert!(told.starts_with("uid=1234(1234) gid=0(root)") && told.ends_with("\n/home/1234\n"), "{told}");
     assert_eq!(ended(&platform, "digest")["imageID"], by_digest);
     assert_eq!(ended(&platform, "host")["imageID"], "host-program");
 }
@@ -222,4 +224,65 @@ fn a_volume_is_an_image_and_what_an_image_declares_takes_writes() {
         let message = waits(&platform, pod, &["ErrImagePull", "ImagePullBackOff", "InvalidImageName"]);
         assert!(message.contains("volume \"v\" can't have its image") && message.contains(words), "{message}");
     }
+}
+
+/// Events of a reason about pods whose names begin so: pod, part of the pod, message.
+fn events(platform: &Platform, reason: &str, pods: &str) -> Vec<(String, String, String)> {
+    let listed: Value = serde_json::from_str(&platform.kubectl(["get", "events", "-o", "json"]).ok()).unwrap();
+    let all = listed["items"].as_array().unwrap().iter().filter(|event| event["reason"] == reason);
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let told = all.map(|event| {
+        let about = &event["involvedObject"];
+        (text(&about["name"]), text(&about["fieldPath"]), text(&event["message"]))
+    });
+    told.filter(|(name, _, _)| name.starts_with(pods)).collect()
+}
+
+#[test]
+fn events_and_the_node_tell_of_images() {
+    let registry = Registry::start();
+    let (name, digest) = registry.put("team/hello", "1", &TestImage::busybox());
+    let (platform, _directory) = platform(&registry);
+    let container = |image: &str| json!({"name": "c", "image": image, "command": ["true"]});
+    for number in 0..5 {
+        create(&platform, &format!("many-{number}"), container(&name), json!({}));
+    }
+    let unknown = name.replace("hello:1", "nothing:1");
+    create(&platform, "none", container(&unknown), json!({}));
+    create(&platform, "never", json!({"name": "c", "image": unknown, "imagePullPolicy": "Never"}), json!({}));
+    (0..5).for_each(|number| drop(ended(&platform, &format!("many-{number}"))));
+    let pulled = eventually("the pull is told", || match events(&platform, "Pulled", "many-") {
+        found if found.is_empty() => Err("no event".to_owned()),
+        found => Ok(found),
+    });
+    let (pod, part, message) = &pulled[0];
+    assert_eq!((pulled.len(), part.as_str()), (1, "spec.containers{c}"), "{pulled:?}");
+    assert!(message.starts_with(&format!("Successfully pulled image {name:?} in ")), "{message}");
+    assert!(message.contains(" including waiting). Image size: ") && message.ends_with(" bytes."), "{message}");
+    let pulling = events(&platform, "Pulling", "many-");
+    assert_eq!(pulling, [(pod.clone(), part.clone(), format!("Pulling image {name:?}"))]);
+    for (reason, pod, words) in [
+        ("Failed", "none", format!("Failed to pull image {unknown:?}: team/nothing:1 is not in registry")),
+        ("BackOff", "none", format!("Back-off pulling image {unknown:?}: can't pull the image")),
+        ("ErrImageNeverPull", "never", format!("the image {unknown} is not on this machine")),
+    ] {
+        eventually(&format!("{reason} is told"), || match events(&platform, reason, pod) {
+            found
+                if found
+                    .iter()
+                    .any(|(_, part, message)| part == "spec.containers{c}" && message.starts_with(&words)) =>
+            {
+                Ok(())
+            }
+            found => Err(format!("{found:?}")),
+        });
+    }
+    eventually("the Node has the image", || {
+        let nodes: Value = serde_json::from_str(&platform.kubectl(["get", "nodes", "-o", "json"]).ok()).unwrap();
+        let images = nodes["items"][0]["status"]["images"].clone();
+        let by_digest = format!("{}@{digest}", name.rsplit_once(':').unwrap().0);
+        let names = json!([name, by_digest]);
+        let is_it = images[0]["names"] == names && images[0]["sizeBytes"].as_u64().is_some_and(|size| size > 1_000_000);
+        if is_it { Ok(()) } else { Err(images.to_string()) }
+    });
 }

@@ -78,8 +78,9 @@ fn an_image_of_layers_runs_as_the_users_that_it_names() {
         let said = output(&platform, pod, &name, &["sh", "-c", WRITE], json!({"runAsUser": 0}));
         assert_eq!(said, WRITTEN, "{pod}: what another pod wrote is not there");
     }
-    let said = output(&platform, "other", &name, &["id"], json!({"runAsUser": 1234, "runAsGroup": 50}));
-    assert!(said.starts_with("uid=1234 gid=50"), "{said}");
+    let unlisted = ["sh", "-c", "id; touch ~/made && echo ~"];
+    let said = output(&platform, "other", &name, &unlisted, json!({"runAsUser": 1234, "runAsGroup": 50}));
+    assert!(said.starts_with("uid=1234(1234) gid=50(") && said.ends_with("\n/home/1234\n"), "{said}");
 }
 
 #[test]
