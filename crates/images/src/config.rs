@@ -18,7 +18,7 @@ pub enum ConfigError {
     #[error("the image's configuration is not one")]
     Form(#[source] oci_spec::OciSpecError),
     /// Its programs can't run here.
-    #[error("the image is for {found}, and this machine is {wanted}")]
+    #[error("the image is for {found}, and this machine is {wanted}: take another tag, or build it for {wanted}")]
     Platform { found: String, wanted: String },
     #[error("rootfs.diff_ids[{index}] of the image's configuration is of no use")]
     Digest {

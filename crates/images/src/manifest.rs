@@ -51,7 +51,7 @@ pub enum ManifestError {
     )]
     LayerKind { index: usize, kind: String },
     /// None of an index's.
-    #[error("the image is not for {wanted}; it is for {}", list(.found))]
+    #[error("the image is not for {wanted}; it is for {}: take another tag, or build it for {wanted}", list(.found))]
     Platform { wanted: String, found: Vec<String> },
     #[error("indexes of the image lie in each other more than {INDEX_DEPTH_MAX} deep")]
     Depth,

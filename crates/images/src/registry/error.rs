@@ -11,14 +11,14 @@ use crate::registry::session::{Right, is_passing};
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// No connection came about.
-    #[error("registry {host} can't be reached")]
+    #[error("registry {host} can't be reached; check its name and port, and whether it runs")]
     Reach {
         host: String,
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The same, where a proxy is in between.
-    #[error("registry {host} can't be reached through the proxy {proxy}")]
+    #[error("registry {host} can't be reached through the proxy {proxy}; check HTTPS_PROXY, HTTP_PROXY and NO_PROXY")]
     Proxy {
         host: String,
         proxy: String,
@@ -90,7 +90,7 @@ pub enum RegistryError {
     NoLocation { host: String, what: String },
     #[error("registry {host} ends {what} after {received} bytes, before its end")]
     Short { host: String, what: String, received: u64 },
-    #[error("{what} is not in registry {host}")]
+    #[error("{what} is not in registry {host}; check the name and the tag")]
     NotFound { host: String, what: String },
     /// With these credentials, or without.
     #[error("registry {host} refuses {what} {}{}; {}", with_or_without(*.with_credential), clause(.message), advice(.host, *.with_credential, .right))]
@@ -155,12 +155,14 @@ fn with_or_without(with_credential: bool) -> &'static str {
 
 fn advice(host: &str, with_credential: bool, right: &Right) -> String {
     match (right, with_credential) {
-        (Right::Pull, true) => {
-            "check the password and its rights in the secret that the pod's imagePullSecrets name".to_owned()
-        }
-        (Right::Pull, false) => {
-            "name a secret with a password for this registry in the pod's imagePullSecrets".to_owned()
-        }
+        (Right::Pull, true) => format!(
+            "check the password and its rights in the secret that the pod's imagePullSecrets name, or that of {host} in \
+             ~/.docker/config.json"
+        ),
+        (Right::Pull, false) => format!(
+            "name a secret with a password for this registry in the pod's imagePullSecrets, or write one into \
+             ~/.docker/config.json, as docker login {host} does"
+        ),
         (Right::Push { .. }, true) => format!(
             "check the password of {host} in ~/.docker/config.json, and whether its user may push to this repository"
         ),

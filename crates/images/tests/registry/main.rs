@@ -13,6 +13,7 @@ mod faults;
 mod image;
 mod interrupted;
 mod machine;
+mod messages;
 mod owners;
 mod pushing;
 mod redirects;
