@@ -31,6 +31,7 @@ mod history;
 mod hostile_peers;
 mod hostile_pods;
 mod image_files;
+mod image_push;
 mod image_refusals;
 mod images;
 mod interactive;
