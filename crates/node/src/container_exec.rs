@@ -19,6 +19,8 @@ use tokio::io::unix::AsyncFd;
 pub(crate) const READ_BYTES: usize = 32 << 10;
 /// How long output is waited for when the program has ended but somebody that it left behind holds its streams.
 pub(crate) const DRAIN: Duration = Duration::from_millis(250);
+/// What a pipe of a program holds at most, in bytes, unless it makes it larger.
+pub(crate) const PIPE_BYTES_MAX: usize = 64 << 10;
 
 /// Our end of a program's stream: a pipe or the keyboard's side of a terminal.
 pub(crate) struct Stream {
@@ -44,6 +46,12 @@ impl Stream {
             Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(0),
             other => other,
         }
+    }
+
+    /// Reads what is there now; 0 where there is nothing.
+    pub(crate) fn read_now(&self, buffer: &mut [u8]) -> usize {
+        let mut file: &File = self.file.get_ref();
+        file.read(buffer).unwrap_or(0)
     }
 
     /// Writes all of it, waiting for a program that is slow to read.
@@ -93,6 +101,17 @@ mod tests {
         let result = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
         assert_eq!(result, 0);
         (size.ws_col, size.ws_row)
+    }
+
+    #[tokio::test]
+    async fn what_is_there_is_read_whether_it_was_told_or_not() {
+        let (read, write) = nix::unistd::pipe().unwrap();
+        let reader = Stream::new(read).unwrap();
+        let mut buffer = [0; 8];
+        assert_eq!(reader.read_now(&mut buffer), 0);
+        File::from(write.try_clone().unwrap()).write_all(b"said").unwrap();
+        assert_eq!((reader.read_now(&mut buffer), &buffer[..4]), (4, &b"said"[..]));
+        assert_eq!(reader.read_now(&mut buffer), 0, "others hold it open");
     }
 
     #[tokio::test]

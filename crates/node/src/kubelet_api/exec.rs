@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::container_exec::Stream;
 use crate::container_exec::helper::Helper;
-use crate::container_exec::{DRAIN, READ_BYTES};
+use crate::container_exec::{DRAIN, PIPE_BYTES_MAX, READ_BYTES};
 use crate::kubelet_api::container_streams::{
     self, RESIZE, STDERR, STDIN, STDOUT, StreamsError, Wanted, WindowSize, agree, failure, running, success,
 };
@@ -129,7 +129,12 @@ async fn outbound(
             read = read(stdout.as_deref(), &mut output) => (STDOUT, &output[..read]),
             read = read(stderr.as_deref(), &mut errors) => (STDERR, &errors[..read]),
             () = tokio::time::sleep(DRAIN), if report.is_some() => {
-                (stdout, stderr) = (None, None);
+                // On a busy machine nobody may have had the time to look at what the program has written.
+                for (channel, stream) in [(STDOUT, stdout.take()), (STDERR, stderr.take())] {
+                    if let Some(stream) = stream && send_rest(channel, &stream, sender).await.is_err() {
+                        return Ok(End::Client);
+                    }
+                }
                 continue;
             }
         };
@@ -139,6 +144,19 @@ async fn outbound(
             return Ok(End::Client);
         }
     }
+}
+
+/// Sends what is in a stream that others may go on to write to.
+async fn send_rest(channel: u8, stream: &Stream, sender: &mut ChannelSender) -> io::Result<()> {
+    let mut buffer = vec![0; READ_BYTES];
+    for _ in 0..PIPE_BYTES_MAX / READ_BYTES {
+        let read = stream.read_now(&mut buffer);
+        if read == 0 {
+            break;
+        }
+        sender.send(channel, &buffer[..read]).await?;
+    }
+    Ok(())
 }
 
 /// Reads a stream, 0 at its end or when it breaks; waits for ever where there is none.
