@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use pumice_testkit::{Clients, OrdinaryUser, Platform, Registry, Setup, TestImage, eventually};
+use pumice_testkit::{Clients, OrdinaryUser, Platform, Registry, Screen, Setup, TestImage, eventually};
 use serde_json::{Value, json};
 
 /// What a platform is started with that reaches this registry alone, by a file in a directory that every user reads.
@@ -106,6 +106,29 @@ fn a_container_is_added_to_a_pod_whose_image_has_no_shell() {
     // They end with the pod.
     platform.kubectl(["delete", "pod", "p"]).ok();
     assert!(platform.tear_down().is_empty());
+}
+
+#[test]
+fn a_person_looks_into_a_pod_by_a_shell() {
+    let registry = Registry::start();
+    let (bare, _) = registry.put("team/bare", "1", &TestImage::sleep());
+    let (tools, _) = registry.put("team/tools", "1", &TestImage::busybox());
+    let (platform, _directory) = platform(&registry);
+    run(&platform, "p", json!({"terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": bare}]}));
+    let image = format!("--image={tools}");
+    let mut command = platform.command(platform.kubectl_program());
+    command.args(["debug", "-it", "p", &image, "--target=main", "-c", "shell", "--", "sh"]);
+    let mut shell = Screen::start(&mut command);
+    shell.shows("/ # ");
+    shell.press("ps; echo $((6 * 7))\r");
+    shell.shows("/sleep 1000");
+    shell.shows("\n42");
+    shell.press("exit\r");
+    assert_eq!(shell.end(), 0, "{}", shell.text());
+    assert_eq!(ended(&platform, "p", "shell")["state"]["terminated"]["exitCode"], 0);
+    let typed = ["debug", "-i", "p", &image, "-c", "reader", "--", "cat"];
+    let read = platform.kubectl_with_input(typed, "typed\n");
+    assert!(read.code == 0 && read.stdout.contains("typed\n"), "{read:?}");
 }
 
 /// What the profile `restricted` asks of a container.
