@@ -1,5 +1,7 @@
 //! Clients attached to containers, over a real WebSocket to the agent.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
@@ -8,15 +10,28 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::exec::{Session, connect};
-use crate::harness::is_root;
+use crate::harness::{is_root, wait_for};
 use crate::node::{TestNode, sh};
 
 /// Says what it is told, on both streams, until its input ends.
 const ECHO: &str = "while read line; do echo \"<$line>\"; echo \"!$line\" >&2; done; echo over";
 const ALL: &str = "input=1&output=1&error=1";
 
-async fn attach(node: &TestNode, container: &str, streams: &str) -> Session {
-    Session::at(node.handle(), &format!("/attach/default/p/{container}?{streams}")).await.unwrap()
+/// A client that is attached: the agent has agreed to it, and the shim has it.
+async fn attach(node: &TestNode, pod: &Pod, container: &str, streams: &str) -> Session {
+    let before = sockets(node, pod);
+    let session = Session::at(node.handle(), &format!("/attach/default/p/{container}?{streams}")).await.unwrap();
+    tokio::task::block_in_place(|| {
+        wait_for("the shim's end", || (!sockets(node, pod).is_subset(&before)).then_some(()))
+    });
+    session
+}
+
+/// The sockets that a pod's shim has.
+fn sockets(node: &TestNode, pod: &Pod) -> BTreeSet<PathBuf> {
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", node.shim_pid(pod))).into_iter().flatten().flatten();
+    let files = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    files.filter(|file| file.to_string_lossy().starts_with("socket:")).collect()
 }
 
 /// A pod that runs whose main container has an input and these fields.
@@ -50,7 +65,8 @@ async fn what_is_typed_reaches_the_program_and_all_who_are_attached_see_what_it_
     }
     let node = TestNode::start().await;
     let pod = running(&node, ECHO, json!({}), json!({})).await;
-    let (mut one, mut two) = (attach(&node, "main", ALL).await, attach(&node, "main", "input=1&output=1").await);
+    let (mut one, mut two) =
+        (attach(&node, &pod, "main", ALL).await, attach(&node, &pod, "main", "input=1&output=1").await);
     one.send(0, b"first\n").await;
     two.until("<first>").await;
     drop(one);
@@ -58,7 +74,7 @@ async fn what_is_typed_reaches_the_program_and_all_who_are_attached_see_what_it_
     two.send(0, b"second\n").await;
     two.until("<second>").await;
     drop(two);
-    let mut late = attach(&node, "main", "input=1&output=1").await;
+    let mut late = attach(&node, &pod, "main", "input=1&output=1").await;
     late.send(0, b"third\n").await;
     assert_eq!(late.until("<third>").await, "<third>\n");
     // Its input goes on without whoever types no more: that one is let go.
@@ -84,11 +100,11 @@ async fn an_input_for_once_ends_with_the_first_who_types() {
     let mut main = sh(&format!("{ECHO}; exit 3"));
     (main["stdin"], main["stdinOnce"]) = (json!(true), json!(true));
     node.create("p", json!({"containers": [main, other]})).await;
-    node.phase("p", "Running").await;
-    let onlooker = attach(&node, "main", "output=1&error=1").await;
-    let mut typist = attach(&node, "main", ALL).await;
-    let elsewhere = attach(&node, "other", ALL).await;
-    drop(attach(&node, "main", "output=1").await);
+    let pod = node.phase("p", "Running").await;
+    let onlooker = attach(&node, &pod, "main", "output=1&error=1").await;
+    let mut typist = attach(&node, &pod, "main", ALL).await;
+    let elsewhere = attach(&node, &pod, "other", ALL).await;
+    drop(attach(&node, &pod, "main", "output=1").await);
     typist.send(0, b"word\n").await;
     typist.send(255, &[0]).await;
     for session in [typist, onlooker] {
@@ -112,11 +128,11 @@ async fn a_terminal_is_one_for_all() {
                   while :; do read line && echo \"<$line>\" $(stty size); done";
     for more in [json!({}), json!({"hostUsers": false})] {
         let pod = running(&node, script, json!({"tty": true, "stdinOnce": true}), more.clone()).await;
-        let mut one = attach(&node, "main", "input=1&output=1&tty=1").await;
+        let mut one = attach(&node, &pod, "main", "input=1&output=1&tty=1").await;
         one.send(4, br#"{"Width": 99, "Height": 33}"#).await;
         one.send(0, b"ready\n").await;
         one.until("<ready> 33 99").await;
-        let mut two = attach(&node, "main", "output=1&tty=1").await;
+        let mut two = attach(&node, &pod, "main", "output=1&tty=1").await;
         one.send(0, b"hello\n").await;
         assert!(two.until("<hello>").await.contains("hello\r\n"), "what is typed is shown as well");
         one.send(0, b"\x03").await;
@@ -127,7 +143,7 @@ async fn a_terminal_is_one_for_all() {
         one.send(255, &[0]).await;
         assert_eq!(one.end().await.status["status"], "Success");
         drop(two);
-        let mut again = attach(&node, "main", "input=1&output=1&tty=1").await;
+        let mut again = attach(&node, &pod, "main", "input=1&output=1&tty=1").await;
         again.send(0, b"again\n").await;
         again.until("<again>").await;
         let written = log(&node, &pod);
@@ -148,7 +164,7 @@ async fn an_input_outlives_the_agent() {
     let mut node = TestNode::start().await;
     for (fields, typed) in [(json!({}), "stop"), (json!({"tty": true}), "kill")] {
         let pod = running(&node, ECHO, fields, json!({})).await;
-        let mut before = attach(&node, "main", "input=1&output=1").await;
+        let mut before = attach(&node, &pod, "main", "input=1&output=1").await;
         before.send(0, b"before\n").await;
         before.until("<before>").await;
         match typed {
@@ -192,7 +208,7 @@ async fn who_reads_nothing_is_sent_away_and_the_others_miss_nothing() {
     let shim = node.shim_pid(&pod);
     let before = most_memory(shim).unwrap();
     let mut deaf = connect(node.handle(), "/attach/default/p/main?output=1").await.unwrap();
-    let mut reader = attach(&node, "main", "input=1&output=1").await;
+    let mut reader = attach(&node, &pod, "main", "input=1&output=1").await;
     reader.send(0, b"go\n").await;
     let whole = reader.until(&format!("\n{LINES}\n")).await;
     assert!(whole.lines().map(|line| line.parse::<usize>().unwrap()).eq(1..=LINES), "all of it, in its order");
@@ -266,7 +282,7 @@ async fn without_an_input_what_is_typed_goes_nowhere() {
     let node = TestNode::start().await;
     let script = "[ -z \"$(cat)\" ] && echo empty; until [ -e /tmp/go ]; do sleep 0.05; done; echo gone";
     let pod = running(&node, script, json!({"stdin": false}), json!({})).await;
-    let mut session = attach(&node, "main", ALL).await;
+    let mut session = attach(&node, &pod, "main", ALL).await;
     for (channel, bytes) in
         [(0, &b"typed\n"[..]), (4, b"{}"), (4, br#"{"Width": 1, "Height": 1}"#), (9, b"?"), (255, b"\0")]
     {
