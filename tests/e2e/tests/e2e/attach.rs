@@ -189,3 +189,20 @@ fn several_are_attached_also_after_the_platform_was_killed() {
     let denied = platform.kubectl(["attach", "-it", "echo", "-c", "none"]);
     assert_ne!(denied.code, 0, "{denied:?}");
 }
+
+#[test]
+fn containers_that_are_added_have_terminals_and_inputs() {
+    let platform = Platform::new();
+    create(&platform, "echo", ECHO, json!({}));
+    let added = ["--quiet", "--image=pumice.sh/host", "--target=main", "echo", "--"];
+    let words = [&["debug", "-it"][..], &added, &["sh"]].concat();
+    let mut shell = Screen::start(&mut kubectl(&platform, &words));
+    shell.press("echo at $(tty) of $(stty size) beside $(pgrep -cf 'while read')\r");
+    shell.shows("at /dev/pts/0 of 24 100 beside 1");
+    shell.press("exit\r");
+    shell.end();
+    // `kubectl debug -i` says nothing of once: a client that types no more is let go.
+    let words = [&["debug", "-i"][..], &added, &["sh", "-c", ECHO]].concat();
+    let said = platform.kubectl_with_input(words, "typed\n");
+    assert_eq!((said.code, said.stdout.as_str()), (0, "<typed>\n"), "{said:?}");
+}
