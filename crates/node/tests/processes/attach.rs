@@ -16,6 +16,8 @@ use crate::node::{TestNode, sh};
 /// Says what it is told, on both streams, until its input ends.
 const ECHO: &str = "while read line; do echo \"<$line>\"; echo \"!$line\" >&2; done; echo over";
 const ALL: &str = "input=1&output=1&error=1";
+/// Longest wait for all that goes through.
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A client that is attached: the agent has agreed to it, and the shim has it.
 async fn attach(node: &TestNode, pod: &Pod, container: &str, streams: &str) -> Session {
@@ -269,7 +271,8 @@ async fn much_goes_in_and_comes_out_again() {
         }
         most
     };
-    let (_sink, found, most) = tokio::join!(typing, reading, watching);
+    let all = async { tokio::join!(typing, reading, watching) };
+    let (_sink, found, most) = tokio::time::timeout(DEADLINE, all).await.expect("all of it in time");
     assert!(found == (0..PIECES).flat_map(piece).collect::<Vec<u8>>(), "{} bytes of {}", found.len(), PIECES * 100_000);
     assert!(most - before < 8 << 10, "{} KiB more", most - before);
 }
