@@ -35,7 +35,10 @@ impl Pods {
         }
         let pulling = Arc::new(Pulling::default());
         entry.pulling = Some(Arc::clone(&pulling));
-        entry.told_pull_at = Some(clock::monotonic() + TOLD_EVERY);
+        let told_at = clock::monotonic() + TOLD_EVERY;
+        entry.told_pull_at = Some(told_at);
+        // Nothing else wakes the agent for this pod before it has been silent for long.
+        self.timers.at(&uid.to_owned(), told_at.into());
         let (context, uid) = (Arc::clone(&self.context), uid.to_owned());
         self.pulls.spawn(async move {
             let provider = Provider {
