@@ -32,6 +32,11 @@ fn kubectl(platform: &Platform, args: &[&str]) -> Command {
     command
 }
 
+/// The same once the window has its size, which may come after the first keys.
+fn sized(keys: &str) -> String {
+    format!("until [ \"$(stty size)\" != '0 0' ]; do sleep 0.05; done; {keys}")
+}
+
 #[test]
 fn run_prints_what_the_program_says_gives_its_code_and_removes_the_pod() {
     let platform = Platform::new();
@@ -87,7 +92,7 @@ fn images_and_restricted_namespaces_have_terminals_and_inputs() {
     let overrides = format!("--overrides={overrides}");
     let words = ["run", "x", "-n", "tight", "-it", "--rm", "--restart=Never", "--image", &name, &overrides];
     let mut shell = Screen::start(&mut kubectl(&platform, &words));
-    shell.press("echo user $(id -u) at $(tty); stty size\r");
+    shell.press(&sized("echo user $(id -u) at $(tty); stty size\r"));
     shell.shows("user 1000 at /dev/pts/0");
     // The user may open it again, as programs do that ask for passwords.
     shell.press("echo ag''ain >/dev/tty; echo so''o >/dev/stdout; exit 6\r");
@@ -109,7 +114,7 @@ fn a_user_without_root_is_attached_as_well() {
         let words =
             ["run", "desk", "-it", "--rm", "--restart=Never", "--image=pumice.sh/host", "--command", "--", "sh"];
         let mut shell = Screen::start(&mut kubectl(&platform, &words));
-        shell.press("echo at $(tty) of $(stty size); exit 5\r");
+        shell.press(&sized("echo at $(tty) of $(stty size); exit 5\r"));
         shell.shows("at /dev/pts/0 of 24 100");
         assert_eq!(shell.end(), 5, "{}", shell.text());
     }
@@ -134,7 +139,7 @@ fn run_on_a_terminal_is_a_shell_as_one_knows_it() {
     let words = ["run", "desk", "-it", "--rm", "--restart=Never", "--image=pumice.sh/host", "--command", "--", "sh"];
     let mut shell = Screen::start(&mut kubectl(&platform, &words));
     // The prompt may have come before anybody was attached.
-    shell.press("echo size $(stty size) kind $TERM at $(tty)\r");
+    shell.press(&sized("echo size $(stty size) kind $TERM at $(tty)\r"));
     shell.shows("size 24 100 kind xterm at /dev/pts/0");
     assert!(!shell.is_as_a_shell_has_it());
     shell.resize(40, 120);
@@ -197,7 +202,7 @@ fn containers_that_are_added_have_terminals_and_inputs() {
     let added = ["--quiet", "--image=pumice.sh/host", "--target=main", "echo", "--"];
     let words = [&["debug", "-it"][..], &added, &["sh"]].concat();
     let mut shell = Screen::start(&mut kubectl(&platform, &words));
-    shell.press("echo at $(tty) of $(stty size) beside $(pgrep -cf 'while read')\r");
+    shell.press(&sized("echo at $(tty) of $(stty size) beside $(pgrep -cf 'while read')\r"));
     shell.shows("at /dev/pts/0 of 24 100 beside 1");
     shell.press("exit\r");
     shell.end();
