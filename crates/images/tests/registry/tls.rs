@@ -127,6 +127,14 @@ async fn blobs_come_from_another_host_with_tls_without_the_credential() {
     assert_eq!((seen.len(), seen[0].authorization()), (1, None));
 }
 
+/// The head of a request, and nothing of what follows.
+async fn head_of(stream: &mut TcpStream) -> String {
+    let mut head = String::new();
+    let mut reader = BufStream::with_capacity(1, 1, stream);
+    while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).await.is_ok_and(|count| count > 0) {}
+    head
+}
+
 /// A proxy for connections; it remembers the first line and the credential of each.
 async fn proxy() -> (String, Arc<Mutex<Vec<String>>>, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -138,10 +146,7 @@ async fn proxy() -> (String, Arc<Mutex<Vec<String>>>, JoinSet<()>) {
         while let Ok((mut stream, _)) = listener.accept().await {
             let lines = Arc::clone(&lines);
             connections.spawn(async move {
-                let mut head = String::new();
-                let mut reader = BufStream::with_capacity(1, 1, &mut stream);
-                while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).await.is_ok_and(|count| count > 0) {}
-                drop(reader);
+                let head = head_of(&mut stream).await;
                 let target = head.split_whitespace().nth(1).unwrap_or_default().to_owned();
                 lines.lock().unwrap().push(head.to_ascii_lowercase());
                 let Ok(mut server) = TcpStream::connect(target).await else { return };
@@ -183,10 +188,7 @@ async fn forwarding_proxy() -> (String, Arc<Mutex<Vec<String>>>, JoinSet<()>) {
         while let Ok((mut stream, _)) = listener.accept().await {
             let lines = Arc::clone(&lines);
             connections.spawn(async move {
-                let mut head = String::new();
-                let mut reader = BufStream::with_capacity(1, 1, &mut stream);
-                while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).await.is_ok_and(|count| count > 0) {}
-                drop(reader);
+                let head = head_of(&mut stream).await;
                 lines.lock().unwrap().push(head.clone());
                 let address = head.split_whitespace().nth(1).unwrap_or_default().to_owned();
                 let Some((host, path)) = address.strip_prefix("http://").and_then(|rest| rest.split_once('/')) else {

@@ -12,10 +12,10 @@ use pumice_units::with_causes;
 
 use crate::container_console::{Console, ConsoleError, Output};
 use crate::kubelet_api::container_streams::{
-    self, RESIZE, STDERR, STDIN, STDOUT, StreamsError, Wanted, WindowSize, agree, failure, running, success,
+    self, RESIZE, STDERR, STDIN, STDOUT, StreamsError, Wanted, WindowSize, failure, running, success,
 };
 use crate::kubelet_api::sessions::SessionSlot;
-use crate::kubelet_api::{ContainerPath, NodeBody, empty, text};
+use crate::kubelet_api::{ContainerPath, NodeBody};
 use crate::pod_index::PodIndex;
 use crate::streams::channels::{ChannelReceiver, ChannelSender, Message, Opening};
 use pumice_shim::attach::DATA_BYTES_MAX;
@@ -49,17 +49,10 @@ pub(crate) fn serve<B>(
     pods: &PodIndex,
     slot: SessionSlot,
     path: ContainerPath<'_>,
-    mut request: Request<B>,
+    request: Request<B>,
 ) -> Response<NodeBody> {
-    let agreed = order(pods, path, request.uri().query().unwrap_or_default());
-    let agreed = agreed.and_then(|order| Ok((agree(&mut request)?, order)));
-    match agreed {
-        Ok(((response, opening), order)) => {
-            slot.run(session(opening, order));
-            response.map(|()| empty())
-        }
-        Err(error) => text(error.code(), &error.to_string()),
-    }
+    let order = order(pods, path, request.uri().query().unwrap_or_default());
+    container_streams::serve(slot, request, order, session)
 }
 
 fn order(pods: &PodIndex, path: ContainerPath<'_>, query: &str) -> Result<Order, StreamsError> {

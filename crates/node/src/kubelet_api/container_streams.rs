@@ -9,7 +9,8 @@ use http::{Request, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::kubelet_api::ContainerPath;
+use crate::kubelet_api::sessions::SessionSlot;
+use crate::kubelet_api::{ContainerPath, NodeBody, empty, text};
 use crate::pod_index::PodIndex;
 use crate::streams::channels::{self, ChannelReceiver, ChannelSender, Opening};
 use crate::streams::spdy;
@@ -40,7 +41,7 @@ pub(super) enum StreamsError {
 }
 
 impl StreamsError {
-    pub(super) fn code(&self) -> StatusCode {
+    fn code(&self) -> StatusCode {
         match self {
             StreamsError::NoSuchPod { .. } => StatusCode::NOT_FOUND,
             StreamsError::Handshake(error) => error.code(),
@@ -98,8 +99,27 @@ pub(super) fn running(pods: &PodIndex, path: ContainerPath<'_>) -> Result<PathBu
     }
 }
 
+/// Agrees to serve streams, and runs `session` with what was ordered when the connection is there.
+pub(super) fn serve<B, O, S>(
+    slot: SessionSlot,
+    mut request: Request<B>,
+    order: Result<O, StreamsError>,
+    session: impl FnOnce(Opening, O) -> S,
+) -> Response<NodeBody>
+where
+    S: Future<Output = ()> + Send + 'static,
+{
+    match order.and_then(|order| Ok((agree(&mut request)?, order))) {
+        Ok(((response, opening), order)) => {
+            slot.run(session(opening, order));
+            response.map(|()| empty())
+        }
+        Err(error) => text(error.code(), &error.to_string()),
+    }
+}
+
 /// Agrees to the request's protocol.
-pub(super) fn agree<B>(request: &mut Request<B>) -> Result<(Response<()>, Opening), StreamsError> {
+fn agree<B>(request: &mut Request<B>) -> Result<(Response<()>, Opening), StreamsError> {
     let is_spdy = spdy::is_asked(request.headers());
     Ok(if is_spdy { channels::accept_spdy(request)? } else { channels::accept(request)? })
 }

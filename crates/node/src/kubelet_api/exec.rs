@@ -15,10 +15,10 @@ use crate::container_exec::Stream;
 use crate::container_exec::helper::Helper;
 use crate::container_exec::{DRAIN, PIPE_BYTES_MAX, READ_BYTES};
 use crate::kubelet_api::container_streams::{
-    self, RESIZE, STDERR, STDIN, STDOUT, StreamsError, Wanted, WindowSize, agree, failure, running, success,
+    self, RESIZE, STDERR, STDIN, STDOUT, StreamsError, Wanted, WindowSize, failure, running, success,
 };
 use crate::kubelet_api::sessions::SessionSlot;
-use crate::kubelet_api::{ContainerPath, NodeBody, empty, text};
+use crate::kubelet_api::{ContainerPath, NodeBody};
 use crate::launcher::Launcher;
 use crate::pod_index::PodIndex;
 use crate::streams::channels::{ChannelReceiver, ChannelSender, Message, Opening};
@@ -38,17 +38,10 @@ pub(crate) fn serve<B>(
     shim: &Launcher,
     slot: SessionSlot,
     path: ContainerPath<'_>,
-    mut request: Request<B>,
+    request: Request<B>,
 ) -> Response<NodeBody> {
-    let agreed = order(pods, shim, path, request.uri().query().unwrap_or_default());
-    let agreed = agreed.and_then(|order| Ok((agree(&mut request)?, order)));
-    match agreed {
-        Ok(((response, opening), order)) => {
-            slot.run(session(opening, order));
-            response.map(|()| empty())
-        }
-        Err(error) => text(error.code(), &error.to_string()),
-    }
+    let order = order(pods, shim, path, request.uri().query().unwrap_or_default());
+    container_streams::serve(slot, request, order, session)
 }
 
 fn order(pods: &PodIndex, shim: &Launcher, path: ContainerPath<'_>, query: &str) -> Result<Order, StreamsError> {

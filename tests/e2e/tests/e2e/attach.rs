@@ -5,6 +5,8 @@ use std::process::Command;
 use pumice_testkit::{OrdinaryUser, Platform, Registry, Screen, Setup, TestImage, eventually};
 use serde_json::json;
 
+use crate::interactive::is_a_real_one;
+
 const ECHO: &str = "while read line; do echo \"<$line>\"; done";
 
 /// A pod of one container that runs `script` with an input, and these fields.
@@ -32,7 +34,7 @@ fn kubectl(platform: &Platform, args: &[&str]) -> Command {
     command
 }
 
-/// The same once the window has its size, which may come after the first keys.
+/// Keys for a shell, which looks at them once its window has a size: that may come after the first keys.
 fn sized(keys: &str) -> String {
     format!("until [ \"$(stty size)\" != '0 0' ]; do sleep 0.05; done; {keys}")
 }
@@ -141,19 +143,7 @@ fn run_on_a_terminal_is_a_shell_as_one_knows_it() {
     // The prompt may have come before anybody was attached.
     shell.press(&sized("echo size $(stty size) kind $TERM at $(tty)\r"));
     shell.shows("size 24 100 kind xterm at /dev/pts/0");
-    assert!(!shell.is_as_a_shell_has_it());
-    shell.resize(40, 120);
-    eventually("the new size arrives", || {
-        shell.press("echo size $(stty size)\r");
-        if shell.text().contains("size 40 120") { Ok(()) } else { Err(shell.text()) }
-    });
-    shell.press("echo sleep''s; sleep 1000\r");
-    shell.shows("sleeps");
-    shell.press("\u{3}");
-    shell.press("echo woken by $?\r");
-    shell.shows("woken by 130");
-    shell.press("exit 5\r");
-    assert_eq!(shell.end(), 5, "{}", shell.text());
+    is_a_real_one(shell);
     assert!(platform.get("pod", "desk").is_none());
 }
 

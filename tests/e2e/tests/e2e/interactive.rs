@@ -96,14 +96,8 @@ fn on_terminal(platform: &Platform, args: &[&str]) -> Screen {
     Screen::start(Command::new(binary("jobctl")).args(args).env("PUMICE_DATA_DIR", platform.data_dir()))
 }
 
-#[test]
-fn a_terminal_in_a_pod_is_a_real_one_and_the_users_own_comes_back() {
-    let platform = Platform::new();
-    hold(&platform);
-    let mut shell = on_terminal(&platform, &["shell", "hold", "--index", "0"]);
-    // What is typed is echoed, so the answers must differ from the questions.
-    shell.press("echo size $(stty size) kind $TERM\r");
-    shell.shows("size 24 100 kind xterm");
+/// Tries what a shell's terminal can do, and ends the shell: the user's own is passed through, sizes and Ctrl-C arrive, its code comes back.
+pub(crate) fn is_a_real_one(mut shell: Screen) {
     assert!(!shell.is_as_a_shell_has_it());
     shell.resize(40, 120);
     eventually("the new size arrives", || {
@@ -117,7 +111,18 @@ fn a_terminal_in_a_pod_is_a_real_one_and_the_users_own_comes_back() {
     shell.press("echo woken by $?\r");
     shell.shows("woken by 130");
     shell.press("exit 5\r");
-    assert_eq!(shell.end(), 5);
+    assert_eq!(shell.end(), 5, "{}", shell.text());
+}
+
+#[test]
+fn a_terminal_in_a_pod_is_a_real_one_and_the_users_own_comes_back() {
+    let platform = Platform::new();
+    hold(&platform);
+    let mut shell = on_terminal(&platform, &["shell", "hold", "--index", "0"]);
+    // What is typed is echoed, so the answers must differ from the questions.
+    shell.press("echo size $(stty size) kind $TERM\r");
+    shell.shows("size 24 100 kind xterm");
+    is_a_real_one(shell);
 
     for signal in [Signal::SIGTERM, Signal::SIGHUP] {
         let mut shell = on_terminal(&platform, &["shell", "hold", "--index", "0"]);

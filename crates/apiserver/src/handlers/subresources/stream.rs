@@ -43,7 +43,7 @@ pub(crate) async fn exec(call: &Call) -> Answer {
     let mut options = stream_options(call, "PodExecOptions");
     options["command"] = call.query.all("command").collect();
     write::validate_below(call, "CONNECT", &options, false).await?;
-    let container = asked_container(call, &pod)?;
+    let container = container_of_request(call, &pod)?;
     let words = [command_parameters(call)?, stream_parameters(call)?].concat();
     hand_over(call, &pod, &container_path("exec", call, &container, &words), upgrade).await
 }
@@ -53,7 +53,7 @@ pub(crate) async fn attach(call: &Call) -> Answer {
     let ended = "cannot attach a container in a completed pod; current phase is ";
     let (upgrade, pod) = begin(call, ended)?;
     write::validate_below(call, "CONNECT", &stream_options(call, "PodAttachOptions"), false).await?;
-    let container = asked_container(call, &pod)?;
+    let container = container_of_request(call, &pod)?;
     hand_over(call, &pod, &container_path("attach", call, &container, &stream_parameters(call)?), upgrade).await
 }
 
@@ -113,7 +113,7 @@ fn default_container(pod: &Value) -> Option<&str> {
     on_node::names(pod, "containers").contains(&named).then_some(named)
 }
 
-fn asked_container(call: &Call, pod: &Value) -> Result<String, Status> {
+fn container_of_request(call: &Call, pod: &Value) -> Result<String, Status> {
     let asked = call.query.filled("container").or_else(|| default_container(pod));
     on_node::container(&call.request.name, pod, asked)
 }
