@@ -22,7 +22,12 @@ const IN_JOB_SPECS: &[&str] = &[
 ];
 
 /// Definitions that Volcano has not.
-const OURS: &[&str] = &["pumice.sh_reservations.yaml", "pumice.sh_resourceprofiles.yaml"];
+const OURS: &[&str] = &[
+    "pumice.sh_directories.yaml",
+    "pumice.sh_reservations.yaml",
+    "pumice.sh_resourceprofiles.yaml",
+    "pumice.sh_tenants.yaml",
+];
 
 /// Where specs of Jobs are.
 const JOB_SPECS: &[(&str, &str)] = &[

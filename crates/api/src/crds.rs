@@ -31,7 +31,8 @@ mod tests {
             "colocationconfigurations.config",
         ]
         .map(|name| format!("\"{name}.volcano.sh\""));
-        let ours = ["resourceprofiles", "reservations"].map(|name| format!("\"{name}.pumice.sh\""));
+        let ours =
+            ["resourceprofiles", "reservations", "tenants", "directories"].map(|name| format!("\"{name}.pumice.sh\""));
         let wanted: Vec<String> = wanted.into_iter().chain(ours).collect();
         assert_eq!(names, wanted);
     }

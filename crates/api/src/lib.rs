@@ -20,6 +20,7 @@ pub mod bus;
 pub mod colocation;
 mod condition;
 pub mod crds;
+pub mod directory;
 pub mod flow;
 pub mod grouping;
 pub mod history;
@@ -32,6 +33,7 @@ pub mod reservation;
 pub mod retention;
 pub mod scheduling;
 pub mod shard;
+pub mod tenant;
 pub mod topology;
 
 pub use resource::CustomResource;

@@ -151,6 +151,16 @@ pub const BUNDLE_VARIABLE: &str = "PUMICE_BUNDLE";
 pub const BUNDLE: &str = "pumice.sh/bundle";
 /// Condition of a pod that wrote files which are gone with it, since nothing keeps what is written there.
 pub const FILES_DISCARDED: &str = "pumice.sh/FilesDiscarded";
+/// The Tenant whose a namespace is; label of the namespace, and of what the controller made for the tenant.
+pub const TENANT: &str = "pumice.sh/tenant";
+/// User id of all pods of a tenant's namespace; annotation of the namespace, for policies of clusters.
+pub const TENANT_UID: &str = "pumice.sh/tenant-uid";
+/// Group id of all pods of a tenant's namespace; annotation of the namespace, for policies of clusters.
+pub const TENANT_GID: &str = "pumice.sh/tenant-gid";
+/// Other groups of all pods of a tenant's namespace, between commas; annotation of the namespace, for policies of clusters.
+pub const TENANT_GROUPS: &str = "pumice.sh/tenant-groups";
+/// Group of everybody who logged in as a tenant's user, however.
+pub const GROUP_TENANTS: &str = "pumice:tenants";
 /// Annotations only the platform writes.
 pub const RESERVED_KEYS: &[&str] = &[USER];
 

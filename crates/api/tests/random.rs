@@ -4,12 +4,14 @@ use proptest::prelude::*;
 use pumice_api::batch::{CronJob, Job};
 use pumice_api::bus::Command;
 use pumice_api::colocation::ColocationConfiguration;
+use pumice_api::directory::Directory;
 use pumice_api::flow::{JobFlow, JobTemplate};
 use pumice_api::nodeinfo::Numatopology;
 use pumice_api::profile::ResourceProfile;
 use pumice_api::reservation::Reservation;
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_api::shard::NodeShard;
+use pumice_api::tenant::Tenant;
 use pumice_api::topology::HyperNode;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -107,7 +109,10 @@ fn survives<T: k8s_openapi::Resource + Serialize + DeserializeOwned>(schema: &Va
 
 fn one_selector(object: &mut Value) {
     for member in object.pointer_mut("/spec/members").and_then(Value::as_array_mut).into_iter().flatten() {
-        member["selector"] = json!({ "exactMatch": { "name": "n" } });
+        // Members of a Tenant are names.
+        if member.is_object() {
+            member["selector"] = json!({ "exactMatch": { "name": "n" } });
+        }
     }
 }
 
@@ -134,6 +139,8 @@ survive! {
     any_node_shard: NodeShard,
     any_resource_profile: ResourceProfile,
     any_reservation: Reservation,
+    any_tenant: Tenant,
+    any_directory: Directory,
     any_numatopology: Numatopology,
     any_job_flow: JobFlow,
     any_job_template: JobTemplate,

@@ -6,12 +6,14 @@ use pumice_api::CustomResource;
 use pumice_api::batch::{CronJob, Job};
 use pumice_api::bus::Command;
 use pumice_api::colocation::ColocationConfiguration;
+use pumice_api::directory::Directory;
 use pumice_api::flow::{JobFlow, JobTemplate};
 use pumice_api::nodeinfo::Numatopology;
 use pumice_api::profile::ResourceProfile;
 use pumice_api::reservation::Reservation;
 use pumice_api::scheduling::{PodGroup, Queue};
 use pumice_api::shard::NodeShard;
+use pumice_api::tenant::Tenant;
 use pumice_api::topology::HyperNode;
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
@@ -60,6 +62,8 @@ pub fn definitions() -> anyhow::Result<Vec<Value>> {
         definition::<ColocationConfiguration>(&markers, json!([]), json!({ "status": {} }))?,
         definition::<ResourceProfile>(&markers, profile_columns(), Value::Null)?,
         definition::<Reservation>(&markers, reservation_columns(), Value::Null)?,
+        definition::<Tenant>(&markers, tenant_columns(), json!({ "status": {} }))?,
+        definition::<Directory>(&markers, directory_columns(), json!({ "status": {} }))?,
     ])
 }
 
@@ -142,6 +146,27 @@ fn job_flow_columns() -> Value {
     json!([
         { "name": "Status", "type": "string", "jsonPath": ".status.state.phase" },
         { "name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp" },
+    ])
+}
+
+fn tenant_columns() -> Value {
+    json!([
+        { "name": "User", "type": "string", "jsonPath": ".spec.user" },
+        { "name": "Uid", "type": "integer", "jsonPath": ".spec.uid" },
+        { "name": "Gid", "type": "integer", "jsonPath": ".spec.gid" },
+        { "name": "Namespace", "type": "string", "jsonPath": ".spec.namespace" },
+        { "name": "Status", "type": "string", "jsonPath": ".status.phase" },
+        { "name": "Directory", "type": "string", "jsonPath": ".spec.directory.name", "priority": 1 },
+        { "name": "Message", "type": "string", "jsonPath": ".status.message", "priority": 1 },
+    ])
+}
+
+fn directory_columns() -> Value {
+    json!([
+        { "name": "Users", "type": "integer", "jsonPath": ".status.users" },
+        { "name": "Refused", "type": "integer", "jsonPath": ".status.refused" },
+        { "name": "Read", "type": "date", "jsonPath": ".status.readAt" },
+        { "name": "Message", "type": "string", "jsonPath": ".status.message" },
     ])
 }
 
