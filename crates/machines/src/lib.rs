@@ -24,5 +24,6 @@ pub mod retention;
 pub mod sharding;
 pub mod stateful_set;
 mod task_numbers;
+pub mod tenant_annotations;
 mod usage;
 pub mod workload;
