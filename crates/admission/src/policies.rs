@@ -5,12 +5,23 @@
 //! files. Printed by `pumice admission policies`.
 
 use pumice_api::bus::{Action, Event};
+use pumice_api::names::TENANT;
 use pumice_machines::plugins;
+
+use serde_json::json;
 
 use crate::job::policies::{ACTIONS, EVENTS};
 
+mod tenant_pods;
+
 const PODS: &str = include_str!("../policies/pods.yaml");
 const OBJECTS: &str = include_str!("../policies/objects.yaml");
+const TENANTS: &str = include_str!("../policies/tenants.yaml");
+/// What YAML has from one document to the next.
+const BETWEEN: &str = "\n---\n";
+/// Sources of volumes that are a tenant's own, or that need no right of the node. Folders of nodes have rules of their own.
+const VOLUMES: &[&str] =
+    &["configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret"];
 
 /// What differs from cluster to cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +32,17 @@ pub struct Policies {
     pub trusted: Vec<String>,
     /// Namespace of the components, where nothing is judged.
     pub namespace: String,
+}
+
+/// Which policies a cluster has that fill in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutating {
+    /// Since Kubernetes 1.36.
+    V1,
+    /// Kubernetes 1.34 and 1.35, where it is turned on.
+    V1Beta1,
+    /// None: the webhook fills in.
+    Absent,
 }
 
 impl Policies {
@@ -34,6 +56,30 @@ impl Policies {
         self.fill(OBJECTS)
     }
 
+    /// Policies for what is in tenants' namespaces, for these namespaces, and for Tenants, YAML.
+    pub fn tenants(&self, mutating: Mutating) -> String {
+        let filled = |text: &str| self.fill(text);
+        let variables = tenant_pods::VARIABLES.iter().map(|variable| (variable.name.to_owned(), filled(variable.is)));
+        let findings = tenant_pods::RULES.iter().map(|rule| (rule.finding(), filled(rule.at)));
+        let expressions = |all: &mut dyn Iterator<Item = (String, String)>| -> String {
+            all.map(|(name, text)| item(&json!({ "name": name, "expression": text }))).collect()
+        };
+        let rules = tenant_pods::RULES.iter().map(|rule| {
+            item(&json!({ "expression": format!("variables.{}.size() == 0", rule.finding()), "messageExpression": rule.message() }))
+        });
+        let text = self
+            .fill(TENANTS)
+            .replace("  # POD_VARIABLES\n", &expressions(&mut variables.into_iter()))
+            .replace("  # POD_FINDINGS\n", &expressions(&mut findings.into_iter()))
+            .replace("  # POD_RULES\n", &rules.collect::<String>());
+        let documents = text.split(BETWEEN).filter(|document| mutating != Mutating::Absent || !fills_in(document));
+        let documents = documents.map(|document| match mutating {
+            Mutating::V1Beta1 if fills_in(document) => document.replacen(".io/v1\n", ".io/v1beta1\n", 1),
+            _ => document.to_owned(),
+        });
+        documents.collect::<Vec<_>>().join(BETWEEN)
+    }
+
     fn fill(&self, template: &str) -> String {
         let others = format!(
             "{{matchExpressions: [{{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, {}]}}]}}",
@@ -41,12 +87,24 @@ impl Policies {
         );
         template
             .replace("NAMESPACES", &others)
+            .replace("TENANTS", &format!("{{matchExpressions: [{{key: {TENANT}, operator: Exists}}]}}"))
+            .replace("VOLUMES", &list(VOLUMES.iter().copied()))
             .replace("SCHEDULERS", &list(self.schedulers.iter().map(String::as_str)))
             .replace("TRUSTED", &list(self.trusted.iter().map(String::as_str)))
             .replace("EVENTS", &list(EVENTS.iter().map(Event::as_str)))
             .replace("ACTIONS", &list(ACTIONS.iter().map(Action::as_str)))
             .replace("PLUGINS", &list(plugins::KNOWN.iter().copied()))
     }
+}
+
+/// Whether a document is a policy that fills in, or its binding.
+fn fills_in(document: &str) -> bool {
+    document.contains("\nkind: MutatingAdmission")
+}
+
+/// An item of a list of a policy's `spec`, as YAML. JSON is YAML, too.
+fn item(value: &serde_json::Value) -> String {
+    format!("  - {value}\n")
 }
 
 /// A list of texts in CEL.
@@ -66,14 +124,21 @@ mod tests {
     use serde_json::Value;
     use std::collections::BTreeSet;
 
-    fn documents() -> Vec<Value> {
-        let policies = Policies {
+    fn policies() -> Policies {
+        Policies {
             schedulers: vec!["volcano".into(), "it's".into()],
             trusted: vec!["system:pumice:controllers".into()],
             namespace: "volcano-system".into(),
-        };
-        let text = format!("{}---\n{}", policies.pods(), policies.objects());
-        for word in ["NAMESPACES", "SCHEDULERS", "TRUSTED", "EVENTS", "ACTIONS", "PLUGINS"] {
+        }
+    }
+
+    fn documents() -> Vec<Value> {
+        let policies = policies();
+        let tenants = policies.tenants(Mutating::V1);
+        let text = format!("{}---\n{}---\n{tenants}", policies.pods(), policies.objects());
+        for word in
+            ["NAMESPACES", "TENANTS", "SCHEDULERS", "TRUSTED", "EVENTS", "ACTIONS", "PLUGINS", "VOLUMES", "# POD_"]
+        {
             assert!(!text.contains(word), "{word} is left");
         }
         assert!(text.contains(r"['volcano', 'it\'s']") && text.contains("'RestartPartition'"), "{text}");
@@ -102,5 +167,26 @@ mod tests {
             let named: BTreeSet<String> = named.iter().map(|name| format!("\"{name}\"")).collect();
             assert_eq!((&named, named.len() > 3), (bound, true));
         }
+    }
+
+    #[test]
+    fn a_cluster_gets_the_policies_that_it_has() {
+        let of = |mutating| policies().tenants(mutating);
+        let count = |text: &str, what: &str| text.matches(what).count();
+        let (new, older, none) = (of(Mutating::V1), of(Mutating::V1Beta1), of(Mutating::Absent));
+        let fill_in = count(&new, "\nkind: MutatingAdmission");
+        assert_eq!(count(&older, ".io/v1beta1\nkind: MutatingAdmission"), fill_in);
+        assert_eq!(count(&older, "\nkind: Validating"), count(&older, ".io/v1\nkind: Validating"));
+        assert_eq!((count(&none, "\nkind: MutatingAdmission"), fill_in), (0, 4));
+        assert_eq!(count(&none, "\nkind: Validating"), count(&new, "\nkind: Validating"));
+    }
+
+    #[test]
+    fn a_refusal_names_field_reason_and_what_to_do() {
+        let rule = tenant_pods::Rule { name: "run-as-user", at: "[]", says: "it's {uid}; remove the field" };
+        assert_eq!(rule.finding(), "runAsUserAt");
+        let message =
+            r"variables.runAsUserAt[0] + ': Forbidden: ' + 'it\'s ' + string(variables.uid) + '; remove the field'";
+        assert_eq!(rule.message(), message);
     }
 }

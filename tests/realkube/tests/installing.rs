@@ -63,7 +63,7 @@ fn run_deployments(cluster: &mut RealKube) {
 fn what_the_document_says_makes_a_cluster_that_works() {
     let mut cluster = RealKube::new();
     let commands = commands();
-    let (install, look) = commands.split_at(3);
+    let (install, look) = commands.split_at(4);
     follow(&cluster, install);
     // A second time changes nothing.
     let again = follow(&cluster, install);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args};
-use pumice_admission::policies::Policies;
+use pumice_admission::policies::{Mutating, Policies};
 use pumice_admission::server::{CertificateFiles, Endpoint, Rotation, Route, Source, enabled};
 use pumice_admission::{QUEUE_DEPTH_MAX, Rules};
 use pumice_api::names::{
@@ -82,9 +82,12 @@ pub struct AdmissionArgs {
 /// `pumice admission policies`.
 #[derive(Debug, Args)]
 pub struct PoliciesArgs {
-    /// What they are for: pods, objects (jobs, queues and the like), or all
-    #[arg(value_name = "FOR", default_value = "all", value_parser = ["pods", "objects", "all"])]
+    /// What they are for: pods, objects (jobs, queues and the like), tenants (what is in their namespaces), or all
+    #[arg(value_name = "FOR", default_value = "all", value_parser = ["pods", "objects", "tenants", "all"])]
     pub what: String,
+    /// Version of MutatingAdmissionPolicy for tenants: v1 (Kubernetes 1.36), v1beta1 (1.34), or none, where the webhook fills in
+    #[arg(long, value_name = "VERSION", default_value = "v1", value_parser = ["v1", "v1beta1", "none"])]
+    pub mutating: String,
     /// Schedulers whose pods are ours; the first is that of jobs that name none; repeatable [default: volcano and pumice]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub scheduler_name: Vec<String>,
@@ -105,10 +108,16 @@ impl PoliciesArgs {
             trusted: controllers(&self.webhook_namespace, &self.controller_user),
             namespace: self.webhook_namespace.clone(),
         };
+        let mutating = match self.mutating.as_str() {
+            "none" => Mutating::Absent,
+            "v1beta1" => Mutating::V1Beta1,
+            _ => Mutating::V1,
+        };
         match self.what.as_str() {
             "pods" => policies.pods(),
             "objects" => policies.objects(),
-            _ => format!("{}---\n{}", policies.pods(), policies.objects()),
+            "tenants" => policies.tenants(mutating),
+            _ => format!("{}---\n{}---\n{}", policies.pods(), policies.objects(), policies.tenants(mutating)),
         }
     }
 }
