@@ -8,3 +8,5 @@ pub mod cases;
 pub mod compatibility;
 pub mod operators;
 pub mod operators_themselves;
+pub mod tenant_attempts;
+pub mod tenant_ways;

@@ -361,6 +361,8 @@ fn apiserver(programs: &Path, pki: &Pki, etcd: &str, port: u16, purpose: Purpose
         ("service-account-signing-key-file", file("accounts.key")),
         ("service-cluster-ip-range", "10.0.0.0/16".into()),
         ("authorization-mode", "Node,RBAC".into()),
+        // As every cluster has it: what is privileged is for admission to say.
+        ("allow-privileged", "true".into()),
         ("feature-gates", GATES.into()),
         ("runtime-config", "scheduling.k8s.io/v1alpha2=true".into()),
     ];
