@@ -109,6 +109,6 @@ fn write_kubeconfigs(args: &ApiServerArgs, data: &DataDir, api: &Api, url: &str)
 }
 
 fn write_node(path: &Path, api: &Api, url: &str, node: &str) -> Result<()> {
-    let issued = api.ca.issue_agent(names::USER_NODE, node, now()).context("issue a node's certificate")?;
+    let issued = api.ca.issue_node(node, now()).context("issue a node's certificate")?;
     Ok(write_private(path, pumice_auth::kubeconfig(url, &api.ca, &issued).as_bytes())?)
 }

@@ -6,6 +6,7 @@
 pub(crate) mod dynamic;
 mod in_process;
 pub(crate) mod limit_ranges;
+pub(crate) mod node_restriction;
 pub(crate) mod pod_resources;
 pub(crate) mod pod_security;
 pub(crate) mod quota;

@@ -1,4 +1,4 @@
-//! Who may do what: the platform's own grants, and those of the stored roles and bindings.
+//! Who may do what: the platform's own grants, those of the stored roles and bindings, and what is a node's.
 //!
 //! Invariant: a [`Rights`] never changes; it is made anew as soon as a role or binding has changed, which every decision
 //! checks first, so an answered write is in force for the next request. A decision parses and scans nothing.
@@ -6,10 +6,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use pumice_auth::{Attributes, Decision, Identity, Policy, Role, Rule};
+use pumice_auth::{Attributes, Decision, Identity, Policy, Role, Rule, node_of};
 use pumice_store::Store;
 
+pub(crate) mod nodes;
 mod stored_roles;
+
+use nodes::{NodeRights, Selected};
 
 /// The API group of roles and bindings.
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
@@ -27,12 +30,33 @@ pub(crate) struct Rights {
     policy: Policy,
     /// By namespace, empty for cluster roles, and name; what is aggregated is in them.
     roles: HashMap<(String, String), Arc<Role>>,
+    nodes: Option<(Arc<NodeRights>, Store)>,
 }
 
 impl Rights {
     /// Whether `identity` may do this.
     pub(crate) fn decide(&self, identity: &Identity, attributes: &Attributes<'_>) -> Decision {
-        self.policy.decide(identity, attributes)
+        self.decide_selected(identity, attributes, Selected::default())
+    }
+
+    /// The same for a list or watch of what is selected.
+    pub(crate) fn decide_selected(
+        &self,
+        identity: &Identity,
+        attributes: &Attributes<'_>,
+        selected: Selected<'_>,
+    ) -> Decision {
+        let (Some((nodes, store)), Some(node)) = (&self.nodes, node_of(identity)) else {
+            return self.policy.decide(identity, attributes);
+        };
+        let refused = match nodes.decide(store, node, attributes, selected) {
+            Ok(()) => return Decision::Allow { by: format!("node {node}") },
+            Err(refused) => refused,
+        };
+        match self.policy.decide(identity, attributes) {
+            Decision::Deny { reason } => Decision::Deny { reason: reason + &refused.text(node) },
+            allowed => allowed,
+        }
     }
 
     /// Every rule that holds for `identity` in a namespace, or of the cluster where there is none.
@@ -52,6 +76,7 @@ type Fingerprint = [u64; RESOURCES.len()];
 /// The rights of now, and how to replace them.
 pub(crate) struct RightsCell {
     built_in: Policy,
+    nodes: Arc<NodeRights>,
     current: RwLock<(Option<Fingerprint>, Arc<Rights>)>,
     reload: Mutex<()>,
 }
@@ -59,7 +84,7 @@ pub(crate) struct RightsCell {
 impl RightsCell {
     /// `built_in` holds whatever is stored.
     pub(crate) fn new(built_in: Policy) -> Self {
-        Self { built_in, current: RwLock::default(), reload: Mutex::default() }
+        Self { built_in, nodes: Arc::default(), current: RwLock::default(), reload: Mutex::default() }
     }
 
     /// The rights as they are stored now.
@@ -77,7 +102,8 @@ impl RightsCell {
             RESOURCES.map(|resource| store.list(resource, None).items);
         let roles = stored_roles::roles(&cluster_roles, &roles);
         let grants = stored_roles::grants(&roles, cluster_bindings.iter().chain(&bindings));
-        let rights = Arc::new(Rights { policy: self.built_in.with(grants), roles });
+        let nodes = Some((Arc::clone(&self.nodes), store.clone()));
+        let rights = Arc::new(Rights { policy: self.built_in.with(grants), roles, nodes });
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = (Some(fingerprint), Arc::clone(&rights));
         rights
     }

@@ -20,6 +20,7 @@ use thiserror::Error;
 use x509_parser::parse_x509_certificate;
 
 use crate::files::{self, FileError};
+use crate::identity::{NODES, node_user};
 use crate::sec1;
 
 pub(crate) const CERTIFICATE_FILE: &str = "ca.crt";
@@ -166,12 +167,12 @@ impl Ca {
         self.issue(user, params, vec![ExtendedKeyUsagePurpose::ClientAuth], now)
     }
 
-    /// A certificate for an agent that is `user` where it asks, and is reached under the name `host` where it is asked.
-    pub fn issue_agent(&self, user: &str, host: &str, now: Timestamp) -> Result<Issued, CaError> {
-        let mut params = CertificateParams::new([host.to_owned()]).map_err(|source| issue_error(host, source))?;
-        params.distinguished_name = subject_of(user, &[])?;
+    /// A certificate for the agent of the node `name`: it is that node where it asks, and the host of that name where it is asked.
+    pub fn issue_node(&self, name: &str, now: Timestamp) -> Result<Issued, CaError> {
+        let mut params = CertificateParams::new([name.to_owned()]).map_err(|source| issue_error(name, source))?;
+        params.distinguished_name = subject_of(&node_user(name), &[NODES])?;
         let usages = vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
-        self.issue(host, params, usages, now)
+        self.issue(name, params, usages, now)
     }
 
     fn issue(

@@ -3,9 +3,11 @@
 //! Invariant: an identity is anonymous or authenticated, never both: exactly one of the two
 //! system groups is in it when it was made here. Made by the listener from the peer's certificate.
 
+use pumice_api::names::USER_NODE;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use x509_parser::parse_x509_certificate;
+use x509_parser::prelude::{GeneralName, X509Certificate};
 
 /// User of requests without credentials.
 pub const ANONYMOUS: &str = "system:anonymous";
@@ -15,6 +17,10 @@ pub const AUTHENTICATED: &str = "system:authenticated";
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// Group that may do everything.
 pub const MASTERS: &str = "system:masters";
+
+/// Group of all node agents, and what the user of one begins with; its node's name follows.
+pub const NODES: &str = "system:nodes";
+const NODE_USER: &str = "system:node:";
 
 /// What the user of a service account begins with.
 const SERVICE_ACCOUNT_USER: &str = "system:serviceaccount:";
@@ -70,6 +76,11 @@ impl Identity {
         Self::new(service_account_user(namespace, name), groups)
     }
 
+    /// The agent of a node.
+    pub fn node(name: &str) -> Self {
+        Self::new(node_user(name), [NODES])
+    }
+
     /// The identity of a request without credentials, whose one group is [`UNAUTHENTICATED`].
     pub fn anonymous() -> Self {
         Self { user: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()] }
@@ -86,13 +97,25 @@ pub(crate) fn service_account_user(namespace: &str, name: &str) -> String {
     format!("{SERVICE_ACCOUNT_USER}{namespace}:{name}")
 }
 
+/// The user that stands for a node's agent.
+pub(crate) fn node_user(name: &str) -> String {
+    format!("{NODE_USER}{name}")
+}
+
+/// The node whose agent this is: both user and group say so.
+pub fn node_of(identity: &Identity) -> Option<&str> {
+    let name = identity.user.strip_prefix(NODE_USER)?;
+    (!name.is_empty() && identity.is_in(NODES)).then_some(name)
+}
+
 /// Namespace and name of the service account that `user` stands for, if it does.
 pub fn service_account_of(user: &str) -> Option<(&str, &str)> {
     user.strip_prefix(SERVICE_ACCOUNT_USER)?.split_once(':')
 }
 
 /// The identity in a client certificate (DER) that TLS has verified already: CN is the user, each
-/// O a group.
+/// O a group. A certificate that release 0.1 issued to a node's agent names the agent of all nodes, and its node as the host that
+/// it is for: it is that node's.
 pub fn identity_of(certificate: &[u8]) -> Result<Identity, IdentityError> {
     let (_, parsed) = parse_x509_certificate(certificate)
         .map_err(|error| IdentityError::ParseCertificate { detail: error.to_string() })?;
@@ -106,7 +129,22 @@ pub fn identity_of(certificate: &[u8]) -> Result<Identity, IdentityError> {
     if groups.len() > GROUPS_MAX {
         return Err(IdentityError::TooManyGroups { limit: GROUPS_MAX });
     }
+    if user == USER_NODE
+        && let Some(host) = only_host(&parsed)
+    {
+        return Ok(Identity::node(&host));
+    }
     Ok(Identity::new(user, groups))
+}
+
+/// The one host name of a certificate that servers show, too.
+fn only_host(certificate: &X509Certificate<'_>) -> Option<String> {
+    let usage = certificate.extended_key_usage().ok().flatten()?;
+    let names = certificate.subject_alternative_name().ok().flatten()?;
+    match (usage.value.server_auth, &names.value.general_names[..]) {
+        (true, [GeneralName::DNSName(host)]) => Some((*host).to_owned()),
+        _ => None,
+    }
 }
 
 /// Until when a certificate (DER) is good, seconds since 1970.
@@ -129,6 +167,19 @@ mod tests {
         assert_eq!(known.groups, ["team", AUTHENTICATED]);
         assert!(Identity::anonymous().is_in(UNAUTHENTICATED));
         assert!(!Identity::anonymous().is_in(AUTHENTICATED));
+    }
+
+    #[test]
+    fn a_node_is_one_by_user_and_group() {
+        assert_eq!(node_of(&Identity::node("n1")), Some("n1"));
+        for other in [
+            Identity::new("system:node:n1", [] as [&str; 0]),
+            Identity::new("system:node:", [NODES]),
+            Identity::new("n1", [NODES]),
+            Identity::new("system:nodes:n1", [NODES]),
+        ] {
+            assert_eq!(node_of(&other), None, "{other:?}");
+        }
     }
 
     #[test]

@@ -30,15 +30,15 @@ pub use cluster_roles::{CLUSTER_ADMIN, DefaultRole, default_cluster_roles};
 pub use escalation::{describe, parts, uncovered};
 pub use files::{FileError, write_private};
 pub use identity::{
-    ANONYMOUS, AUTHENTICATED, Authenticated, Identity, IdentityError, MASTERS, SERVICE_ACCOUNTS, UNAUTHENTICATED,
-    identity_of, service_account_of, valid_until,
+    ANONYMOUS, AUTHENTICATED, Authenticated, Identity, IdentityError, MASTERS, NODES, SERVICE_ACCOUNTS,
+    UNAUTHENTICATED, identity_of, node_of, service_account_of, valid_until,
 };
 pub use identity_files::{IdentityFileError, identity_files, write_identity_file};
 pub use installation::{Component, Identities, installation};
 pub use kubeconfig::{credentials, kubeconfig};
 pub use oidc::{OidcError, OidcKeys, OidcRules, OidcToken};
 pub use rbac::{Attributes, Decision, Grant, Policy, Role, Rule, Scope, Subject, Target, named};
-pub use roles::built_in;
+pub use roles::{built_in, node_rules};
 pub use tls::{
     ServingCertificate, TlsError, agent_server_config, changing_server_config, client_config, peer_server_config,
     server_config,

@@ -3,7 +3,7 @@
 //! Invariant: least rights: a component has what it calls and no more, and none but the garbage
 //! collector has a wildcard. Read by the API server's builder and by the right's own tests.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use pumice_api::names::{
     ADMISSION_CONFIGURATION, ADMISSION_SECRET, HISTORY_LEASE, NAMESPACE_SYSTEM, USER_ADMISSION, USER_CONTROLLERS,
@@ -164,19 +164,22 @@ const EXECUTOR: &[Line] = &[
     on(&["metrics.k8s.io"], &["pods"], &["list"]),
 ];
 
+/// Simulated nodes, of which one process is many. They run nothing, so no pod's objects are theirs to read.
 const NODE: &[Line] = &[
     on(CORE, &["nodes"], &["get", "list", "watch", "create", "update", "patch"]),
     on(CORE, &["nodes/status", "pods/status"], WRITE),
     on(CORE, &["pods"], &["get", "list", "watch", "delete"]),
-    on(CORE, &["configmaps", "secrets", "persistentvolumeclaims", "services"], READ),
-    // Folders of claims that are gone.
-    on(CORE, &["persistentvolumes"], &["get", "list", "watch", "delete"]),
-    // What pods are mounted.
-    on(CORE, &["serviceaccounts/token"], &["create"]),
-    // How far their pods are confined.
-    on(CORE, &["namespaces"], &["get"]),
     EVENTS,
     LEASES,
+];
+
+/// What the agent of each node may do besides: what it may do with its own Node and Lease, its pods and their objects is decided
+/// object by object.
+const AGENT: &[Line] = &[
+    // How far its pods are confined, and whom they reach.
+    on(CORE, &["namespaces"], READ),
+    on(&["networking.k8s.io"], &["networkpolicies"], READ),
+    EVENTS,
 ];
 
 const GC: &[Line] = &[
@@ -196,6 +199,12 @@ const MONITORING_PATHS: &[&str] =
     &["/healthz", "/healthz/*", "/livez", "/livez/*", "/metrics", "/metrics/slis", "/readyz", "/readyz/*"];
 /// Who may read them: a group of every cluster.
 const MONITORING: &str = "system:monitoring";
+
+/// What the agent of any node may do, whatever its pods are.
+pub fn node_rules() -> &'static [Rule] {
+    static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| AGENT.iter().map(Line::rule).collect());
+    &RULES
+}
 
 /// What holds on every server: the components' roles, discovery for everybody with credentials,
 /// health for everybody.

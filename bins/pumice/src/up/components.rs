@@ -91,7 +91,8 @@ impl Components {
         });
 
         if args.runs_pods() {
-            let mut options = node_options(&args.node, data, node, client(names::USER_NODE))?;
+            let agent = client_over(api.client_service(Identity::node(node)));
+            let mut options = node_options(&args.node, data, node, agent)?;
             options.api_port = Some(port);
             options.default_profile = args.api.profile.enforced();
             let agent = options.build().context("start the node agent")?;

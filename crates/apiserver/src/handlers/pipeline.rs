@@ -16,6 +16,7 @@ use pumice_objects::status::{GroupResource, Status};
 
 use crate::audit::Annotations;
 use crate::authn::{Caller, Refused};
+use crate::authz::nodes::Selected;
 use crate::context::{Call, Listener, State};
 use crate::handlers::request_log::RequestLog;
 use crate::handlers::{non_resource, reviews, subresources, verbs};
@@ -269,7 +270,8 @@ fn authorize_resource(
     wanted: &ResourceRequest,
     query: &Query,
 ) -> Result<(), Status> {
-    let selected = if wanted.name.is_empty() { selected_name(query) } else { None };
+    let options = if wanted.name.is_empty() { selectors(query) } else { None };
+    let selected = options.as_ref().and_then(|options| options.fields.exact("metadata.name"));
     let attributes = Attributes {
         verb: wanted.verb.as_str(),
         target: AuthTarget::Resource {
@@ -277,11 +279,14 @@ fn authorize_resource(
             resource: &wanted.resource,
             subresource: named(&wanted.subresource),
             namespace: named(&wanted.namespace),
-            name: named(&wanted.name).or(selected.as_deref()),
+            // Rights by name apply to the name that a field selector has.
+            name: named(&wanted.name).or(selected),
         },
     };
     let resource = GroupResource { group: &wanted.group, resource: &wanted.resource };
-    authorize(state, identity, &attributes, resource, &wanted.name)
+    let selected = options.as_ref().map(Selected::by).unwrap_or_default();
+    let rights = state.storage.rights.load(&state.storage.store);
+    allowed(rights.decide_selected(identity, &attributes, selected), resource, &wanted.name)
 }
 
 /// Whether the caller has the right that an aggregated group asks for in place of its own.
@@ -302,11 +307,10 @@ fn authorize_as(
     authorize(state, identity, &Attributes { verb: wanted.verb.as_str(), target }, resource, "")
 }
 
-/// The name in a `metadata.name=x` field selector, which rights by name apply to.
-fn selected_name(query: &Query) -> Option<String> {
-    query.filled("fieldSelector")?;
-    let options = ReadOptions::parse(query).ok()?;
-    options.fields.exact("metadata.name").map(str::to_owned)
+/// The selectors of a request that has some.
+fn selectors(query: &Query) -> Option<ReadOptions> {
+    query.filled("fieldSelector").or(query.filled("labelSelector"))?;
+    ReadOptions::parse(query).ok()
 }
 
 fn authorize(
@@ -316,7 +320,11 @@ fn authorize(
     resource: GroupResource<'_>,
     name: &str,
 ) -> Result<(), Status> {
-    match state.storage.rights.load(&state.storage.store).decide(identity, attributes) {
+    allowed(state.storage.rights.load(&state.storage.store).decide(identity, attributes), resource, name)
+}
+
+fn allowed(decision: Decision, resource: GroupResource<'_>, name: &str) -> Result<(), Status> {
+    match decision {
         Decision::Allow { .. } => Ok(()),
         Decision::Deny { reason } => Err(Status::forbidden(resource, name, reason)),
     }

@@ -78,6 +78,11 @@ impl Server {
         Self { api: self.api.clone(), identity: Identity::new(user, Vec::<String>::new()) }
     }
 
+    /// The agent of a node.
+    pub fn as_node(&self, name: &str) -> Self {
+        Self { api: self.api.clone(), identity: Identity::node(name) }
+    }
+
     /// Listens with TLS; a `kubeconfig` of the administrator is in `directory`.
     #[allow(clippy::disallowed_methods)]
     pub async fn listen(&self, directory: &Path) -> (CancellationToken, JoinHandle<()>) {

@@ -16,6 +16,7 @@ mod kubectl;
 mod limits;
 mod listed_kinds;
 mod metrics;
+mod nodes;
 mod numbers;
 mod operations;
 mod paging;

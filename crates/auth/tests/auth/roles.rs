@@ -221,7 +221,7 @@ fn the_history_reads_what_it_writes_down() {
 }
 
 #[test]
-fn the_node_reports_its_pods_and_removes_them() {
+fn simulated_nodes_report_their_pods_and_read_nothing_of_them() {
     check(
         USER_NODE,
         &[
@@ -229,11 +229,13 @@ fn the_node_reports_its_pods_and_removes_them() {
             to("patch", "", "nodes", Some("status")),
             to("patch", "", "pods", Some("status")),
             to("delete", "", "pods", None),
-            to("get", "", "secrets", None),
-            to("get", "", "configmaps", None),
             to("update", COORDINATION, "leases", None),
         ],
         &[
+            to("get", "", "secrets", None),
+            to("get", "", "configmaps", None),
+            to("list", "", "persistentvolumes", None),
+            to("create", "", "serviceaccounts", Some("token")),
             to("create", "", "pods", None),
             to("patch", "", "pods", None),
             to("create", "", "pods", Some("binding")),

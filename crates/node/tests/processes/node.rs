@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
 use pumice_apiserver::ApiServer;
-use pumice_auth::{AUTHENTICATED, Identity, Policy, built_in};
+use pumice_auth::{Identity, Policy, built_in};
 use pumice_linux::cgroup::CgroupSpec;
 use pumice_node::{DeviceFolders, Handle, Options, ShimProgram, tear_down};
 use pumice_shim::spec::{SPEC_FILE, ShimSpec};
@@ -67,7 +67,7 @@ impl TestNode {
 
     #[allow(clippy::disallowed_methods, reason = "the test supervises the agent itself")]
     pub async fn start_agent(&mut self) {
-        let identity = Identity::new("system:pumice:node", [AUTHENTICATED]);
+        let identity = Identity::node(NODE);
         let client = Client::new(self.server.client_service(identity), "default");
         let shim = ShimProgram {
             embedded: None,

@@ -41,7 +41,7 @@ impl Apart {
         let kubeconfig = format!("{data}/kubeconfigs/{component}");
         let health = "--healthz-address=127.0.0.1:0";
         let line = match component {
-            "apiserver" => format!("apiserver --data-dir {data} --port {}", self.port),
+            "apiserver" => format!("apiserver --data-dir {data} --port {} --node other", self.port),
             "node" => format!("node run --data-dir {data} --port 0 --kubeconfig {kubeconfig} --cpu 16"),
             "scheduler" => format!("scheduler run --own-cluster --kubeconfig {kubeconfig} --enable-healthz {health}"),
             other => format!("{other} run --own-cluster --kubeconfig {kubeconfig}"),
@@ -181,13 +181,32 @@ fn each_component_is_a_user_of_its_own_with_its_own_rights() {
         assert_eq!(mode & 0o777, 0o600);
         Clients::new(&kubeconfig, apart.directory.path())
     };
+    let node = apart.clients.list("nodes")[0]["metadata"]["name"].as_str().unwrap().to_owned();
     for component in ["scheduler", "controllers", "admission", "node"] {
         let whoami = of(component).kubectl(["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]).ok();
-        assert_eq!(whoami, format!("system:pumice:{component}"));
+        let user =
+            if component == "node" { format!("system:node:{node}") } else { format!("system:pumice:{component}") };
+        assert_eq!(whoami, user);
         let secrets = of(component).kubectl(["auth", "can-i", "delete", "secrets", "-A"]);
         assert!(component == "controllers" || secrets.code != 0, "{component}: {secrets:?}");
         assert_ne!(of(component).kubectl(["get", "--raw", "/metrics"]).code, 0);
     }
+    // A node reads what its own pods need while they run, and another one never.
+    apart.clients.kubectl(["create", "secret", "generic", "s", "--from-literal=a=b"]).ok();
+    let reads = |component: &str| of(component).kubectl(["get", "secret", "s", "-o", "jsonpath={.data.a}"]).code == 0;
+    assert!(!reads("node") && !reads("node-other"));
+    let pod = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "needs"}, "spec": {
+        "restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "c", "image": "pumice.sh/host", "command": ["sleep", "1000"], "envFrom": [{"secretRef": {"name": "s"}}]}],
+    }});
+    apart.clients.kubectl_with_input(["create", "-f", "-"], &pod.to_string()).ok();
+    eventually("the pod runs", || {
+        let found = apart.clients.get("pods", "needs").unwrap_or(Value::Null);
+        if found["status"]["phase"] == "Running" { Ok(()) } else { Err(found.to_string()) }
+    });
+    assert!(reads("node") && !reads("node-other"));
+    apart.clients.kubectl(["delete", "pod", "needs"]).ok();
+    assert!(!reads("node") && !reads("node-other"));
     // The agent answers the API server and nobody else.
     let node = &apart.clients.list("nodes")[0];
     let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64().unwrap();

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::admission::node_restriction;
 use crate::context::Call;
 use crate::handlers::verbs::write;
 use crate::http::body::Body;
@@ -90,7 +91,11 @@ pub(crate) async fn create(call: &Call, body: Body) -> Answer {
     }
     let mut warnings = write::validate_below(call, "CREATE", &decoded.value, dry_run).await?;
     warnings.extend(warning);
-    let bound_to = spec.bound_object_ref.as_ref().map(|reference| bound_to(call, reference)).transpose()?;
+    let bound = spec.bound_object_ref.as_ref().map(|reference| bound_to(call, reference)).transpose()?;
+    let pod = bound.as_ref().and_then(|bound| bound.pod.as_ref());
+    node_restriction::check_token(&call.identity, pod, &audiences)
+        .map_err(|cause| Status::forbidden(call.resource(), &call.request.name, cause))?;
+    let bound_to = bound.map(|bound| bound.to);
     let issued = call.now();
     let expires = issued
         .checked_add(SignedDuration::from_secs(seconds))
@@ -165,7 +170,13 @@ fn seconds(wished: i64) -> Result<(i64, Option<String>), Status> {
     }
 }
 
-fn bound_to(call: &Call, reference: &Reference) -> Result<BoundTo, Status> {
+/// What a token is bound to; of a pod also all of it, where its uid is named.
+struct Bound {
+    to: BoundTo,
+    pod: Option<Value>,
+}
+
+fn bound_to(call: &Call, reference: &Reference) -> Result<Bound, Status> {
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     let (kind, version, name) = (text(&reference.kind), text(&reference.api_version), text(&reference.name));
     let resource = match (version.as_str(), kind.as_str()) {
@@ -188,7 +199,11 @@ fn bound_to(call: &Call, reference: &Reference) -> Result<BoundTo, Status> {
         return Err(conflict(&kind, &name, cause));
     }
     let named = Named { name, uid };
-    Ok(if kind == "Pod" { BoundTo::Pod(named) } else { BoundTo::Secret(named) })
+    if kind != "Pod" {
+        return Ok(Bound { to: BoundTo::Secret(named), pod: None });
+    }
+    let is_exact = reference.uid.as_ref().is_some_and(|uid| !uid.is_empty());
+    Ok(Bound { to: BoundTo::Pod(named), pod: is_exact.then_some(object) })
 }
 
 /// An object of the account's namespace, and its uid.

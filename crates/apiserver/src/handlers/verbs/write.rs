@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::admission::dynamic::Subject;
 use crate::admission::limit_ranges;
+use crate::admission::node_restriction;
 use crate::admission::pod_security;
 use crate::admission::security_fields;
 use crate::admission::{AdmissionRequest, Attributes, Operation};
@@ -228,6 +229,7 @@ impl Write<'_> {
 
     /// Asks admission about a deletion.
     pub(crate) fn admit_delete(&self, name: &str, warnings: &mut Vec<String>) -> Result<(), Status> {
+        node_restriction::check(&self.attributes(), &self.call.identity, name, self.old, None)?;
         let request = self.request(name);
         warnings.extend(self.call.state.admission.admit(&request, None)?.warnings);
         warnings.extend(self.call.state.admission.validate(&request, None)?.warnings);
@@ -264,6 +266,7 @@ impl Write<'_> {
         if !errors.is_empty() {
             return Err(invalid(descriptor, object, &errors));
         }
+        node_restriction::check(&self.attributes(), &self.call.identity, meta::name(object), self.old, Some(object))?;
         limit_ranges::check(&self.attributes(), object)?;
         pod_security::check(&self.attributes(), object, self.old, warnings)?;
         security_fields::warn(&self.attributes(), object, self.old, warnings);

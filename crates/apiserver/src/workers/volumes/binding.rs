@@ -10,6 +10,7 @@ use pumice_objects::selector::LabelSelector;
 use pumice_units::Quantity;
 use serde_json::{Value, json};
 
+use crate::authz::nodes::VOLUME_NODE;
 use crate::strategies::claim::{CLAIM_PROTECTION, class_of};
 use crate::strategies::pod::spec::parse_quantity;
 use crate::strategies::storage_class::PROVISIONER;
@@ -20,6 +21,9 @@ const BOUND_BY_US: &str = "pv.kubernetes.io/bound-by-controller";
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 pub(crate) const HOST_NAME: &str = "kubernetes.io/hostname";
+
+/// Longest value of a label.
+const LABEL_BYTES_MAX: usize = 63;
 
 /// Everything that the decision looks at.
 pub(crate) struct View {
@@ -268,6 +272,12 @@ impl View {
             status["lastPhaseTransitionTime"] = volume["status"]["lastPhaseTransitionTime"].clone();
         }
         volume["status"] = status;
+        if volume["spec"]["csi"]["driver"] == PROVISIONER {
+            let node = node_of_folder(&volume);
+            if meta::label(&volume, VOLUME_NODE) != Some(&node) {
+                meta::set_label(&mut volume, VOLUME_NODE, &node);
+            }
+        }
         if is_leaving(&volume) && phase != "Bound" {
             drop_finalizer(&mut volume, VOLUME_PROTECTION);
         }
@@ -280,6 +290,14 @@ fn reference_to(claim: &Value) -> Value {
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": meta::namespace(claim), "name": meta::name(claim),
         "uid": meta::uid(claim),
     })
+}
+
+/// The one node that a folder is on; empty where it is on each.
+fn node_of_folder(volume: &Value) -> String {
+    let terms = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"].as_array().into_iter().flatten();
+    let expressions = terms.flat_map(|term| term["matchExpressions"].as_array().into_iter().flatten());
+    let mut hosts = expressions.filter(|one| one["key"] == HOST_NAME).filter_map(|one| one["values"][0].as_str());
+    hosts.next().filter(|host| host.len() <= LABEL_BYTES_MAX).unwrap_or_default().to_owned()
 }
 
 fn drop_finalizer(object: &mut Value, finalizer: &str) {

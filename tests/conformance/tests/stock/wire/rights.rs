@@ -63,7 +63,6 @@ async fn components_have_the_rights_they_need_and_no_more() {
             USER_NODE,
             &[
                 ("get", PODS),
-                ("get", SECRETS),
                 ("patch", "pods/x/status"),
                 ("delete", "pods/x"),
                 ("post", NODES),
@@ -101,6 +100,8 @@ async fn components_have_the_rights_they_need_and_no_more() {
         (
             USER_NODE,
             &[
+                ("get", SECRETS),
+                ("get", MAPS),
                 ("post", PODS),
                 ("post", binding),
                 ("post", SECRETS),
