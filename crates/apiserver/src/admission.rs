@@ -11,6 +11,7 @@ pub(crate) mod pod_resources;
 pub(crate) mod pod_security;
 pub(crate) mod quota;
 pub(crate) mod security_fields;
+pub(crate) mod submission_rate;
 
 use pumice_objects::pod_security::Profile;
 use pumice_objects::status::GroupResource;

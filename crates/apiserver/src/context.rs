@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admission::Admission;
 use crate::admission::quota::Quotas;
+use crate::admission::submission_rate::SubmissionRates;
 use crate::audit::{Annotations, AuditLog};
 use crate::health::Health;
 use crate::http::connections::ConnectionLimits;
@@ -32,6 +33,7 @@ use crate::storage::Storage;
 pub(crate) struct State {
     pub(crate) storage: Arc<Storage>,
     pub(crate) quotas: Arc<Quotas>,
+    pub(crate) submissions: SubmissionRates,
     pub(crate) admission: Arc<dyn Admission>,
     pub(crate) node_proxy: Arc<dyn NodeProxy>,
     pub(crate) bookmark_every: Duration,

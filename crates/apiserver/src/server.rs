@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 use tower::Service;
 
 use crate::admission::dynamic::DynamicAdmission;
+use crate::admission::submission_rate::SubmissionRates;
 use crate::admission::{Admission, AdmitAll};
 use crate::audit::AuditLog;
 use crate::authn::service_accounts::Accounts;
@@ -211,6 +212,7 @@ impl Builder {
                 health: Health::new(&storage.store, self.warn_room_bytes, self.checks),
                 storage: Arc::clone(&storage),
                 quotas: Arc::default(),
+                submissions: SubmissionRates::default(),
                 admission: self.admission,
                 node_proxy: self.node_proxy,
                 bookmark_every: self.bookmark_every,

@@ -20,15 +20,21 @@ use crate::http::log_pause::LogPause;
 
 mod bodies;
 mod fair_queue;
+mod watches;
 
 use bodies::{Bodies, Charge, NotRead};
 use fair_queue::{FairQueue, Limits, NoTurn, Turn};
+use watches::Watches;
+
+pub(crate) use watches::WatchSeat;
 
 /// How many writes of users are answered at a time, and how many wait.
 const WRITES: Limits =
     Limits { running: 256, running_of_user: 64, waiting_of_user: 1024, wait: Duration::from_secs(30) };
 /// Lists that are put together, or sent to who asked for them.
 const LISTS: Limits = Limits { running: 128, running_of_user: 32, waiting_of_user: 512, wait: Duration::from_secs(30) };
+/// Most watches of one user at a time.
+const WATCHES_OF_USER_MAX: usize = 1000;
 /// Most writes at a time of components and administrators.
 const SYSTEM_WRITES_MAX: usize = 256;
 /// Longest wait of a body for others of the same user.
@@ -46,6 +52,7 @@ const SYSTEM: &str = "system";
 pub(crate) struct Flow {
     writes: Arc<FairQueue>,
     lists: Arc<FairQueue>,
+    watches: Arc<Watches>,
     system_writes: Semaphore,
     bodies: Arc<Bodies>,
     rejected: Counts<3>,
@@ -63,6 +70,7 @@ impl Default for Flow {
         Self {
             writes: FairQueue::new(WRITES),
             lists: FairQueue::new(LISTS),
+            watches: Arc::default(),
             system_writes: Semaphore::new(SYSTEM_WRITES_MAX),
             bodies: Bodies::new(BODY_WAIT),
             rejected: Counts::new(LABELS),
@@ -104,6 +112,15 @@ impl Flow {
         }
         let turn = self.lists.turn(&user.user).await;
         turn.map(Some).map_err(|none| self.reject(user, "lists", none.label()))
+    }
+
+    /// Counts a watch until what comes back is dropped.
+    pub(crate) fn watch(&self, user: &Identity) -> Result<Option<WatchSeat>, Status> {
+        if is_system(user) {
+            return Ok(None);
+        }
+        let seat = self.watches.begin(&user.user, WATCHES_OF_USER_MAX);
+        seat.map(Some).ok_or_else(|| self.reject(user, "watches", NoTurn::QueueFull.label()))
     }
 
     fn reject(&self, user: &Identity, level: &'static str, reason: &'static str) -> Status {

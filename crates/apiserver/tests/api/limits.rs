@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use pumice_apiserver::{AdmitAll, NoNodes};
-use pumice_store::{Options, Store};
+use pumice_store::{Change, Draft, Expect, Key, Options, Store};
 use serde_json::{Value, json};
 
 use crate::harness::{MAPS, PODS, Server, config_map, over, pod, server};
+use crate::rights::{at, binding, role, user};
 
 const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
 const RANGES: &str = "/api/v1/namespaces/default/limitranges";
@@ -179,4 +180,49 @@ async fn a_server_that_starts_counts_what_is_stored() {
     let second = over(store, Arc::new(AdmitAll), Arc::new(NoNodes)).await;
     second.post(PODS, &pod("c")).await.is(403);
     used(&second, json!({"pods": "2"})).await;
+}
+
+/// Stores a Tenant as the server of its definition would.
+async fn tenant(server: &Server, per_minute: i32, burst: i32) {
+    let object = json!({
+        "apiVersion": "pumice.sh/v1alpha1", "kind": "Tenant", "metadata": {"name": "alice", "uid": "u"},
+        "spec": {"user": "alice", "uid": 4001, "gid": 4001, "namespace": "default",
+            "submissionRate": {"perMinute": per_minute, "burst": burst}},
+    });
+    let (store, key) = (server.api.store(), Key::new("pumice.sh/tenants", "", "alice"));
+    let expect = store.get(&key).map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
+    let text = object.to_string();
+    let (start, rest) = text.split_once("\"uid\":\"u\"").expect("a uid");
+    let (start, rest) = (format!("{start}\"uid\":\"u\",\"resourceVersion\":\""), format!("\"{rest}"));
+    store.apply(Change::Put { key, draft: Draft::new(start, rest), expect }).await.expect("stored");
+}
+
+#[tokio::test]
+async fn a_tenant_submits_as_fast_as_it_may() {
+    let server = server().await;
+    server.post(&at("roles"), &role("Role", "makes", &["create"], &["pods", "configmaps"])).await.is(201);
+    let robot = json!({"kind": "ServiceAccount", "name": "default", "namespace": "default"});
+    for (name, subject) in [("alice", user("alice")), ("robot", robot), ("other", user("system:pumice:controllers"))] {
+        server.post(&at("rolebindings"), &binding("RoleBinding", name, "Role", "makes", &subject)).await.is(201);
+    }
+    let alice = server.as_user("alice");
+    alice.post(PODS, &pod("before")).await.is(201);
+    tenant(&server, 2, 2).await;
+    alice.post(PODS, &pod("a")).await.is(201);
+    alice.post(&format!("{PODS}?dryRun=All"), &pod("tried")).await.is(201);
+    alice.post(PODS, &pod("b")).await.is(201);
+    let refused = alice.post(PODS, &pod("c")).await.is(429);
+    let seconds: u32 = refused.headers["retry-after"].to_str().expect("text").parse().expect("a number");
+    assert!((1..=30).contains(&seconds), "{seconds}");
+    let wanted = "tenant alice submits at most 2 jobs and pods a minute, 2 at once";
+    assert!(refused.message().contains(wanted), "{}", refused.text);
+    // Whoever it is of the tenant, and by an apply, too.
+    server.as_user("system:serviceaccount:default:default").post(PODS, &pod("c")).await.is(429);
+    // What is no work, and who is no user of the tenant.
+    alice.post(MAPS, &config_map("m")).await.is(201);
+    server.as_user("system:pumice:controllers").post(PODS, &pod("by-controllers")).await.is(201);
+    server.post(PODS, &pod("by-administrators")).await.is(201);
+    // A change counts at once, and gives nothing anew.
+    tenant(&server, 60_000, 3).await;
+    alice.post(PODS, &pod("c")).await.is(201);
 }

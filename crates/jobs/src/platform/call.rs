@@ -22,6 +22,8 @@ use crate::json::text_at;
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same for what is submitted to a fleet: a job is as many requests there as its pods need, each with a limit of its own.
 const FLEET_SUBMIT_TIMEOUT: Duration = Duration::from_secs(600);
+/// How long a request in all is sent again where the server says when it may come: a tenant submits so many jobs a minute.
+const TOO_MANY_WAIT_MAX: Duration = Duration::from_secs(600);
 /// Objects asked for in one page of a list.
 const PAGE_ITEMS: u32 = 500;
 /// Pages read before a list counts as endless (a million objects).
@@ -349,6 +351,13 @@ async fn send<T: DeserializeOwned>(
     serde_json::from_str(&text).map_err(|error| CallError::unreadable(doing, connection.url(), error))
 }
 
+/// When a request that was refused, as there were too many, may come again.
+fn comes_again(error: &kube::Error) -> Option<Duration> {
+    let kube::Error::Api(status) = error else { return None };
+    let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    if status.code == 429 && seconds > 0 { Some(Duration::from_secs(u64::from(seconds))) } else { None }
+}
+
 /// Knows no type of its callers, so that a request is compiled here only and not by each of them.
 fn ask<'a>(
     connection: &'a Connection,
@@ -382,22 +391,32 @@ async fn ask_at(
         Method::PATCH => "application/merge-patch+json",
         _ => "application/json",
     };
-    let mut request = Request::builder().method(method.clone()).uri(path);
-    let mut bytes = Vec::new();
-    match sent {
-        Some(Sent::Body(body)) => {
-            bytes = serde_json::to_vec(body).map_err(|error| CallError::unreadable(doing, connection.url(), error))?;
-            request = request.header(http::header::CONTENT_TYPE, content_type);
+    let mut waited = Duration::ZERO;
+    loop {
+        let mut request = Request::builder().method(method.clone()).uri(path);
+        let mut bytes = Vec::new();
+        match sent {
+            Some(Sent::Body(body)) => {
+                bytes =
+                    serde_json::to_vec(body).map_err(|error| CallError::unreadable(doing, connection.url(), error))?;
+                request = request.header(http::header::CONTENT_TYPE, content_type);
+            }
+            Some(Sent::Accept(form)) => request = request.header(http::header::ACCEPT, *form),
+            None => {}
         }
-        Some(Sent::Accept(form)) => request = request.header(http::header::ACCEPT, *form),
-        None => {}
-    }
-    let request = request.body(bytes).map_err(|error| CallError::unreadable(doing, connection.url(), error))?;
-    let limit = if connection.is_fleet() && *method == Method::POST { FLEET_SUBMIT_TIMEOUT } else { CALL_TIMEOUT };
-    match tokio::time::timeout(limit, connection.client().request_text(request)).await {
-        Ok(Ok(text)) => Ok(text),
-        Ok(Err(error)) => Err(CallError::new(doing, connection.url(), &error)),
-        Err(_) => Err(CallError::timed_out(doing, connection.url(), limit)),
+        let request = request.body(bytes).map_err(|error| CallError::unreadable(doing, connection.url(), error))?;
+        let limit = if connection.is_fleet() && *method == Method::POST { FLEET_SUBMIT_TIMEOUT } else { CALL_TIMEOUT };
+        match tokio::time::timeout(limit, connection.client().request_text(request)).await {
+            Ok(Ok(text)) => return Ok(text),
+            Ok(Err(error)) => match comes_again(&error).filter(|pause| waited + *pause <= TOO_MANY_WAIT_MAX) {
+                Some(pause) => {
+                    tokio::time::sleep(pause).await;
+                    waited += pause;
+                }
+                None => return Err(CallError::new(doing, connection.url(), &error)),
+            },
+            Err(_) => return Err(CallError::timed_out(doing, connection.url(), limit)),
+        }
     }
 }
 
@@ -422,6 +441,18 @@ mod tests {
         ] {
             assert_eq!(class_of_code(code), class, "{code}");
         }
+    }
+
+    #[test]
+    fn whoever_is_told_when_to_come_again_does() {
+        let refused = |code: u16, seconds: u32| {
+            let status = serde_json::json!({"code": code, "details": {"retryAfterSeconds": seconds}});
+            let status: kube::core::Status = serde_json::from_value(status).unwrap();
+            comes_again(&kube::Error::Api(status.boxed()))
+        };
+        assert_eq!(refused(429, 3), Some(Duration::from_secs(3)));
+        assert_eq!(refused(429, 0), None, "an eviction that a budget refuses says nothing of when");
+        assert_eq!(refused(500, 3), None);
     }
 
     #[test]

@@ -51,6 +51,10 @@ pub(crate) async fn make(call: &Call, mut object: Value, duplicates: &[String]) 
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
     }
     require_namespace(call, meta::name(&object))?;
+    if !options.dry_run {
+        let (kind, namespace) = (&call.descriptor.storage, call.stored_namespace());
+        call.state.submissions.admit(call.store(), &call.identity, kind, namespace, call.now())?;
+    }
     let mut warnings = Vec::new();
     zero_values::fill(call.descriptor.zero_values.all(), &mut object);
     write::clean(&call.descriptor, &mut object, duplicates, options.field_validation, &mut warnings)?;

@@ -22,6 +22,7 @@ use crate::context::State;
 use crate::handlers::selectors::Matcher;
 use crate::handlers::view::View;
 use crate::http::body::Body;
+use crate::http::flow::WatchSeat;
 use crate::http::negotiate::Shape;
 use crate::http::query::{ReadOptions, RevisionMatch, RevisionWish};
 use crate::http::respond::{Answer, json as json_response};
@@ -52,6 +53,7 @@ pub(crate) fn watch(call: &Call) -> Answer {
         matcher = Matcher::new(&call.descriptor, &options)?;
     }
     check(&options)?;
+    let seat = call.state.flow.watch(&call.identity)?;
     let start = start(call, &options, &matcher)?;
     let period = call.state.bookmark_every;
     let mut bookmarks = tokio::time::interval_at(Instant::now() + period, period);
@@ -70,6 +72,7 @@ pub(crate) fn watch(call: &Call) -> Answer {
         deadline,
         closing: call.listener.closing.clone(),
         ended: false,
+        _seat: seat,
     };
     match socket::requested_upgrade(call) {
         Some(upgrade) => socket::answer(call, upgrade, feed.into_stream(), deadline),
@@ -149,6 +152,7 @@ struct Feed {
     deadline: Instant,
     closing: CancellationToken,
     ended: bool,
+    _seat: Option<WatchSeat>,
 }
 
 impl Feed {
