@@ -27,6 +27,9 @@ use crate::room;
 /// User of the kubeconfig, a member of `system:masters`.
 pub const ADMINISTRATOR: &str = "pumice:administrator";
 
+/// The store's name of Tenants.
+const TENANTS: &str = "pumice.sh/tenants";
+
 /// An API server, and what it stands on.
 pub struct Api {
     pub server: ApiServer,
@@ -72,7 +75,10 @@ impl Api {
         if args.admission {
             builder = builder.admission(Arc::new(admission));
         }
-        let audit = args.audit.log()?.map(|(options, policy)| AuditLog::open(options, policy)).transpose()?;
+        // Who works for a company is told of.
+        let always = (store.count(TENANTS, None) > 0).then(|| data.audit_log());
+        let audit =
+            args.audit.log(always.as_deref())?.map(|(options, policy)| AuditLog::open(options, policy)).transpose()?;
         if let Some(audit) = &audit {
             builder = builder.audit(audit.clone());
         }

@@ -100,6 +100,11 @@ impl DataDir {
         self.path.join("kubeconfig")
     }
 
+    /// Who did what, where nobody says where to write it.
+    pub fn audit_log(&self) -> PathBuf {
+        self.path.join("audit.log")
+    }
+
     /// What a platform in the background says.
     pub fn log(&self) -> PathBuf {
         self.path.join("up.log")

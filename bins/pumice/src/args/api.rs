@@ -1,7 +1,7 @@
 //! Flags of the API server, in `pumice up` and by itself.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -99,7 +99,8 @@ fn life(text: &str) -> Result<Duration, String> {
 /// Who did what.
 #[derive(Debug, Args)]
 pub struct AuditArgs {
-    /// Write a line for each request that changes something (see docs/operations.md)
+    /// Write a line for each request that changes something (see docs/operations.md) [default where there are Tenants:
+    /// DATA_DIR/audit.log]
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
     /// Which requests are told: a policy of audit.k8s.io/v1 with levels None and Metadata
@@ -114,9 +115,9 @@ pub struct AuditArgs {
 }
 
 impl AuditArgs {
-    /// The log, if one is wanted. Reads the policy.
-    pub fn log(&self) -> anyhow::Result<Option<(AuditOptions, AuditPolicy)>> {
-        let Some(path) = &self.audit_log else { return Ok(None) };
+    /// The log, if one is wanted: where the flag says, else where there has to be one. Reads the policy.
+    pub fn log(&self, always: Option<&Path>) -> anyhow::Result<Option<(AuditOptions, AuditPolicy)>> {
+        let Some(path) = self.audit_log.as_deref().or(always) else { return Ok(None) };
         let policy = match &self.audit_policy_file {
             None => AuditPolicy::default(),
             Some(file) => {

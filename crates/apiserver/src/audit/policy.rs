@@ -103,7 +103,7 @@ impl<'r> Attributes<'r> {
 }
 
 impl Default for AuditPolicy {
-    /// What changes something, but for the heartbeats of nodes and leaders, and events.
+    /// What changes something, but for the heartbeats of nodes and leaders, and events; and who reads Secrets.
     fn default() -> Self {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         let of = |group: &str, resources: &[&str]| GroupResources {
@@ -122,6 +122,7 @@ impl Default for AuditPolicy {
                     ..Rule::default()
                 },
                 Rule { non_resource_urls: texts(&["/pumice/backup"]), level: "Metadata".to_owned(), ..Rule::default() },
+                Rule { level: "Metadata".to_owned(), resources: vec![of("", &["secrets"])], ..Rule::default() },
                 Rule { verbs: texts(&["get", "list", "watch", "head"]), ..none() },
                 Rule { resources: noise, ..none() },
                 Rule { level: "Metadata".to_owned(), ..Rule::default() },
@@ -247,6 +248,10 @@ mod tests {
             (Method::GET, "/api/v1/namespaces/a/pods?watch=1", false),
             (Method::GET, "/api/v1/namespaces/a/pods/p/exec", true),
             (Method::GET, "/api/v1/namespaces/a/pods/p/log", false),
+            (Method::GET, "/api/v1/namespaces/a/secrets/s", true),
+            (Method::GET, "/api/v1/secrets", true),
+            (Method::GET, "/api/v1/namespaces/a/secrets?watch=1", true),
+            (Method::GET, "/api/v1/namespaces/a/configmaps/s", false),
             (Method::GET, "/pumice/backup", true),
             (Method::GET, "/readyz", false),
             (Method::DELETE, "/apis/batch.volcano.sh/v1alpha1/namespaces/a/jobs", true),

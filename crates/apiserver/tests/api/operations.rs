@@ -41,14 +41,16 @@ async fn a_write_is_told_in_upstreams_words_without_its_body() {
     let path = "/api/v1/namespaces/default/secrets?fieldManager=me";
     server.raw(Method::POST, path, &headers, secret.to_string()).await.is(201);
     server.get("/api/v1/namespaces/default/secrets/s").await.is(200);
+    server.get("/api/v1/namespaces/default/configmaps").await.is(200);
     let impersonated = [("impersonate-user", "ann"), ("impersonate-group", "team")];
     server.raw(Method::DELETE, "/api/v1/namespaces/default/secrets/s", &impersonated, "").await.is(403);
     let ann = server.as_user("ann");
     ann.raw(Method::POST, path, &[("impersonate-user", "admin")], "{}").await.is(403);
     let events = told(&log, &directory).await;
-    assert_eq!(events.len(), 3, "reads are not told: {events:#?}");
-    assert_eq!(events[2]["user"]["username"], "ann", "who may not act for another");
-    let (made, refused) = (&events[0], &events[1]);
+    assert_eq!(events.len(), 4, "of reads only those of Secrets are told: {events:#?}");
+    assert_eq!(events[3]["user"]["username"], "ann", "who may not act for another");
+    let (made, read, refused) = (&events[0], &events[1], &events[2]);
+    assert_eq!((&read["verb"], &read["objectRef"]["name"]), (&json!("get"), &json!("s")), "{read:#}");
     for (field, wanted) in [
         ("/kind", json!("Event")),
         ("/apiVersion", json!("audit.k8s.io/v1")),
