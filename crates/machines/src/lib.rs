@@ -10,6 +10,7 @@
 pub mod batch_job;
 pub mod cron;
 pub mod deployment;
+pub mod directory;
 pub mod hyper_nodes;
 pub mod job;
 pub mod job_flow;
