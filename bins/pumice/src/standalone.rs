@@ -93,12 +93,16 @@ pub fn controllers(args: &ControllersArgs) -> Result<()> {
             names => names.to_vec(),
         };
         let controllers = options.build();
+        let directories = pumice_directory::Options::new(client.clone()).build();
         let handle = controllers.handle();
         // Who stands by is watched, too.
         let watched = watched(&args.serving, CONTROLLERS_METRICS_PORT, handle.clone()).await?;
         let work = async {
             handle.leads(true);
-            controllers.run(stop.clone()).await.context("run the controllers")
+            tokio::select! {
+                ended = controllers.run(stop.clone()) => ended.context("run the controllers"),
+                ended = directories.run(stop.clone()) => ended.context("read the directories"),
+            }
         };
         tokio::select! {
             result = Box::pin(while_leading(client, lease, &stop, work)) => result,

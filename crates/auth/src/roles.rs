@@ -105,6 +105,10 @@ const CONTROLLERS: &[Line] = &[
     on(&["shard.volcano.sh"], &["nodeshards/status"], WRITE),
     // What is learned of jobs.
     on(OURS, &["resourceprofiles"], &["get", "list", "watch", "create", "patch"]),
+    // Directories are read, and Tenants follow; none is ever deleted.
+    on(OURS, &["directories"], READ),
+    on(OURS, &["directories/status"], WRITE),
+    on(OURS, &["tenants"], &["get", "list", "watch", "create", "patch"]),
     // What owns pods whose PodGroups are made here.
     on(&["apps"], &["replicasets", "statefulsets", "daemonsets"], READ),
     on(&["batch"], &["jobs"], &["get"]),

@@ -38,6 +38,7 @@ const HOMES: &[(&str, &[&str])] = &[
             "admission",
             "node",
             "history",
+            "directory",
             "fleet-executor",
             "watchdog",
             "console",
@@ -50,7 +51,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("tonic-prost", &["wire", "jobs"]),
     ("tonic-prost-build", &["xtask"]),
     ("sqlx", &["sql", "fleet-server", "history"]),
-    ("ldap3", &["auth"]),
+    ("ldap3", &["auth", "directory"]),
     ("openidconnect", &["auth"]),
     ("ratatui", &["jobctl"]),
 ];

@@ -37,6 +37,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("images", &["units", "clock", "linux"]),
     ("node", &["units", "metrics", "objects", "api", "clock", "linux", "cluster", "shim", "images"]),
     ("history", &["units", "objects", "api", "clock", "cluster", "sql"]),
+    ("directory", &["units", "api", "machines", "clock", "cluster"]),
     ("watchdog", &["units", "objects", "api", "cluster"]),
     ("console", &["units", "objects", "api", "auth", "cluster"]),
     (

@@ -82,6 +82,9 @@ impl Components {
         controlling.taken_in = taken_in;
         let controllers = controlling.build();
         components.spawn(late::CONTROLLERS, |stop| controllers.run(stop));
+        let mut directories = pumice_directory::Options::new(client(names::USER_CONTROLLERS));
+        directories.reads_machine = true;
+        components.spawn(late::DIRECTORIES, |stop| directories.build().run(stop));
 
         let scheduler = options.build().context("start the scheduler")?;
         let _ = late.scheduler.set(scheduler.handle());

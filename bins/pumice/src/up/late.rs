@@ -63,6 +63,7 @@ impl Part {
 /// Names of the components that start after the API server answers, as log and `status` show them.
 pub const HISTORY: &str = "history";
 pub const CONTROLLERS: &str = "controllers";
+pub const DIRECTORIES: &str = "directories";
 pub const SCHEDULER: &str = "scheduler";
 pub const NODE_AGENT: &str = "node-agent";
 pub const SIMULATED_NODES: &str = "simulated-nodes";

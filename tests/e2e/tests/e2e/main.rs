@@ -14,6 +14,7 @@ mod bad_input;
 mod confinement;
 mod crash;
 mod debug;
+mod directory;
 mod disk;
 mod disk_pressure;
 mod documented;
