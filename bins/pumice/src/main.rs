@@ -14,6 +14,7 @@ mod data_dir;
 mod descriptors;
 mod down;
 mod fleet;
+mod forbidden_tenants;
 mod history;
 mod image;
 mod install;

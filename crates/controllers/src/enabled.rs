@@ -18,6 +18,7 @@ pub(crate) enum Part {
     Sharding,
     /// The removal of finished work.
     Retention,
+    Tenants,
     /// Kubernetes' own ReplicaSets, Deployments, StatefulSets, Jobs and CronJobs.
     Workloads,
 }
@@ -37,6 +38,7 @@ const NAMES: &[(&str, Option<Part>)] = &[
     ("sharding-controller", Some(Part::Sharding)),
     (WORKLOADS, Some(Part::Workloads)),
     ("retention-controller", Some(Part::Retention)),
+    ("tenant-controller", Some(Part::Tenants)),
     // Volcano's names that nothing answers to yet.
     ("pg-controller", Some(Part::PodGroups)),
     ("colocation-config-controller", None),
@@ -126,15 +128,31 @@ mod tests {
         let cases = [
             (
                 "*,-sharding-controller",
-                vec![Part::Jobs, Part::JobFlows, Part::CronJobs, Part::PodGroups, Part::HyperNodes, Part::Retention],
+                vec![
+                    Part::Jobs,
+                    Part::JobFlows,
+                    Part::CronJobs,
+                    Part::PodGroups,
+                    Part::HyperNodes,
+                    Part::Retention,
+                    Part::Tenants,
+                ],
             ),
             (
-                "*,-retention-controller",
+                "*,-retention-controller,-tenant-controller",
                 vec![Part::Jobs, Part::JobFlows, Part::CronJobs, Part::PodGroups, Part::HyperNodes, Part::Sharding],
             ),
             (
                 "+sharding-controller,*,-sharding-controller,-cronjob-controller",
-                vec![Part::Jobs, Part::JobFlows, Part::PodGroups, Part::HyperNodes, Part::Sharding, Part::Retention],
+                vec![
+                    Part::Jobs,
+                    Part::JobFlows,
+                    Part::PodGroups,
+                    Part::HyperNodes,
+                    Part::Sharding,
+                    Part::Retention,
+                    Part::Tenants,
+                ],
             ),
             ("hyperNode-controller, pg-controller", vec![Part::PodGroups, Part::HyperNodes]),
             ("workload-controller", vec![Part::Workloads]),
@@ -148,6 +166,7 @@ mod tests {
             Part::HyperNodes,
             Part::Sharding,
             Part::Retention,
+            Part::Tenants,
             Part::Workloads,
         ];
         for (text, wanted) in cases {

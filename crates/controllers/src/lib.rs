@@ -1,4 +1,4 @@
-//! The controllers: Jobs, Queues, PodGroups, JobFlows, CronJobs, HyperNodes and NodeShards, the removal of finished work, and on
+//! The controllers: Jobs, Queues, PodGroups, JobFlows, CronJobs, HyperNodes, NodeShards and Tenants, the removal of finished work, and on
 //! a platform of our own Kubernetes' own workloads, carried out against a Kubernetes API.
 //!
 //! Invariant: everything is decided by `machines` from an index of what exists; the shell only feeds the index, carries plans
@@ -39,6 +39,7 @@ mod settings;
 mod sharding;
 mod slim;
 mod small_loop;
+mod tenants;
 mod ticket;
 mod workloads;
 
@@ -57,6 +58,7 @@ pub use enabled::{Enabled, EnabledError};
 pub use metrics::Handle;
 pub use pumice_machines::retention::Kind as FinishedKind;
 pub use pumice_machines::sharding::Sharding;
+pub use pumice_machines::tenant::{Forbidden, POWERFUL_GROUPS};
 pub use retention::TakenIn;
 pub use settings::SettingsLocation;
 
@@ -81,6 +83,8 @@ pub struct Options {
     pub sharding: Sharding,
     /// How long finished work stays where its namespace does not say; none = nothing is removed, whatever namespaces say.
     pub retention: Option<Retention>,
+    /// What no tenant may be on this machine, beside what none may be anywhere.
+    pub forbidden_tenants: Forbidden,
     /// Nothing leaves before this says that the history has taken it in.
     pub taken_in: Option<TakenIn>,
 }
@@ -112,6 +116,7 @@ impl Options {
             sharding_settings: Self::sharding_settings(NAMESPACE, "volcano-sharding-configmap"),
             sharding: Sharding::default(),
             retention: None,
+            forbidden_tenants: Forbidden::default(),
             taken_in: None,
         }
     }
@@ -158,6 +163,7 @@ impl Controllers {
         let Options { client, enabled, scheduler_names, network_settings, sharding_settings, sharding, .. } =
             self.options;
         let (retention, taken_in) = (self.options.retention, self.options.taken_in);
+        let forbidden = self.options.forbidden_tenants;
         let with = || (client.clone(), recorder.clone());
         let metrics = || self.metrics.clone();
         let mut parts = Vec::new();
@@ -189,6 +195,12 @@ impl Controllers {
             let (client, recorder) = with();
             let shards = sharding::Shards::new(client.clone(), recorder, sharding_settings, sharding);
             parts.push(small_loop::run(client, shards, metrics()).boxed());
+        }
+        if enabled.has(Part::Tenants) {
+            let (client, recorder) = with();
+            let is_own_cluster = enabled.has(Part::Workloads);
+            let tenants = tenants::Tenants::new(client.clone(), recorder, forbidden, is_own_cluster);
+            parts.push(small_loop::run(client, tenants, metrics()).boxed());
         }
         if let Some(retention) = retention
             && enabled.has(Part::Retention)

@@ -25,6 +25,7 @@ pub mod retention;
 pub mod sharding;
 pub mod stateful_set;
 mod task_numbers;
+pub mod tenant;
 pub mod tenant_annotations;
 mod usage;
 pub mod workload;

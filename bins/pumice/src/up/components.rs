@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::UpArgs;
 use crate::args::node::{ImagesArg, MachineArgs};
+use crate::forbidden_tenants;
 use crate::image;
 use crate::output::note;
 use crate::parts::Parts;
@@ -80,6 +81,7 @@ impl Components {
         controlling.enabled = controlling.enabled.with_workloads();
         controlling.retention = Some(args.retention.own());
         controlling.taken_in = taken_in;
+        controlling.forbidden_tenants = forbidden_tenants::of_this_machine();
         let controllers = controlling.build();
         components.spawn(late::CONTROLLERS, |stop| controllers.run(stop));
         let mut directories = pumice_directory::Options::new(client(names::USER_CONTROLLERS));

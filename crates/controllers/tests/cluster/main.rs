@@ -16,5 +16,6 @@ mod queues;
 mod restarts;
 mod retention;
 mod shards;
+mod tenants;
 mod trouble;
 mod workloads;
