@@ -6,11 +6,14 @@
 use std::io;
 
 use netlink_sys::{Socket, SocketAddr};
+use nix::sys::socket::{setsockopt, sockopt};
 
 const HEADER_BYTES: usize = 16;
 const REPLY_BYTES_MAX: usize = 64 << 10;
 /// Replies read for one request; a dump of all links is far below.
 const REPLIES_MAX: usize = 65_536;
+/// What fits in a socket as it is made.
+const SENT_BYTES: usize = 64 << 10;
 const NESTED: u16 = 1 << 15;
 
 /// Why the kernel's network could not be changed.
@@ -71,7 +74,7 @@ impl Message {
 
     /// Appends an attribute of this kind, padded to four bytes.
     pub fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
-        let length = u16::try_from(4 + value.len()).expect("attributes here are a few dozen bytes");
+        let length = u16::try_from(4 + value.len()).expect("attributes here are some kilobytes at most");
         self.bytes.extend_from_slice(&length.to_ne_bytes());
         self.bytes.extend_from_slice(&kind.to_ne_bytes());
         self.bytes.extend_from_slice(value);
@@ -91,7 +94,7 @@ impl Message {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; 4]);
         let mut message = inner(self);
-        let length = u16::try_from(message.bytes.len() - start).expect("attributes here are a few dozen bytes");
+        let length = u16::try_from(message.bytes.len() - start).expect("attributes here are some kilobytes at most");
         message.bytes[start..start + 2].copy_from_slice(&length.to_ne_bytes());
         message.bytes[start + 2..start + 4].copy_from_slice(&(kind | NESTED).to_ne_bytes());
         message.pad();
@@ -105,12 +108,17 @@ impl Message {
         self
     }
 
+    /// Asks the kernel to say that it has done this.
+    pub fn acknowledge(&mut self) {
+        self.bytes[6] |= libc::NLM_F_ACK as u8;
+    }
+
     fn pad(&mut self) {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
     fn finish(mut self, sequence: u32) -> Vec<u8> {
-        let length = u32::try_from(self.bytes.len()).expect("messages here are a few hundred bytes");
+        let length = u32::try_from(self.bytes.len()).expect("messages here are some kilobytes at most");
         self.bytes[0..4].copy_from_slice(&length.to_ne_bytes());
         self.bytes[8..12].copy_from_slice(&sequence.to_ne_bytes());
         self.bytes
@@ -135,7 +143,7 @@ impl Netlink {
     /// Sends one request and waits for the kernel to acknowledge it; returns what else it answered.
     pub fn request(&mut self, operation: &'static str, message: Message) -> Result<Vec<Vec<u8>>, NetlinkError> {
         let mut message = message;
-        message.bytes[6] |= libc::NLM_F_ACK as u8;
+        message.acknowledge();
         self.batch(operation, vec![message])
     }
 
@@ -162,6 +170,10 @@ impl Netlink {
             bytes.extend(message.finish(self.sequence));
         }
         let exchange = |source| NetlinkError::Exchange { operation, source };
+        if bytes.len() > SENT_BYTES {
+            // As root, whatever the machine's bound is.
+            setsockopt(&self.socket, sockopt::SndBufForce, &bytes.len()).map_err(|errno| exchange(errno.into()))?;
+        }
         self.socket.send(&bytes, 0).map_err(exchange)?;
         let mut replies = Vec::new();
         let mut buffer = vec![0; REPLY_BYTES_MAX];

@@ -1,4 +1,4 @@
-//! Network namespaces of pods: a loopback, and a link whose other end is on the node's bridge.
+//! Network namespaces of pods: a loopback, and a link whose other end is this host's.
 //!
 //! Invariant: a namespace ends, and its links with it, when no process is in it and nobody has it open. Called by the shim, and by
 //! the agent for those that it makes ahead.
@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
 
-use crate::links;
+use crate::links::{self, HostEnd};
 use crate::netlink::{Netlink, NetlinkError};
 
 /// The name of a pod's link.
@@ -33,36 +33,35 @@ pub enum NamespaceError {
     Netlink(#[from] NetlinkError),
 }
 
-/// Moves this thread into a new namespace, whose link has no address yet. The other end is called `outer` and is on `bridge`, in the
-/// namespace that `outside` was opened in.
-pub fn enter_new(outside: &mut Netlink, bridge: u32, outer: &str) -> Result<File, NamespaceError> {
+/// Moves this thread into a new namespace, whose link has no address yet. The other end is in the namespace that `outside` was opened
+/// in; its index there comes along.
+pub fn enter_new(outside: &mut Netlink, outer: HostEnd<'_>) -> Result<(File, u32), NamespaceError> {
     unshare(CloneFlags::CLONE_NEWNET).map_err(NamespaceError::Unshare)?;
-    furnish(outside, bridge, outer)
+    furnish(outside, outer)
 }
 
 /// The same with one that is there already and has nothing in it.
 pub fn enter_empty(
     outside: &mut Netlink,
-    bridge: u32,
-    outer: &str,
+    outer: HostEnd<'_>,
     namespace: BorrowedFd<'_>,
-) -> Result<File, NamespaceError> {
+) -> Result<(File, u32), NamespaceError> {
     enter(namespace)?;
-    furnish(outside, bridge, outer)
+    furnish(outside, outer)
 }
 
-fn furnish(outside: &mut Netlink, bridge: u32, outer: &str) -> Result<File, NamespaceError> {
+fn furnish(outside: &mut Netlink, outer: HostEnd<'_>) -> Result<(File, u32), NamespaceError> {
     let own = current()?;
-    links::create_pair(outside, outer, bridge, POD_LINK, own.as_fd())?;
+    let index = links::create_pair(outside, outer, POD_LINK, own.as_fd())?;
     links::set_up(&mut links::open()?, links::LOOPBACK)?;
     // Echoes need no right to packets of any kind then; a kernel without it needs one.
     let _ = fs::write(PING_GROUPS, EVERYBODY);
-    Ok(own)
+    Ok((own, index))
 }
 
-/// Gives the link of this thread's namespace an address.
-pub fn configure(address: Ipv4Addr, prefix: u8, gateway: Ipv4Addr) -> Result<(), NamespaceError> {
-    Ok(links::configure(&mut links::open()?, POD_LINK, address, prefix, gateway)?)
+/// Gives this thread's namespace its address, and a way to everything else.
+pub fn configure(address: Ipv4Addr, gateway: Ipv4Addr) -> Result<(), NamespaceError> {
+    Ok(links::configure(&mut links::open()?, POD_LINK, address, gateway)?)
 }
 
 /// The namespace of this thread.

@@ -41,6 +41,7 @@ pub use teardown::{TornDown, Unended, tear_down};
 use crate::capabilities::{self, Capabilities, Given};
 use crate::confinement::seccomp::filter_folder::FilterFolder;
 use crate::disk_condition;
+use crate::firewall::Firewall;
 use crate::kubelet_api::NodeService;
 use crate::launcher::Launcher;
 use crate::layout::{seccomp_filters_dir, seccomp_profiles_dir};
@@ -184,6 +185,10 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         ImageMap::read(path)?;
     }
     let network = make_network(&paths);
+    let (firewall, rules) = match &network {
+        Ok(network) => network.firewall(options.api_port),
+        Err(reason) => (Firewall::absent(), Err(reason.clone())),
+    };
     let shim = Launcher::new(options.shim.clone());
     // Most file systems have none.
     let projects = Projects::detect(&paths.node_dir.join("probe"));
@@ -207,6 +212,12 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     }
     if let Some(reason) = network.as_ref().ok().and_then(|network| network.inside_only.as_ref()) {
         capabilities.notes.push(format!("no address translation ({reason}): pods reach each other and this host only"));
+    }
+    capabilities.network_policy = rules.is_ok();
+    if let (Err(reason), true) = (&rules, capabilities.network) {
+        capabilities.notes.push(format!(
+            "no rules for pods' networks ({reason}): pods that NetworkPolicies select, and those of tenants, do not start"
+        ));
     }
     if options.own_process
         && let Some(hierarchy) = &capabilities.cgroup
@@ -263,6 +274,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         devices: options.devices,
         projects,
         network: network.ok(),
+        firewall: Arc::new(firewall),
         node_hash: paths.hash,
         cgroup_node: paths.cgroup,
         host_ip: node_object::host_ip(),
@@ -365,6 +377,11 @@ impl NodeAgent {
             let (expiring, expiry_shutdown) = (Arc::clone(&context.retained_logs).expire(), shutdown.clone());
             parts.spawn(async move {
                 let _ = expiry_shutdown.run_until_cancelled(expiring).await;
+                Ok(())
+            });
+            let firewall = Arc::clone(&context.firewall).run(context.client.clone(), shutdown.clone());
+            parts.spawn(async move {
+                firewall.await;
                 Ok(())
             });
             let lease_shutdown = shutdown.clone();

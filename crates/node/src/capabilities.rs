@@ -15,6 +15,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::Uid;
 use pumice_units::with_causes;
 
+use crate::firewall::{self, Ground};
 use crate::launcher::Launcher;
 use crate::subordinate_ids::listed::Missing;
 use lacking::{Lack, lacking};
@@ -30,6 +31,8 @@ pub struct Capabilities {
     pub isolation: Isolation,
     /// Own network namespaces for pods.
     pub network: bool,
+    /// Rules for these networks: NetworkPolicies, and limits between tenants.
+    pub network_policy: bool,
     /// Where memory and cpu are limited.
     pub cgroup: Option<Hierarchy>,
     /// Filters of system calls.
@@ -177,6 +180,8 @@ impl Capabilities {
             layer_limit: LayerLimit::of(root, probes.projects),
             isolation: Isolation { namespaces, user, root },
             network: probes.network.is_ok(),
+            // Tried when the network is there.
+            network_policy: false,
             cgroup: probes.cgroup.ok(),
             notes,
             missing_for_restricted: lacks.iter().filter(|lack| lack.restricted).map(Lack::item).collect(),
@@ -199,9 +204,12 @@ impl Capabilities {
         };
         let yes = |flag| if flag { "yes" } else { "no" };
         let (namespaces, network) = (yes(self.isolation.namespaces), yes(self.network));
-        let disk_limit = self.layer_limit.word();
-        let mut text =
-            format!("namespaces={namespaces} root={root} network={network} cgroup={cgroup} disk-limit={disk_limit}");
+        let (policy, disk_limit) = (yes(self.network_policy), self.layer_limit.word());
+        // The API server looks for the word about policies when somebody makes one.
+        let mut text = format!(
+            "namespaces={namespaces} root={root} network={network} network-policy={policy} cgroup={cgroup} \
+             disk-limit={disk_limit}"
+        );
         for note in &self.notes {
             text.push_str("; ");
             text.push_str(note);
@@ -259,6 +267,15 @@ fn try_rootless(probe: &Path, shim: &Launcher) -> Result<(), String> {
 /// Whether this thread may make a network namespace.
 pub(crate) fn try_network() -> io::Result<()> {
     in_thread(|| Ok(unshare(CloneFlags::CLONE_NEWNET)?))
+}
+
+/// Whether rules for pods can be had, tried in a network of its own.
+pub(crate) fn try_firewall(ground: &Ground) -> io::Result<()> {
+    let ground = ground.clone();
+    in_thread(move || {
+        unshare(CloneFlags::CLONE_NEWNET)?;
+        firewall::try_rules(&ground).map_err(|error| io::Error::other(with_causes(&error)))
+    })
 }
 
 fn try_cgroup(node: &Path) -> Result<Hierarchy, String> {
@@ -323,60 +340,60 @@ mod tests {
     #[test]
     fn each_step_down_is_taken_alone_and_told() {
         let cases = [
-            (full(), "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=walk", 0),
+            (full(), "namespaces=yes root=overlay network=yes network-policy=no cgroup=v2 disk-limit=walk", 0),
             (
                 Probes { projects: true, ..full() },
-                "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=project-quota",
+                "namespaces=yes root=overlay network=yes network-policy=no cgroup=v2 disk-limit=project-quota",
                 0,
             ),
             (
                 Probes { overlay: Err(denied()), ..full() },
-                "namespaces=yes root=overlay-in-memory network=yes cgroup=v2 disk-limit=memory; no overlay on the data",
+                "namespaces=yes root=overlay-in-memory network=yes network-policy=no cgroup=v2 disk-limit=memory; no overlay on the data",
                 1,
             ),
             (
                 Probes { overlay: Err(denied()), overlay_in_memory: Err(denied()), ..full() },
-                "namespaces=yes root=host network=yes cgroup=v2 disk-limit=none; no overlay on the data",
+                "namespaces=yes root=host network=yes network-policy=no cgroup=v2 disk-limit=none; no overlay on the data",
                 1,
             ),
             (
                 Probes { network: Err("x".into()), ..full() },
-                "namespaces=yes root=overlay network=no cgroup=v2 disk-limit=walk; no network",
+                "namespaces=yes root=overlay network=no network-policy=no cgroup=v2 disk-limit=walk; no network",
                 1,
             ),
             (
                 Probes { cgroup: Err("x".into()), ..full() },
-                "namespaces=yes root=overlay network=yes cgroup=none disk-limit=walk; no",
+                "namespaces=yes root=overlay network=yes network-policy=no cgroup=none disk-limit=walk; no",
                 1,
             ),
             (
                 Probes { shim: Some("no read-only view".into()), ..full() },
-                "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=walk; no read-only view",
+                "namespaces=yes root=overlay network=yes network-policy=no cgroup=v2 disk-limit=walk; no read-only view",
                 1,
             ),
             (
                 Probes { users: Err("x".into()), ..full() },
-                "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=walk; no users of their own for pods (x)",
+                "namespaces=yes root=overlay network=yes network-policy=no cgroup=v2 disk-limit=walk; no users of their own for pods (x)",
                 1,
             ),
             (
                 Probes { cgroup: Ok(v2().without_pids()), ..full() },
-                "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=walk; no control group that counts",
+                "namespaces=yes root=overlay network=yes network-policy=no cgroup=v2 disk-limit=walk; no control group that counts",
                 1,
             ),
             (
                 Probes { cgroup: Ok(v2().without_devices()), ..full() },
-                "namespaces=yes root=overlay network=yes cgroup=v2 disk-limit=walk; no control group that limits devices",
+                "namespaces=yes root=overlay network=yes network-policy=no cgroup=v2 disk-limit=walk; no control group that limits devices",
                 1,
             ),
             (
                 of_user(),
-                "namespaces=yes root=overlay-by-folder network=no cgroup=v2 disk-limit=walk; no users of their own for each",
+                "namespaces=yes root=overlay-by-folder network=no network-policy=no cgroup=v2 disk-limit=walk; no users of their own for each",
                 3,
             ),
             (
                 Probes { namespaces: Err(denied()), rootless: Err("x".into()), ..full() },
-                "namespaces=no root=host network=yes cgroup=v2 disk-limit=none; no namesp",
+                "namespaces=no root=host network=yes network-policy=no cgroup=v2 disk-limit=none; no namesp",
                 1,
             ),
         ];

@@ -21,6 +21,7 @@ mod container_console;
 mod container_exec;
 mod disk_condition;
 mod downward_api;
+mod firewall;
 mod found_pods;
 mod grace;
 mod image_pruning;

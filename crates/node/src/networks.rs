@@ -8,3 +8,4 @@ pub(crate) mod bridge;
 pub(crate) mod hosts_file;
 pub(crate) mod names;
 pub(crate) mod pod_network;
+pub(crate) mod resolver;

@@ -67,7 +67,11 @@ const NOTES: &[(&str, &str)] = &[
          as upstream, all controls and versions but annotations of seccomp before v1.19; templates are warned of when they change, \
          those of CustomResources, too; no exemptions; a changed `enforce` looks at the first 1,000 pods (upstream: 3,000)",
     ),
-    ("networkpolicies", "stored with a warning: pods reach each other whatever they say"),
+    (
+        "networkpolicies",
+        "enforced for pods with networks of their own, which nodes have that run as root; else stored with a warning; of 4,096 pairs of \
+         peers and ports in a direction, the rest is refused",
+    ),
     (
         "persistentvolumeclaims",
         "a claim of the class `folder`, of any of provisioner `pumice.sh/folder`, or of one that is not defined here (upstream: it waits), becomes a folder on the node; its size \

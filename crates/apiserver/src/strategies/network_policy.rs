@@ -1,4 +1,4 @@
-//! NetworkPolicies: stored, and without an effect: pods reach each other whatever they say.
+//! NetworkPolicies: enforced by nodes that can; the client is warned of those that can't.
 
 use pumice_objects::field::FieldError;
 use pumice_objects::selector::LabelSelector;
@@ -10,7 +10,9 @@ use crate::problems::Problems;
 
 const TYPES: [&str; 2] = ["Ingress", "Egress"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
-const WARNING: &str = "the network policy is stored, but has no effect here: pods reach each other whatever it says";
+/// What a node's agent says that it can.
+const CAPABILITIES: &str = "pumice.sh/node-capabilities";
+const ENFORCES: &str = "network-policy=yes";
 
 pub(crate) struct NetworkPolicy;
 
@@ -33,7 +35,7 @@ impl Strategy for NetworkPolicy {
     fn prepare_create(&self, _object: &mut Value, hook: &mut Hook<'_>) -> Result<(), Status> {
         // The platform's own components make them as Volcano does, and know.
         if !hook.identity.user.starts_with("system:pumice:") {
-            hook.warnings.push(WARNING.to_owned());
+            hook.warnings.extend(warning(&hook.reader.list("nodes", None)));
         }
         Ok(())
     }
@@ -58,6 +60,28 @@ impl Strategy for NetworkPolicy {
             }
         }
         problems.into_errors()
+    }
+}
+
+/// What to say of nodes that do not enforce policies; those that say nothing of themselves run no pods of ours.
+fn warning(nodes: &[Value]) -> Option<String> {
+    let said = nodes.iter().filter_map(|node| {
+        let said = node["metadata"]["annotations"][CAPABILITIES].as_str()?;
+        Some((node["metadata"]["name"].as_str()?, said.split([' ', ';']).any(|word| word == ENFORCES)))
+    });
+    let (enforcing, other): (Vec<_>, Vec<_>) = said.partition(|(_, enforces)| *enforces);
+    match other.first() {
+        None if !enforcing.is_empty() => None,
+        Some((name, _)) if !enforcing.is_empty() => Some(format!(
+            "the network policy has no effect on {} of {} nodes, such as {name}: pods have no networks of their own there; run the \
+             platform as root",
+            other.len(),
+            other.len() + enforcing.len()
+        )),
+        _ => Some(
+            "the network policy is stored, but has no effect here: no node gives pods networks of their own; run the platform as root"
+                .to_owned(),
+        ),
     }
 }
 
@@ -98,6 +122,21 @@ fn check_selector(path: &str, selector: &Value, problems: &mut Problems) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes_that_do_not_enforce_policies_are_told_of() {
+        let node =
+            |name: &str, said: Option<&str>| json!({"metadata": {"name": name, "annotations": {CAPABILITIES: said}}});
+        let yes = node("a", Some("network=yes network-policy=yes cgroup=v1; no quotas"));
+        let no = node("b", Some("network=no network-policy=no cgroup=v1"));
+        let silent = node("c", None);
+        let told = |nodes: &[&Value]| warning(&nodes.iter().map(|node| (*node).clone()).collect::<Vec<_>>());
+        assert_eq!(told(&[&yes, &silent]), None);
+        assert!(told(&[&yes, &no, &silent]).unwrap().contains("1 of 2 nodes, such as b"));
+        for nodes in [&[][..], &[&no], &[&silent]] {
+            assert!(told(nodes).unwrap().contains("no effect here"), "{nodes:?}");
+        }
+    }
 
     #[test]
     fn policies_are_filled_and_checked() {

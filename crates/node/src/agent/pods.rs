@@ -10,6 +10,7 @@ mod entry;
 mod ephemeral;
 pub(crate) mod eviction;
 mod failures;
+mod firewalled;
 mod probing;
 mod pulling;
 mod starting;
@@ -155,7 +156,7 @@ impl Pods {
             addresses: AddressPool::new(subnet),
             accelerators: Allotments::default(),
             allotted: context.devices.allottable().into_keys().collect(),
-            namespaces: network.map(|network| NamespacesAhead::new(network.bridge.clone(), context.node_hash)),
+            namespaces: network.map(|network| NamespacesAhead::new(network.links(), context.node_hash)),
             pods: HashMap::new(),
             watched: HashMap::new(),
             names: Names::default(),
@@ -238,6 +239,7 @@ impl Pods {
             tracing::info!(running, "pods go on without the platform");
             return;
         }
+        self.context.firewall.end();
         let node_dir = self.context.data_dir.join("node");
         let (hash, cgroup, node) =
             (self.context.node_hash, self.context.capabilities.cgroup.clone(), self.context.cgroup_node.clone());
@@ -378,6 +380,7 @@ impl Pods {
             self.names.leave(&key, uid);
         }
         if let Some(address) = entry.address {
+            self.context.firewall.tell_of_end(uid);
             self.addresses.release(uid, address);
         }
         self.index.end(&entry.namespace, &entry.name, &entry.dir);
@@ -412,6 +415,7 @@ impl Pods {
         self.watched.retain(|_, watched| *watched != uid);
         let Some(entry) = self.pods.remove(&uid) else { return };
         if let Some(address) = entry.address {
+            self.context.firewall.tell_of_end(&uid);
             self.addresses.release(&uid, address);
         }
         if let Some(key) = entry.group() {

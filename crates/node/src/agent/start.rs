@@ -30,14 +30,16 @@ use crate::confinement::container_devices::DeviceView;
 use crate::confinement::seccomp::ProfileChoice;
 use crate::confinement::seccomp::filter_folder::{FilterError, FilterFolder};
 use crate::downward_api::Placement;
+use crate::firewall::{Firewall, FirewallError, Labels};
 use crate::grace;
 use crate::images::{ImageMap, ImageMapError};
 use crate::launcher::Launcher;
 use crate::layout::{claims_dir, volumes_dir};
 use crate::logs::retained::RetainedLogs;
-use crate::networks::addresses::PREFIX;
+use crate::networks::ahead::Ahead;
 use crate::networks::bridge::{self, NodeNetwork};
 use crate::networks::hosts_file::{self, Peer};
+use crate::networks::resolver;
 use crate::pod_images::PodImages;
 use crate::pod_journal::PodJournal;
 use crate::pod_spec::names;
@@ -52,6 +54,7 @@ use crate::subordinate_ids::SubordinateIds;
 use crate::usage::disk::projects;
 use pumice_linux::cgroup::{CgroupSpec, Device, Hierarchy};
 use pumice_linux::files::{Durability, private_dir, write_atomic};
+use pumice_linux::netlink::NetlinkError;
 use pumice_shim::capability_set;
 use pumice_shim::format::Format;
 use pumice_shim::spec::SHARED_MEMORY;
@@ -87,6 +90,7 @@ pub(crate) struct NodeContext {
     /// Where this machine can show files with other owners; none where it never can.
     pub owner_probe: Option<OwnerProbe>,
     pub network: Option<NodeNetwork>,
+    pub firewall: Arc<Firewall>,
     pub node_hash: u64,
     pub cgroup_node: PathBuf,
     pub host_ip: Ipv4Addr,
@@ -108,7 +112,7 @@ pub(crate) struct StartOrder {
     /// Everybody in its subdomain, itself included.
     pub members: Vec<Peer>,
     /// A network namespace for it alone, if one was made ahead.
-    pub namespace: Option<OwnedFd>,
+    pub namespace: Option<Ahead>,
     /// What its containers run, where they name images.
     pub images: Option<Arc<PodImages>>,
     /// The accelerators that are its own.
@@ -165,6 +169,10 @@ pub(crate) enum StartError {
         #[source]
         source: io::Error,
     },
+    #[error("can't lead the pod's address to it")]
+    Network(#[from] NetlinkError),
+    #[error(transparent)]
+    Firewall(#[from] FirewallError),
     #[error("the shim did not start: {0}")]
     Shim(String),
 }
@@ -179,7 +187,9 @@ impl StartError {
             | StartError::Owners { .. }
             | StartError::OwnUsers(OwnUsersError::NoneFree { .. }) => "CreateContainerConfigError",
             StartError::Fetch(_) => "ContainerCreating",
-            StartError::Filter { .. }
+            StartError::Network(_)
+            | StartError::Firewall(_)
+            | StartError::Filter { .. }
             | StartError::OwnUsers(OwnUsersError::NotWritten)
             | StartError::AppArmor { .. }
             | StartError::Mount { .. }
@@ -211,14 +221,18 @@ pub(crate) async fn start(context: Arc<NodeContext>, mut order: StartOrder) -> R
     let references = References::of(&order.pod);
     let sources =
         references.fetch(&context.client, &order.pod).await.map_err(|error| StartError::Fetch(Box::new(error)))?;
-    let confinement = confinement(&context, &order.pod).await?;
+    let (confinement, labels) = confinement(&context, &order.pod).await?;
     if confinement.users == PodUsers::Own {
         // It has one that belongs to its users.
         order.namespace = None;
     }
+    context.firewall.ready().await;
     let made = tokio::task::spawn_blocking(move || {
+        context.firewall.admit(&order.uid, order.pod.metadata.namespace.as_deref().map(|name| (name, &labels)))?;
         make(&context, &order, &sources, confinement)?;
-        start_shim(&context, &context.pods_dir.join(&order.uid), order.namespace.take())
+        let gateway = api_host(&context, &order.pod);
+        let namespace = order.namespace.take().map(|ahead| ahead.lead(order.address, gateway)).transpose()?;
+        start_shim(&context, &context.pods_dir.join(&order.uid), namespace)
     });
     made.await.unwrap_or_else(|error| Err(StartError::Shim(error.to_string())))
 }
@@ -332,13 +346,15 @@ struct Confinement {
     users: PodUsers,
 }
 
-/// As the pod and the profile of its namespace say. Of the host's files a namespace that enforces `restricted` shows those on a list.
-async fn confinement(context: &NodeContext, pod: &Pod) -> Result<Confinement, StartError> {
+/// As the pod and the profile of its namespace say, whose labels come along. Of the host's files a namespace that enforces `restricted`
+/// shows those on a list.
+async fn confinement(context: &NodeContext, pod: &Pod) -> Result<(Confinement, Labels), StartError> {
     let namespace = pod.metadata.namespace.clone().unwrap_or_default();
     let found = Api::<Namespace>::all(context.client.clone()).get(&namespace).await;
     let found = found.map_err(|error| StartError::Fetch(Box::new(error)))?;
-    let labels = found.metadata.labels.into_iter().flatten().map(|(name, value)| (name, value.into())).collect();
-    let policy = Policy::of_namespace(&namespace, &Value::Object(labels), context.default_profile);
+    let labels = found.metadata.labels.unwrap_or_default();
+    let values = labels.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();
+    let policy = Policy::of_namespace(&namespace, &Value::Object(values), context.default_profile);
     let isolation = context.capabilities.isolation.clone();
     let is_restricted = policy.enforce.profile == Profile::Restricted;
     let isolation = match isolation.root {
@@ -349,7 +365,7 @@ async fn confinement(context: &NodeContext, pod: &Pod) -> Result<Confinement, St
         _ => isolation,
     };
     let users = PodUsers::of(pod, is_restricted, &support(context)).map_err(ResolveError::from)?;
-    Ok(Confinement { isolation, users })
+    Ok((Confinement { isolation, users }, labels))
 }
 
 /// Refuses a pod with users of its own for the first volume that can't be shown to them as it is on the disk.
@@ -471,7 +487,8 @@ fn shim_spec(context: &NodeContext, order: &StartOrder, resolved: Resolved, isol
             bridge: network.bridge.clone(),
             veth: bridge::pair_name(context.node_hash, &order.uid),
             address: order.address,
-            prefix: PREFIX,
+            // Routed to, and alone on its link.
+            prefix: 32,
             gateway: network.subnet().gateway(),
         },
         None => Network::Host,
@@ -518,7 +535,7 @@ fn owner(pod: &Pod) -> Option<String> {
 
 fn write_names(dir: &Path, order: &StartOrder, spec: &ShimSpec) -> io::Result<()> {
     write_public(&dir.join("hostname"), &format!("{}\n", spec.hostname))?;
-    write_public(&dir.join("resolv.conf"), &resolver_text())?;
+    write_public(&dir.join("resolv.conf"), &resolver::text())?;
     hosts_file::rewrite(&dir.join("hosts"), &hosts_text(&order.pod, order.address, &order.members))?;
     make_public(&dir.join("hosts"))
 }
@@ -546,17 +563,18 @@ fn write_public(path: &Path, text: &str) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(PUBLIC_MODE))
 }
 
-/// The host's resolver; a name server on the host's loopback can't be reached from a pod.
-fn resolver_text() -> String {
-    let own = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    if !own.contains("127.0.0.53") {
-        return own;
-    }
-    std::fs::read_to_string("/run/systemd/resolve/resolv.conf").unwrap_or(own)
+/// Starts the shim of a pod whose directory an earlier agent has made.
+pub(crate) async fn start_again(context: Arc<NodeContext>, uid: String, dir: PathBuf) -> Result<(), StartError> {
+    context.firewall.ready().await;
+    let started = tokio::task::spawn_blocking(move || {
+        context.firewall.admit(&uid, None)?;
+        start_shim(&context, &dir, None)
+    });
+    started.await.unwrap_or_else(|error| Err(StartError::Shim(error.to_string())))
 }
 
 /// Starts the shim of a directory, in a network namespace for its pod alone if there is one, and waits until it stands on its own.
-pub(crate) fn start_shim(context: &NodeContext, dir: &Path, namespace: Option<OwnedFd>) -> Result<(), StartError> {
+fn start_shim(context: &NodeContext, dir: &Path, namespace: Option<OwnedFd>) -> Result<(), StartError> {
     let failed = |source| StartError::Prepare { step: "start the shim", source };
     // Of root's pods some have a network; others' have users.
     let users = || context.ids.as_ref().map(|ids| ids.namespace()).transpose();

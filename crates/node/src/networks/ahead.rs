@@ -5,27 +5,43 @@
 //! Nothing but a descriptor of this process holds one that waits: however the process ends, the kernel then removes it and
 //! its links. Called by the loop over pods.
 
-use std::fs::File;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use pumice_linux::links;
+use pumice_linux::links::{self, HostEnd};
 use pumice_linux::netlink::{Netlink, NetlinkError};
 use pumice_linux::network_namespace::{self as namespace, NamespaceError};
 use pumice_units::with_causes;
 
-use crate::networks::bridge::pair_name;
+use crate::networks::bridge::{PodLinks, pair_name};
 
 /// Namespaces that wait for a pod.
 pub(crate) const AHEAD_MAX: usize = 16;
 /// Pause after one could not be made.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
+/// A network namespace that no pod has yet.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    pub namespace: OwnedFd,
+    /// The index of this host's end of its link, which leads nowhere yet.
+    pub link: u32,
+}
+
+impl Ahead {
+    /// Leads an address to it.
+    pub(crate) fn lead(self, address: Ipv4Addr, gateway: Ipv4Addr) -> Result<OwnedFd, NetlinkError> {
+        links::lead_to_pod(&mut links::open()?, self.link, address, gateway)?;
+        Ok(self.namespace)
+    }
+}
+
 /// A stock that a thread fills; both end together.
 pub(crate) struct NamespacesAhead {
-    bridge: String,
+    links: PodLinks,
     node_hash: u64,
     shared: Arc<Shared>,
     begun: bool,
@@ -39,18 +55,18 @@ struct Shared {
 
 #[derive(Default)]
 struct Stock {
-    ready: Vec<OwnedFd>,
+    ready: Vec<Ahead>,
     over: bool,
 }
 
 impl NamespacesAhead {
     /// Makes none before the first was asked for.
-    pub(crate) fn new(bridge: String, node_hash: u64) -> Self {
-        NamespacesAhead { bridge, node_hash, shared: Arc::default(), begun: false }
+    pub(crate) fn new(links: PodLinks, node_hash: u64) -> Self {
+        NamespacesAhead { links, node_hash, shared: Arc::default(), begun: false }
     }
 
     /// A namespace that is nobody else's, if one is ready; its link has no address yet.
-    pub(crate) fn take(&mut self) -> Option<OwnedFd> {
+    pub(crate) fn take(&mut self) -> Option<Ahead> {
         if !self.begun {
             self.begun = true;
             self.begin();
@@ -61,10 +77,10 @@ impl NamespacesAhead {
     }
 
     fn begin(&self) {
-        let (shared, bridge, node_hash) = (Arc::clone(&self.shared), self.bridge.clone(), self.node_hash);
+        let (shared, links, node_hash) = (Arc::clone(&self.shared), self.links, self.node_hash);
         // A thread of its own, since it goes in and out of networks.
         let begun = thread::Builder::new().name("pod-networks".to_owned()).spawn(move || {
-            if let Err(error) = shared.fill(&bridge, node_hash) {
+            if let Err(error) = shared.fill(links, node_hash) {
                 tracing::warn!(
                     error = with_causes(&error),
                     "no networks of pods are made ahead; each pod makes its own"
@@ -92,7 +108,7 @@ impl Shared {
     }
 
     /// Keeps the stock full until it is over. An error leaves this thread in whatever network it is.
-    fn fill(&self, bridge: &str, node_hash: u64) -> Result<(), NamespaceError> {
+    fn fill(&self, pod_links: PodLinks, node_hash: u64) -> Result<(), NamespaceError> {
         let host = namespace::current()?;
         let mut outside = links::open()?;
         for serial in 0_u64.. {
@@ -101,10 +117,10 @@ impl Shared {
             }
             // Other agents of this machine, and this data directory's agent before this one, have other names for theirs.
             let outer = pair_name(node_hash, &format!("{}/{serial}", std::process::id()));
-            let made = make(&mut outside, bridge, &outer);
+            let made = make(&mut outside, pod_links, &outer);
             namespace::enter(host.as_fd())?;
             match made {
-                Ok(made) => self.put(made.into()),
+                Ok(made) => self.put(made),
                 Err(error) => {
                     tracing::debug!(error = with_causes(&error), "a network was not made ahead, will try again");
                     self.pause();
@@ -120,7 +136,7 @@ impl Shared {
         !self.changed.wait_while(self.stock(), full).unwrap_or_else(PoisonError::into_inner).over
     }
 
-    fn put(&self, made: OwnedFd) {
+    fn put(&self, made: Ahead) {
         let mut stock = self.stock();
         if !stock.over {
             stock.ready.push(made);
@@ -133,15 +149,15 @@ impl Shared {
     }
 }
 
-fn make(outside: &mut Netlink, bridge: &str, outer: &str) -> Result<File, NamespaceError> {
-    let master = links::index(outside, bridge)?.ok_or_else(|| NetlinkError::gone("find the bridge"))?;
-    namespace::enter_new(outside, master, outer)
+fn make(outside: &mut Netlink, links: PodLinks, outer: &str) -> Result<Ahead, NamespaceError> {
+    let end = HostEnd { name: outer, group: links.group, hardware: links::hardware_address(links.gateway) };
+    let (namespace, link) = namespace::enter_new(outside, end)?;
+    Ok(Ahead { namespace: namespace.into(), link })
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::net::Ipv4Addr;
 
     use nix::sched::{CloneFlags, unshare};
     use nix::sys::stat::fstat;
@@ -149,20 +165,22 @@ mod tests {
 
     use super::*;
 
-    const BRIDGE: &str = "bridge";
+    const LINKS: PodLinks = PodLinks { group: 77, gateway: Ipv4Addr::new(10, 1, 2, 1) };
     const DEADLINE: Duration = Duration::from_secs(30);
 
-    /// Runs `test` in a network of its own, with a bridge that has this index.
-    fn with_bridge(test: impl FnOnce(&mut Netlink, u32) + Send + 'static) {
+    /// Runs `test` in a network of its own, with a gateway.
+    fn with_gateway(test: impl FnOnce(&mut Netlink) + Send + 'static) {
         if !nix::unistd::geteuid().is_root() {
             return;
         }
         let alone = thread::spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET).unwrap();
             let mut netlink = links::open().unwrap();
-            let hardware = links::hardware_address(Ipv4Addr::new(10, 1, 2, 1));
-            let bridge = links::ensure_bridge(&mut netlink, BRIDGE, hardware).unwrap();
-            test(&mut netlink, bridge);
+            let hardware = links::hardware_address(LINKS.gateway);
+            // As on a node, it is of the group, too; what is counted here are pairs.
+            let bridge = links::ensure_bridge(&mut netlink, "bridge", 0, hardware).unwrap();
+            links::add_address(&mut netlink, bridge, LINKS.gateway, 24).unwrap();
+            test(&mut netlink);
         });
         alone.join().unwrap();
     }
@@ -181,8 +199,8 @@ mod tests {
 
     #[test]
     fn each_namespace_is_given_out_once_and_goes_with_who_has_it() {
-        with_bridge(|netlink, bridge| {
-            let mut ahead = NamespacesAhead::new(BRIDGE.to_owned(), 7);
+        with_gateway(|netlink| {
+            let mut ahead = NamespacesAhead::new(LINKS, 7);
             assert!(ahead.take().is_none(), "the first pod waits for nothing");
             let mut given = Vec::new();
             for _ in 0..3 {
@@ -192,13 +210,14 @@ mod tests {
             assert!(given.len() >= 3 * AHEAD_MAX, "{}", given.len());
             let host = namespace::current().unwrap();
             let identity = |file: &OwnedFd| fstat(file).unwrap().st_ino;
-            let different: BTreeSet<u64> = given.iter().map(identity).chain([identity(&host.into())]).collect();
+            let of = |ahead: &Ahead| identity(&ahead.namespace);
+            let different: BTreeSet<u64> = given.iter().map(of).chain([identity(&host.into())]).collect();
             assert_eq!(different.len(), given.len() + 1);
             wait_for("a full stock", || is_full(&ahead));
             let mut ports = |expected: usize| {
                 let mut found = 0;
                 wait_for(&format!("{expected} ports"), || {
-                    found = links::ports(netlink, bridge).unwrap().len();
+                    found = links::members(netlink, LINKS.group).unwrap().len();
                     found == expected
                 });
             };
@@ -213,16 +232,16 @@ mod tests {
 
     #[test]
     fn a_link_has_an_address_when_it_is_its_pods() {
-        with_bridge(|netlink, bridge| {
-            let mut ahead = NamespacesAhead::new(BRIDGE.to_owned(), 8);
-            let gateway = Ipv4Addr::new(10, 1, 2, 1);
-            links::add_address(netlink, bridge, gateway, 24).unwrap();
+        with_gateway(|netlink| {
+            let mut ahead = NamespacesAhead::new(LINKS, 8);
             let host = namespace::current().unwrap();
             ahead.take();
             wait_for("a full stock", || is_full(&ahead));
             let pod = ahead.take().unwrap();
-            namespace::enter(pod.as_fd()).unwrap();
-            namespace::configure(Ipv4Addr::new(10, 1, 2, 9), 24, gateway).unwrap();
+            let address = Ipv4Addr::new(10, 1, 2, 9);
+            links::lead_to_pod(netlink, pod.link, address, LINKS.gateway).unwrap();
+            namespace::enter(pod.namespace.as_fd()).unwrap();
+            namespace::configure(address, LINKS.gateway).unwrap();
             let listener = std::net::TcpListener::bind("10.1.2.9:0").unwrap();
             namespace::enter(host.as_fd()).unwrap();
             std::net::TcpStream::connect_timeout(&listener.local_addr().unwrap(), DEADLINE).unwrap();
@@ -231,8 +250,11 @@ mod tests {
 
     #[test]
     fn what_can_not_be_made_is_not_waited_for() {
-        with_bridge(|_, _| {
-            let mut ahead = NamespacesAhead::new("none".to_owned(), 9);
+        with_gateway(|netlink| {
+            // A link has the name of the first one.
+            let name = pair_name(9, &format!("{}/0", std::process::id()));
+            links::ensure_bridge(netlink, &name, 0, links::hardware_address(LINKS.gateway)).unwrap();
+            let mut ahead = NamespacesAhead::new(LINKS, 9);
             assert!(ahead.take().is_none() && ahead.take().is_none());
         });
     }

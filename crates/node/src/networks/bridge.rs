@@ -1,4 +1,8 @@
-//! The bridge that pods of one data directory share.
+//! The network of the pods of one data directory: a bridge that has the gateway's address and, of pods of this release, no ports. Each
+//! pod has links of its own and is routed to, so that all that pods send meets the [firewall](crate::firewall).
+//!
+//! Pods that an earlier release started are on the bridge until they end; what they and others send each other is routed where one of
+//! both is not on it.
 //!
 //! Invariant: its name and network follow from the data directory and stay the same for as long as
 //! the directory lives, so that a restart finds it, and a teardown finds it without the platform.
@@ -10,8 +14,11 @@ use std::path::Path;
 use pumice_units::{stable_hash, with_causes};
 use serde::{Deserialize, Serialize};
 
+use crate::capabilities;
+use crate::firewall::{self, Firewall, Ground};
 use crate::nat;
 use crate::networks::addresses::{self, PREFIX, RANGE, Subnet};
+use crate::networks::resolver;
 use pumice_linux::files::{Durability, read_bounded, write_atomic};
 use pumice_linux::links;
 use pumice_linux::netlink::NetlinkError;
@@ -29,6 +36,14 @@ pub enum BridgeError {
     Record(#[source] std::io::Error),
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
+}
+
+/// What the links of pods have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PodLinks {
+    /// The group that they, and the bridge, are in.
+    pub group: u32,
+    pub gateway: Ipv4Addr,
 }
 
 /// The network of a node.
@@ -49,6 +64,20 @@ impl NodeNetwork {
     /// The addresses of the bridge and its pods.
     pub(crate) fn subnet(&self) -> Subnet {
         Subnet { base: self.base, prefix: self.prefix }
+    }
+
+    /// What the links of its pods have in common.
+    pub(crate) fn links(&self) -> PodLinks {
+        PodLinks { group: group_of(&self.bridge), gateway: self.subnet().gateway() }
+    }
+
+    /// Rules for its pods, where the API answers at this port of the gateway; and why this kernel can't have them, if so.
+    pub(crate) fn firewall(&self, api_port: Option<u16>) -> (Firewall, Result<(), String>) {
+        let PodLinks { group, gateway } = self.links();
+        let name_servers = resolver::name_servers(&resolver::text());
+        let ground = Ground { table: self.bridge.clone(), group, gateway, api_port, name_servers };
+        let probe = capabilities::try_firewall(&ground).map_err(|error| error.to_string());
+        (Firewall::new(ground, probe.clone()), probe)
     }
 
     /// Finds or makes the bridge of a node.
@@ -74,18 +103,31 @@ impl NodeNetwork {
         }
         let bytes = serde_json::to_vec(&network).map_err(|error| BridgeError::Record(error.into()))?;
         write_atomic(&node_dir.join(RECORD_FILE), &bytes, Durability::Power).map_err(BridgeError::Record)?;
-        let gateway = network.subnet().gateway();
-        let index = links::ensure_bridge(&mut netlink, &network.bridge, links::hardware_address(gateway))?;
+        let PodLinks { group, gateway } = network.links();
+        let index = links::ensure_bridge(&mut netlink, &network.bridge, group, links::hardware_address(gateway))?;
         links::add_address(&mut netlink, index, gateway, network.prefix)?;
+        if !links::ports(&mut netlink, index)?.is_empty()
+            && let Err(error) = answer_for_others(&network.bridge)
+        {
+            tracing::warn!(%error, "pods that an earlier release started do not reach pods that start now");
+        }
         Ok(network)
     }
 
     /// Removes the bridge and, with it, whatever still hangs on it.
     pub(crate) fn remove(node_dir: &Path, node_hash: u64) -> Result<(), NetlinkError> {
         let name = bridge_name(node_hash);
-        // A kernel without it has nothing to remove.
+        // A kernel without them has nothing to remove.
         let _ = nat::remove(&name);
+        let _ = firewall::remove(&name);
         let mut netlink = links::open()?;
+        if let Err(error) = links::delete_group(&mut netlink, group_of(&name)) {
+            tracing::warn!(
+                error = with_causes(&error),
+                "links of pods were not removed; they go with the pods' last processes"
+            );
+        }
+        // What an earlier release made is in no group.
         let Some(index) = links::index(&mut netlink, &name)? else { return Ok(()) };
         for port in links::ports(&mut netlink, index)? {
             links::delete(&mut netlink, &port)?;
@@ -121,6 +163,19 @@ fn is_free(subnet: Subnet) -> bool {
     addresses::choose(seed, &routes()) == Some(subnet)
 }
 
+/// Has this host answer pods on the bridge, who take all others for their neighbors, for those that are not on it.
+fn answer_for_others(bridge: &str) -> std::io::Result<()> {
+    let setting = |folder: &str, name: &str| format!("/proc/sys/net/ipv4/{folder}/{bridge}/{name}");
+    fs::write(setting("neigh", "proxy_delay"), "0")?;
+    fs::write(setting("conf", "proxy_arp"), "1")
+}
+
+/// A number that follows from the bridge's name, which says it. 0 is that of all other links.
+fn group_of(bridge: &str) -> u32 {
+    let number = bridge.strip_prefix("pm").and_then(|hash| u32::from_str_radix(hash, 16).ok());
+    number.unwrap_or_default().max(1)
+}
+
 /// At most 15 bytes, as the kernel wants.
 fn bridge_name(node_hash: u64) -> String {
     format!("pm{:08x}", node_hash >> 32)
@@ -139,6 +194,7 @@ mod tests {
     fn names_fit_the_kernels_limit_and_never_change() {
         assert_eq!(stable_hash("a".bytes()), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(bridge_name(u64::MAX), "pmffffffff");
+        assert_eq!([u64::MAX, 7 << 32, 0].map(|hash| group_of(&bridge_name(hash))), [u32::MAX, 7, 1]);
         let name = pair_name(1, "0196a3c0-0000-7000-8000-000000000000");
         assert!(name.len() <= 15, "{name}");
         assert_ne!(name, pair_name(2, "0196a3c0-0000-7000-8000-000000000000"));

@@ -15,6 +15,8 @@ mod disk_limits;
 mod ends;
 mod ephemeral;
 mod exec;
+mod firewall;
+mod firewall_ground;
 mod grace;
 mod harness;
 mod images;

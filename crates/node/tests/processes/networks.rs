@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use pumice_linux::links;
 use pumice_node::tear_down;
 
 use crate::harness::{is_root, wait_for};
@@ -11,9 +12,11 @@ use crate::node::TestNode;
 /// More than are made ahead.
 const PODS: usize = 30;
 
-/// How many links are on a bridge.
-fn ports(bridge: &str) -> usize {
-    std::fs::read_dir(format!("/sys/class/net/{bridge}/brif")).map_or(0, |ports| ports.flatten().count())
+/// How many links are in the group of a bridge, beside it; none where it is gone.
+fn pairs(bridge: &str) -> usize {
+    let group = u32::from_str_radix(bridge.strip_prefix("pm").unwrap(), 16).unwrap();
+    let in_group = links::members(&mut links::open().unwrap(), group).unwrap();
+    in_group.iter().filter(|name| *name != bridge).count()
 }
 
 /// Starts pods that run on, and returns which network namespace each is in.
@@ -43,10 +46,10 @@ async fn each_pod_has_a_network_that_no_other_pod_has() {
     let mut node = TestNode::start().await;
     let mut found = namespaces(&node, 0..PODS).await;
     let bridge = node.bridge();
-    wait_for("some that are made ahead", || (ports(&bridge) > PODS).then_some(()));
+    wait_for("some that are made ahead", || (pairs(&bridge) > PODS).then_some(()));
     // Whoever makes them is gone, and what was made for pods to come with it.
     node.kill_agent().await;
-    wait_for("the links of pods alone", || (ports(&bridge) == PODS).then_some(()));
+    wait_for("the links of pods alone", || (pairs(&bridge) == PODS).then_some(()));
     node.start_agent().await;
     found.extend(namespaces(&node, PODS..2 * PODS).await);
     let different: BTreeSet<&String> = found.iter().collect();
@@ -55,5 +58,5 @@ async fn each_pod_has_a_network_that_no_other_pod_has() {
     node.stop_agent().await;
     let torn_down = tear_down(&node.data_dir.path().join("data"), Some(Duration::ZERO), |_, _| {}).unwrap();
     assert_eq!((torn_down.ended, torn_down.unended.len()), (2 * PODS, 0));
-    assert!(!TestNode::links().contains(&bridge) && ports(&bridge) == 0);
+    assert!(!TestNode::links().contains(&bridge) && pairs(&bridge) == 0);
 }

@@ -32,6 +32,8 @@ pub struct TestNode {
     image_map: Option<PathBuf>,
     /// What an agent that is started takes for the machine's devices.
     pub devices: DeviceFolders,
+    /// Where it says that the API answers.
+    pub api_port: Option<u16>,
 }
 
 impl TestNode {
@@ -53,6 +55,7 @@ impl TestNode {
             agent: None,
             image_map: None,
             devices: DeviceFolders::default(),
+            api_port: None,
         }
     }
 
@@ -78,6 +81,7 @@ impl TestNode {
         options.image_map.clone_from(&self.image_map);
         options.devices = self.devices.clone();
         options.cpu_milli = Some(100_000);
+        options.api_port = self.api_port;
         let agent = options.build().unwrap();
         let (handle, shutdown) = (agent.handle(), CancellationToken::new());
         let token = shutdown.clone();

@@ -9,7 +9,7 @@ use crate::agent::pods::entry::{Entry, Stage};
 use crate::agent::pods::eviction::NEARLY_FULL;
 use crate::agent::pods::failures::Trouble;
 use crate::agent::pods::{Pods, START_TOLD_AFTER, Started};
-use crate::agent::start::{self, StartError, StartOrder};
+use crate::agent::start::{self, StartOrder};
 use crate::networks::ahead::NamespacesAhead;
 use crate::networks::hosts_file::Peer;
 use crate::networks::names::{self, HostsFile};
@@ -66,9 +66,7 @@ impl Pods {
             self.starts.spawn(async move {
                 let outcome = match respawn {
                     false => start::start(context, order).await,
-                    true => tokio::task::spawn_blocking(move || start::start_shim(&context, &dir, None))
-                        .await
-                        .unwrap_or_else(|error| Err(StartError::Shim(error.to_string()))),
+                    true => start::start_again(context, uid.clone(), dir).await,
                 };
                 Started { uid, names_version: version, outcome }
             });

@@ -52,6 +52,7 @@ impl Pods {
             }
             let running = entry.stage == Stage::Running;
             self.pods.insert(found.uid.clone(), entry);
+            self.tell_firewall(&found.uid);
             if running {
                 self.follow_shim(&found.uid);
             }
@@ -79,6 +80,7 @@ impl Pods {
                 let known = |pod: &Pod| pod.metadata.uid.as_ref().is_some_and(|uid| self.pods.contains_key(uid));
                 let (known, new): (Vec<Pod>, Vec<Pod>) = all.into_iter().partition(known);
                 known.into_iter().chain(new).for_each(|pod| self.on_pod(pod));
+                self.context.firewall.tell_of_all_pods();
             }
             Change::Applied(pod) => self.on_pod(pod),
             Change::Deleted(pod) => {
@@ -112,6 +114,7 @@ impl Pods {
                 self.tell_of_end(&uid);
                 self.join_names(&uid);
             }
+            self.tell_firewall(&uid);
             return;
         }
         let mut entry = Entry::new(&uid, &pod, self.context.pods_dir.join(&uid), clock::now());
@@ -171,6 +174,7 @@ impl Pods {
         let Some(entry) = self.pods.get_mut(uid) else { return };
         if entry.address.is_none() && !entry.has_ended() {
             entry.address = if entry.on_host_network() { Some(self.context.host_ip) } else { self.addresses.take(uid) };
+            self.tell_firewall(uid);
         }
     }
 
