@@ -108,6 +108,11 @@ impl Message {
         self
     }
 
+    /// What follows its header, as an answer has it.
+    pub fn into_payload(mut self) -> Vec<u8> {
+        self.bytes.split_off(HEADER_BYTES)
+    }
+
     /// Asks the kernel to say that it has done this.
     pub fn acknowledge(&mut self) {
         self.bytes[6] |= libc::NLM_F_ACK as u8;

@@ -41,13 +41,12 @@ pub use teardown::{TornDown, Unended, tear_down};
 use crate::capabilities::{self, Capabilities, Given};
 use crate::confinement::seccomp::filter_folder::FilterFolder;
 use crate::disk_condition;
-use crate::firewall::Firewall;
 use crate::kubelet_api::NodeService;
 use crate::launcher::Launcher;
 use crate::layout::{seccomp_filters_dir, seccomp_profiles_dir};
 use crate::lease;
 use crate::logs::retained::RetainedLogs;
-use crate::networks::bridge::NodeNetwork;
+use crate::networks::bridge::{NodeFirewall, NodeNetwork};
 use crate::node_images;
 use crate::pod_index::PodIndex;
 use crate::pod_journal::PodJournal;
@@ -185,10 +184,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         ImageMap::read(path)?;
     }
     let network = make_network(&paths);
-    let (firewall, rules) = match &network {
-        Ok(network) => network.firewall(options.api_port),
-        Err(reason) => (Firewall::absent(), Err(reason.clone())),
-    };
+    let rules = network.as_ref().map_or_else(|_| NodeFirewall::absent(), |network| network.firewall(options.api_port));
     let shim = Launcher::new(options.shim.clone());
     // Most file systems have none.
     let projects = Projects::detect(&paths.node_dir.join("probe"));
@@ -213,12 +209,8 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
     if let Some(reason) = network.as_ref().ok().and_then(|network| network.inside_only.as_ref()) {
         capabilities.notes.push(format!("no address translation ({reason}): pods reach each other and this host only"));
     }
-    capabilities.network_policy = rules.is_ok();
-    if let (Err(reason), true) = (&rules, capabilities.network) {
-        capabilities.notes.push(format!(
-            "no rules for pods' networks ({reason}): pods that NetworkPolicies select, and those of tenants, do not start"
-        ));
-    }
+    capabilities.network_policy = rules.enforces;
+    capabilities.notes.extend(rules.notes);
     if options.own_process
         && let Some(hierarchy) = &capabilities.cgroup
         && let Err(error) = hierarchy.join_agent(&paths.cgroup)
@@ -274,7 +266,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         devices: options.devices,
         projects,
         network: network.ok(),
-        firewall: Arc::new(firewall),
+        firewall: Arc::new(rules.firewall),
         node_hash: paths.hash,
         cgroup_node: paths.cgroup,
         host_ip: node_object::host_ip(),

@@ -13,6 +13,7 @@
 
 mod interned;
 mod nft;
+mod others;
 mod policy;
 mod rule_set;
 #[cfg(test)]
@@ -40,7 +41,7 @@ use policy::{Policy, PortName};
 use rule_set::{Changes, Protocol, RuleSet};
 pub(crate) use transaction::Ground;
 pub(crate) use world::Labels;
-use world::{PodFacts, World};
+use world::{CHAIN_MAX, PodFacts, World};
 
 /// How often it is made sure that nobody has removed the table, as who loads rules of his own anew may do.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -220,6 +221,13 @@ impl Firewall {
         for event in events {
             self.take_in(state, event);
         }
+        for uid in state.world.take_cut() {
+            tracing::warn!(
+                uid,
+                max = CHAIN_MAX,
+                "network policies allow a pod more pairs of peers and ports than are looked at; the rest is refused"
+            );
+        }
         if !(state.namespaces_known && state.policies_known && state.pods_known) || state.is_over {
             return;
         }
@@ -311,6 +319,18 @@ pub(crate) fn remove(table: &str) -> Result<(), NetlinkError> {
 /// Makes the rules of a node without pods in this thread's network, to see whether the kernel can.
 pub(crate) fn try_rules(ground: &Ground) -> Result<(), NetlinkError> {
     send(transaction::replace(ground, &RuleSet::default()))
+}
+
+/// A sentence about rules of others by which pods may reach nobody, if there are such.
+pub(crate) fn note_of_others() -> Option<String> {
+    let dropping = others::dropping().unwrap_or_default();
+    (!dropping.is_empty()).then(|| {
+        format!(
+            "this machine's firewall drops what pods send where it has no rule for it (chain {}): let links pv+ through, or pods reach \
+             neither each other nor the outside",
+            dropping.join(", chain ")
+        )
+    })
 }
 
 fn is_there(table: &str) -> bool {

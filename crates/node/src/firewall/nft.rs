@@ -12,6 +12,7 @@ const NEW_TABLE: u16 = SUBSYSTEM << 8;
 const GET_TABLE: u16 = NEW_TABLE | 1;
 const DELETE_TABLE: u16 = NEW_TABLE | 2;
 const NEW_CHAIN: u16 = NEW_TABLE | 3;
+const GET_CHAIN: u16 = NEW_TABLE | 4;
 const DELETE_CHAIN: u16 = NEW_TABLE | 5;
 const NEW_RULE: u16 = NEW_TABLE | 6;
 const NEW_SET: u16 = NEW_TABLE | 9;
@@ -341,6 +342,11 @@ impl Batch {
         self.messages.push(begin_or_end(BATCH_END));
         self.messages
     }
+}
+
+/// Asks for the chains of all tables.
+pub(super) fn get_chains() -> Message {
+    Message::new(GET_CHAIN, libc::NLM_F_DUMP, &[libc::AF_UNSPEC as u8, 0, 0, 0])
 }
 
 /// Asks for a table.

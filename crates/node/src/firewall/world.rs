@@ -39,9 +39,16 @@ pub(crate) struct World {
     named: Interned<PortName>,
     chains: Interned<(Direction, Vec<Allow>)>,
     rules: RuleSet,
+    /// Pods that policies allow more than is looked at, until they are told of.
+    cut: BTreeSet<String>,
 }
 
 impl World {
+    /// Pods that policies allow more than [`CHAIN_MAX`] pairs in a direction, since this was asked before.
+    pub(crate) fn take_cut(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.cut)
+    }
+
     /// As they are to be in force now.
     pub(crate) fn rules(&self) -> &RuleSet {
         &self.rules
@@ -234,7 +241,10 @@ impl World {
         let new: Vec<Element> = [Direction::Ingress, Direction::Egress]
             .into_iter()
             .filter_map(|direction| {
-                let allowed = self.allowed(&pod, direction)?;
+                let (allowed, is_cut) = self.allowed(&pod, direction)?;
+                if is_cut {
+                    self.cut.insert(uid.to_owned());
+                }
                 let (number, _) = self.chains.acquire(&(direction, allowed.clone()));
                 self.rules.chains.insert(number, Chain { direction, allowed });
                 Some(match direction {
@@ -254,8 +264,9 @@ impl World {
         before.into_iter().for_each(|element| self.leave(element));
     }
 
-    /// What the policies that select a pod allow it together; none where none says anything about that direction.
-    fn allowed(&self, pod: &PodFacts, direction: Direction) -> Option<Vec<Allow>> {
+    /// What the policies that select a pod allow it together, and whether it is more than is looked at; none where none says anything
+    /// about that direction.
+    fn allowed(&self, pod: &PodFacts, direction: Direction) -> Option<(Vec<Allow>, bool)> {
         let policies = self.policies.get(&pod.namespace)?.values();
         let rules = policies.filter_map(|policy| {
             let rules = policy.rules(direction)?;
@@ -263,18 +274,19 @@ impl World {
         });
         let mut rules = rules.peekable();
         rules.peek()?;
-        let mut allowed = BTreeSet::new();
+        let (mut allowed, mut is_cut) = (BTreeSet::new(), false);
         for (peer, port) in rules.flatten().flat_map(pairs_of) {
             if allowed.len() >= CHAIN_MAX {
+                is_cut = true;
                 break;
             }
             allowed.extend(self.allow(peer, port));
         }
         let everything = Allow { peers: Peers::Anybody, ports: Ports::Any };
         if allowed.contains(&everything) {
-            return Some(vec![everything]);
+            return Some((vec![everything], false));
         }
-        Some(allowed.into_iter().collect())
+        Some((allowed.into_iter().collect(), is_cut))
     }
 
     fn allow(&self, peer: &PeerRule, port: &PortRule) -> Option<Allow> {

@@ -46,6 +46,21 @@ pub(crate) struct PodLinks {
     pub gateway: Ipv4Addr,
 }
 
+/// What holds pods to their rules on a node.
+pub(crate) struct NodeFirewall {
+    pub firewall: Firewall,
+    pub enforces: bool,
+    /// A sentence for each thing that people should know of it.
+    pub notes: Vec<String>,
+}
+
+impl NodeFirewall {
+    /// For pods that share the machine's network.
+    pub(crate) fn absent() -> Self {
+        NodeFirewall { firewall: Firewall::absent(), enforces: false, notes: Vec::new() }
+    }
+}
+
 /// The network of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NodeNetwork {
@@ -71,13 +86,20 @@ impl NodeNetwork {
         PodLinks { group: group_of(&self.bridge), gateway: self.subnet().gateway() }
     }
 
-    /// Rules for its pods, where the API answers at this port of the gateway; and why this kernel can't have them, if so.
-    pub(crate) fn firewall(&self, api_port: Option<u16>) -> (Firewall, Result<(), String>) {
+    /// Rules for its pods, where the API answers at this port of the gateway.
+    pub(crate) fn firewall(&self, api_port: Option<u16>) -> NodeFirewall {
         let PodLinks { group, gateway } = self.links();
         let name_servers = resolver::name_servers(&resolver::text());
         let ground = Ground { table: self.bridge.clone(), group, gateway, api_port, name_servers };
         let probe = capabilities::try_firewall(&ground).map_err(|error| error.to_string());
-        (Firewall::new(ground, probe.clone()), probe)
+        let reason = probe.as_ref().err().map(|reason| {
+            format!(
+                "no rules for pods' networks ({reason}): pods that NetworkPolicies select, and those of tenants, do not start"
+            )
+        });
+        let enforces = probe.is_ok();
+        let notes = reason.into_iter().chain(firewall::note_of_others()).collect();
+        NodeFirewall { firewall: Firewall::new(ground, probe), enforces, notes }
     }
 
     /// Finds or makes the bridge of a node.
