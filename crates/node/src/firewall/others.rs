@@ -1,6 +1,6 @@
 //! Rules of others that drop what pods send each other, or beyond this machine.
 
-use pumice_linux::netlink::{Message, Netlink, NetlinkError, attributes};
+use pumice_linux::netlink::{Netlink, NetlinkError, attributes};
 
 use super::nft;
 
@@ -29,6 +29,8 @@ fn name_if_dropping(chain: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use pumice_linux::netlink::Message;
+
     use super::*;
 
     fn chain(family: i32, hook: u32, policy: u32) -> Vec<u8> {
