@@ -15,6 +15,7 @@ mod files;
 mod identity;
 mod identity_files;
 mod installation;
+mod issuer;
 mod kubeconfig;
 mod oidc;
 mod rbac;
@@ -23,6 +24,7 @@ mod sec1;
 mod tls;
 mod token_cache;
 mod tokens;
+mod trust;
 
 pub use bundle::bundle_client_config;
 pub use ca::{Ca, CaError, Issued};
@@ -35,8 +37,9 @@ pub use identity::{
 };
 pub use identity_files::{IdentityFileError, identity_files, write_identity_file};
 pub use installation::{Component, Identities, installation};
+pub use issuer::{Issuer, IssuerError, IssuerSettings, Unknown};
 pub use kubeconfig::{credentials, kubeconfig};
-pub use oidc::{OidcError, OidcKeys, OidcRules, OidcToken};
+pub use oidc::{OidcError, OidcKeys, OidcRules, OidcToken, Verified, is_reserved};
 pub use rbac::{Attributes, Decision, Grant, Policy, Role, Rule, Scope, Subject, Target, named};
 pub use roles::{built_in, node_rules};
 pub use tls::{
@@ -45,3 +48,4 @@ pub use tls::{
 };
 pub use token_cache::TokenCache;
 pub use tokens::{BoundTo, Claims, ISSUER, Named, TokenError, TokenKey, TokenKeyError};
+pub use trust::{TrustError, authorities};

@@ -7,6 +7,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use jiff::Timestamp;
+use ring::digest::{SHA256, digest};
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384,
     RSA_PKCS1_2048_8192_SHA512, RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512,
@@ -42,6 +43,26 @@ pub struct OidcRules {
     pub username_claim: String,
     /// The claim that has the user's groups: a text, or a list of texts.
     pub groups_claim: String,
+    /// What stands before each name of a user here.
+    pub username_prefix: String,
+    /// What stands before each name of a group here.
+    pub groups_prefix: String,
+    /// Whether tokens of logins alone are taken (ID tokens), issued to the audience itself: no access tokens, no tokens that
+    /// another client got, none that tell of a logout.
+    pub id_tokens_only: bool,
+}
+
+/// What a right token says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    pub identity: Identity,
+    /// When it was issued; the beginning of time where it doesn't say.
+    pub issued: Timestamp,
+    /// Until when it is good, without the leeway.
+    pub expires: Timestamp,
+    /// The login that it comes from, as a hash in hexadecimal digits: tokens that follow each other in one session have the same, where the issuer says
+    /// which session that is (`sid`, `auth_time`). Otherwise it is of the token alone.
+    pub session: String,
 }
 
 /// Why a token is not taken.
@@ -65,6 +86,15 @@ pub enum OidcError {
     /// It is for somebody else.
     #[error("the token is for another audience")]
     Audience,
+    /// It was given to somebody else, who may show it to this audience.
+    #[error("the token was issued to another client")]
+    Party,
+    /// It is none of a login.
+    #[error("the token is no ID token")]
+    Kind,
+    /// The issuer does not vouch for the address.
+    #[error("the issuer has not verified the user's email address")]
+    Email,
     #[error("the token has expired")]
     Expired,
     #[error("the token is not good yet; are the clocks right?")]
@@ -215,6 +245,7 @@ fn key(value: Value) -> Option<Key> {
 struct Header {
     alg: String,
     kid: Option<String>,
+    typ: Option<String>,
     /// What has to be understood; nothing is.
     crit: Option<Value>,
 }
@@ -224,6 +255,8 @@ struct Header {
 pub struct OidcToken<'t> {
     algorithm: Algorithm,
     key_id: Option<String>,
+    /// What the token says it is.
+    kind: Option<String>,
     signed: &'t str,
     signature: Vec<u8>,
     claims: serde_json::Map<String, Value>,
@@ -252,14 +285,14 @@ impl<'t> OidcToken<'t> {
             return Err(OidcError::Form);
         }
         let claims = serde_json::from_slice(&bytes(claims)?).map_err(|_| OidcError::Form)?;
-        Ok(Self { algorithm, key_id: header.kid, signed, signature: bytes(signature)?, claims })
+        Ok(Self { algorithm, key_id: header.kid, kind: header.typ, signed, signature: bytes(signature)?, claims })
     }
 
     /// Who it is about, if everything about it is right at `now`.
     ///
     /// # Errors
     /// The first thing that is not.
-    pub fn verify(&self, keys: &OidcKeys, rules: &OidcRules, now: Timestamp) -> Result<Identity, OidcError> {
+    pub fn verify(&self, keys: &OidcKeys, rules: &OidcRules, now: Timestamp) -> Result<Verified, OidcError> {
         if !keys.has_one_for(self) {
             return Err(OidcError::Key);
         }
@@ -269,17 +302,11 @@ impl<'t> OidcToken<'t> {
         if self.text("iss") != Some(rules.issuer.as_str()) {
             return Err(OidcError::Issuer);
         }
-        let is_for_us = match self.claims.get("aud") {
-            Some(Value::String(audience)) => *audience == rules.audience,
-            Some(Value::Array(all)) => all.iter().any(|audience| audience.as_str() == Some(&rules.audience)),
-            _ => false,
-        };
-        if !is_for_us {
-            return Err(OidcError::Audience);
-        }
+        self.check_audience(rules)?;
         let now = now.as_second();
         // One that does not end is none.
-        if self.time("exp")?.is_none_or(|ends| ends <= now.saturating_sub(LEEWAY_SECONDS)) {
+        let expires = self.time("exp")?.ok_or(OidcError::Expired)?;
+        if has_ended(expires, now) {
             return Err(OidcError::Expired);
         }
         for begins in [self.time("nbf")?, self.time("iat")?].into_iter().flatten() {
@@ -287,13 +314,60 @@ impl<'t> OidcToken<'t> {
                 return Err(OidcError::Early);
             }
         }
-        let name = self.text(&rules.username_claim).filter(|name| is_name(name));
+        if rules.username_claim == "email" && self.claims.get("email_verified").is_some_and(|is| is != true) {
+            return Err(OidcError::Email);
+        }
+        let name = self.text(&rules.username_claim).filter(|name| !name.is_empty());
+        let name = name.map(|name| format!("{}{name}", rules.username_prefix)).filter(|name| is_name(name));
         let name = name.ok_or_else(|| OidcError::Name(rules.username_claim.clone()))?;
-        Ok(Identity::new(name, self.groups(&rules.groups_claim)?))
+        let identity = Identity::new(name, self.groups(rules)?);
+        let time = |seconds: Option<i64>, otherwise| {
+            seconds.and_then(|at| Timestamp::from_second(at).ok()).unwrap_or(otherwise)
+        };
+        let (issued, expires) = (time(self.time("iat")?, Timestamp::MIN), time(Some(expires), Timestamp::MAX));
+        Ok(Verified { identity, issued, expires, session: self.session() })
     }
 
-    fn groups(&self, claim: &str) -> Result<Vec<String>, OidcError> {
-        let all: Vec<&str> = match self.claims.get(claim) {
+    fn check_audience(&self, rules: &OidcRules) -> Result<(), OidcError> {
+        let (is_for_us, others) = match self.claims.get("aud") {
+            Some(Value::String(audience)) => (*audience == rules.audience, false),
+            Some(Value::Array(all)) => {
+                let mine = all.iter().filter(|audience| audience.as_str() == Some(&rules.audience)).count();
+                (mine > 0, mine < all.len())
+            }
+            _ => (false, false),
+        };
+        if !is_for_us {
+            return Err(OidcError::Audience);
+        }
+        if !rules.id_tokens_only {
+            return Ok(());
+        }
+        let is_jwt = self.kind.as_deref().is_none_or(|kind| kind.eq_ignore_ascii_case("JWT"));
+        if !is_jwt || self.claims.contains_key("events") {
+            return Err(OidcError::Kind);
+        }
+        match self.claims.get("azp") {
+            None if others => Err(OidcError::Party),
+            Some(party) if party.as_str() != Some(&rules.audience) => Err(OidcError::Party),
+            _ => Ok(()),
+        }
+    }
+
+    /// See [`Verified::session`].
+    fn session(&self) -> String {
+        let claim = |name| self.claims.get(name).filter(|value| value.is_string() || value.is_number());
+        let of = match (claim("sid"), claim("auth_time")) {
+            (Some(session), _) => format!("sid {session}"),
+            (None, Some(time)) => format!("auth_time {time}"),
+            (None, None) => format!("token {}", self.signed),
+        };
+        let text = serde_json::json!([self.text("iss"), self.text("sub"), of]).to_string();
+        digest(&SHA256, text.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn groups(&self, rules: &OidcRules) -> Result<Vec<String>, OidcError> {
+        let all: Vec<&str> = match self.claims.get(&rules.groups_claim) {
             Some(Value::String(group)) => vec![group],
             Some(Value::Array(all)) => all.iter().filter_map(Value::as_str).collect(),
             _ => Vec::new(),
@@ -301,7 +375,9 @@ impl<'t> OidcToken<'t> {
         if all.len() > GROUPS_MAX {
             return Err(OidcError::Groups);
         }
-        Ok(all.into_iter().filter(|group| is_name(group)).map(str::to_owned).collect())
+        let named =
+            all.into_iter().filter(|group| !group.is_empty()).map(|group| format!("{}{group}", rules.groups_prefix));
+        Ok(named.filter(|group| is_name(group)).collect())
     }
 
     fn is_signed_by(&self, public: &Public) -> bool {
@@ -337,10 +413,29 @@ impl<'t> OidcToken<'t> {
     }
 }
 
-/// Somebody who can come from an issuer.
+/// Whether a token that ends then has ended.
+pub(crate) fn has_ended(expires: i64, now: i64) -> bool {
+    expires <= now.saturating_sub(LEEWAY_SECONDS)
+}
+
+/// Whether a name has a meaning of its own here, so that nobody outside can have it.
+pub fn is_reserved(name: &str) -> bool {
+    RESERVED.iter().any(|reserved| name.starts_with(reserved))
+}
+
+/// Somebody who can come from an issuer. Names are compared byte by byte, so one that only looks like another is another; what
+/// can't be seen at all is refused, as people could never tell such names apart.
 fn is_name(name: &str) -> bool {
-    let is_reserved = RESERVED.iter().any(|reserved| name.starts_with(reserved));
-    !name.is_empty() && name.len() <= NAME_BYTES_MAX && !is_reserved && !name.contains(char::is_control)
+    let is_hidden = |letter: char| {
+        letter.is_control()
+            || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+    };
+    !name.is_empty()
+        && name.len() <= NAME_BYTES_MAX
+        && !is_reserved(name)
+        && name.trim() == name
+        && !name.contains(is_hidden)
 }
 
 fn short(text: &str) -> String {

@@ -183,6 +183,11 @@ impl TokenKey {
         Ok(token)
     }
 
+    /// Whether a token says that this key signed it, which only [`Self::open`] makes sure of.
+    pub fn has_signed(&self, token: &str) -> bool {
+        token.split('.').next() == Some(self.header.as_str())
+    }
+
     /// What `token` says, if this key signed it. Whether it holds is another question: see [`Claims::check`].
     pub fn open(&self, token: &str) -> Result<Claims, TokenError> {
         if token.len() > TOKEN_BYTES_MAX {

@@ -4,7 +4,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use jiff::Timestamp;
-use pumice_auth::{Identity, OidcError, OidcKeys, OidcRules, OidcToken};
+use pumice_auth::{Identity, OidcError, OidcKeys, OidcRules, OidcToken, Verified};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
 use serde_json::{Value, json};
@@ -17,6 +17,9 @@ fn rules() -> OidcRules {
         audience: "fleet".to_owned(),
         username_claim: "sub".to_owned(),
         groups_claim: "groups".to_owned(),
+        username_prefix: String::new(),
+        groups_prefix: String::new(),
+        id_tokens_only: false,
     }
 }
 
@@ -64,9 +67,14 @@ impl Issuer {
         format!("{signed}.{}", BASE64.encode(signature))
     }
 
+    fn verified(&self, claims: &Value, rules: &OidcRules) -> Result<Verified, OidcError> {
+        let token = self.sign(&es256(), claims);
+        OidcToken::read(&token)?.verify(&self.keys(), rules, NOW)
+    }
+
     fn told(&self, header: &Value, claims: &Value) -> Result<Identity, OidcError> {
         let token = self.sign(header, claims);
-        OidcToken::read(&token)?.verify(&self.keys(), &rules(), NOW)
+        OidcToken::read(&token)?.verify(&self.keys(), &rules(), NOW).map(|verified| verified.identity)
     }
 }
 
@@ -127,7 +135,8 @@ fn what_is_wrong_is_named() {
 fn only_keys_of_the_issuer_sign_and_only_as_they_may() {
     let (issuer, other) = (Issuer::new(), Issuer::new());
     let token = other.sign(&es256(), &claims(json!({})));
-    let verify = |token: &str| OidcToken::read(token)?.verify(&issuer.keys(), &rules(), NOW);
+    let verify =
+        |token: &str| OidcToken::read(token)?.verify(&issuer.keys(), &rules(), NOW).map(|verified| verified.identity);
     assert_eq!(verify(&token), Err(OidcError::Signature));
     for alg in ["none", "HS256", "None", ""] {
         let header = json!({ "alg": alg, "kid": "ec" });
@@ -158,7 +167,8 @@ fn rsa_signs_too() {
         let text = all[alg].as_str().unwrap();
         assert!(OidcToken::is_one(text));
         let token = OidcToken::read(text).unwrap();
-        assert_eq!(token.verify(&keys, &rules(), NOW), Ok(Identity::new("ada", ["research"])), "{alg}");
+        let verified = token.verify(&keys, &rules(), NOW).unwrap();
+        assert_eq!(verified.identity, Identity::new("ada", ["research"]), "{alg}");
         let text = text.replace(&text[text.len() - 8..], "AAAAAAAA");
         let token = OidcToken::read(&text).unwrap();
         assert_eq!(token.verify(&keys, &rules(), NOW), Err(OidcError::Signature), "{alg}");
@@ -176,4 +186,99 @@ fn garbage_is_no_token_and_no_keys() {
     }
     let odd = json!({ "keys": [7, {}, { "kty": "EC", "crv": "P-256", "x": "AA", "y": "AA" }, { "kty": "RSA" }] });
     assert!(OidcKeys::read(odd.to_string().as_bytes()).unwrap().is_empty());
+}
+
+#[test]
+fn of_id_tokens_only_those_for_the_client_itself_are_taken() {
+    let issuer = Issuer::new();
+    let strict = OidcRules { id_tokens_only: true, ..rules() };
+    let take = |other: Value| issuer.verified(&claims(other), &strict).map(|verified| verified.identity.user);
+    for (other, twin) in [
+        (json!({ "aud": ["other", "fleet"] }), json!({ "aud": ["other", "fleet"], "azp": "fleet" })),
+        (json!({ "aud": "fleet", "azp": "other" }), json!({ "aud": "fleet", "azp": "fleet" })),
+        (json!({ "aud": "fleet", "azp": 7 }), json!({ "aud": ["fleet"] })),
+    ] {
+        assert_eq!(take(other.clone()), Err(OidcError::Party), "{other}");
+        assert_eq!(take(twin.clone()), Ok("ada".to_owned()), "{twin}");
+    }
+    let logout = json!({ "aud": "fleet", "events": { "http://schemas.openid.net/event/backchannel-logout": {} } });
+    assert_eq!(take(logout), Err(OidcError::Kind));
+    for (kind, result) in [("at+jwt", Err(OidcError::Kind)), ("logout+jwt", Err(OidcError::Kind)), ("jwt", Ok(()))] {
+        let header = json!({ "alg": "ES256", "kid": "ec", "typ": kind });
+        let token = issuer.sign(&header, &claims(json!({ "aud": "fleet" })));
+        let verified = OidcToken::read(&token).unwrap().verify(&issuer.keys(), &strict, NOW);
+        assert_eq!(verified.map(|_| ()), result, "{kind}");
+    }
+}
+
+#[test]
+fn prefixes_stand_before_names_and_reserved_names_stay_reserved() {
+    let issuer = Issuer::new();
+    let prefixed = OidcRules { username_prefix: "oidc:".to_owned(), groups_prefix: "oidc:".to_owned(), ..rules() };
+    let verified = issuer.verified(&claims(json!({ "sub": "system:admin" })), &prefixed).unwrap();
+    assert_eq!(verified.identity.user, "oidc:system:admin");
+    assert!(verified.identity.is_in("oidc:research") && verified.identity.is_in("oidc:system:masters"));
+    assert!(!verified.identity.is_in("system:masters") && !verified.identity.is_in("oidc:"));
+    let unlucky = OidcRules { username_prefix: "system:".to_owned(), ..rules() };
+    assert_eq!(issuer.verified(&claims(json!({})), &unlucky), Err(OidcError::Name("sub".to_owned())));
+}
+
+#[test]
+fn names_that_look_like_others_are_others_and_what_is_unseen_is_refused() {
+    let issuer = Issuer::new();
+    let user = |name: &str| issuer.told(&es256(), &claims(json!({ "sub": name }))).map(|identity| identity.user);
+    // A Cyrillic letter, a composed and a decomposed one, a wide one: nobody of these is another of them.
+    let alike = ["alice", "\u{430}lice", "Alice", "\u{e9}va", "e\u{301}va", "\u{ff53}ystem:masters"];
+    for name in alike {
+        assert_eq!(user(name).as_deref(), Ok(name));
+    }
+    for name in ["ali\u{200b}ce", "\u{202e}ecila", "alice\u{feff}", "alice ", " alice", "al\u{ad}ice", "alice\u{0}"] {
+        assert_eq!(user(name), Err(OidcError::Name("sub".to_owned())), "{name:?}");
+    }
+}
+
+#[test]
+fn an_address_that_the_issuer_does_not_vouch_for_names_nobody() {
+    let issuer = Issuer::new();
+    let rules = OidcRules { username_claim: "email".to_owned(), ..rules() };
+    let user = |verified: Value| {
+        let mut claims = claims(json!({ "email": "ada@example.com" }));
+        if !verified.is_null() {
+            claims["email_verified"] = verified;
+        }
+        issuer.verified(&claims, &rules).map(|verified| verified.identity.user)
+    };
+    for good in [json!(true), Value::Null] {
+        assert_eq!(user(good).as_deref(), Ok("ada@example.com"));
+    }
+    for bad in [json!(false), json!("true"), json!(1)] {
+        assert_eq!(user(bad.clone()), Err(OidcError::Email), "{bad}");
+    }
+}
+
+#[test]
+fn groups_may_be_a_text_and_nothing_nested_counts() {
+    let issuer = Issuer::new();
+    let groups =
+        |value: Value| issuer.told(&es256(), &claims(json!({ "groups": value }))).map(|identity| identity.groups);
+    let only = |names: &[&str]| Identity::new("ada", names.iter().copied()).groups;
+    assert_eq!(groups(json!("research")), Ok(only(&["research"])));
+    assert_eq!(groups(json!(["research", ["system:masters"], { "name": "x" }, 7, null])), Ok(only(&["research"])));
+    assert_eq!(groups(json!({ "research": true })), Ok(only(&[])));
+    assert_eq!(groups(json!(vec!["g"; 1_000])).map(|groups| groups.len()), Ok(1_001));
+    let many: Vec<String> = (0..10_000).map(|number| format!("g{number}")).collect();
+    assert_eq!(groups(json!(many)), Err(OidcError::Form), "longer than a token may be");
+}
+
+#[test]
+fn tokens_of_one_login_have_one_session() {
+    let issuer = Issuer::new();
+    let session = |other: Value| issuer.verified(&claims(other), &rules()).unwrap().session;
+    let first = session(json!({ "sid": "s1", "jti": "1" }));
+    assert_eq!(first, session(json!({ "sid": "s1", "jti": "2" })));
+    for other in [json!({ "sid": "s2" }), json!({ "sid": "s1", "sub": "bob" }), json!({ "auth_time": "s1" })] {
+        assert_ne!(first, session(other.clone()), "{other}");
+    }
+    assert_eq!(session(json!({ "auth_time": 7, "jti": "1" })), session(json!({ "auth_time": 7, "jti": "2" })));
+    assert_ne!(session(json!({ "jti": "1" })), session(json!({ "jti": "2" })), "without either each is one");
 }

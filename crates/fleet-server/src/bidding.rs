@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use pumice_auth::{TrustError, authorities};
 use pumice_clock as clock;
 use pumice_fleet_scheduling::{Bid, Bids, PoolBids, Price};
 use pumice_ledger::{PriceBand, TimeMs};
@@ -23,7 +24,6 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Endpoint;
 
 use crate::metrics::Metrics;
-use crate::trust::{TrustError, authorities};
 
 /// Longest time for an answer, with all that comes before it.
 const ASK_MAX: Duration = Duration::from_secs(30);

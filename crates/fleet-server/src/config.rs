@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pumice_auth::{Issuer, IssuerError, IssuerSettings};
 use pumice_fleet_model::submission::Rules;
 use pumice_fleet_scheduling::{Constraints, ViewLimits};
 use pumice_ledger::{PolicyError, PriorityClass, PriorityClasses, Retries};
@@ -10,10 +11,7 @@ use serde::Deserialize;
 
 use crate::api::Permission;
 use crate::bidding::{Bidding, PricingApi, PricingError};
-use crate::gateway::{
-    Access, Issuer, IssuerError, IssuerSettings, Origins, PermissionGroups, ReportsFor, User, Users, UsersError,
-    UsersFile,
-};
+use crate::gateway::{Access, Origins, PermissionGroups, ReportsFor, User, Users, UsersError, UsersFile};
 use crate::leader::Hours;
 use crate::sessions::HEARTBEAT_TIMEOUT_MIN_MS;
 

@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, Response};
 use http_body_util::Limited;
-use pumice_auth::{Authenticated, Identity, IdentityError, OidcToken};
+use pumice_auth::{Authenticated, Identity, IdentityError, OidcToken, Unknown};
 use pumice_clock as clock;
 use pumice_metrics::Page;
 use pumice_wire::api::{
@@ -46,7 +46,6 @@ use crate::reports::Reports;
 mod access;
 mod body_timeout;
 mod cors;
-mod oidc;
 mod rest;
 mod status_pages;
 mod users;
@@ -54,7 +53,6 @@ mod users;
 pub use access::{Access, Gate, ReportsFor};
 use body_timeout::Prompt;
 pub use cors::Origins;
-pub use oidc::{Issuer, IssuerError, IssuerSettings, Unknown};
 pub use users::{Denied, HashError, Hashed, Known, User, Users, UsersError, UsersFile, hash_password, hash_token};
 
 /// The group of those who may do everything.
@@ -294,10 +292,12 @@ impl Gateway {
         let known = match (access.users.known(header), &access.issuer, token(header)) {
             (Err(_), Some(issuer), Some(token)) => {
                 let identified = issuer.identify(token, clock::now()).await;
-                identified.map_err(|unknown| match unknown {
+                let identity = identified.map_err(|unknown| match unknown {
                     Unknown::Away => Status::unavailable(unknown.to_string()),
                     Unknown::Token(_) => Status::unauthenticated(unknown.to_string()),
-                })?
+                })?;
+                let Identity { user, groups } = identity.identity;
+                Known { name: user, groups: groups.into_iter().collect() }
             }
             (Err(denied), ..) => return Err(refused(denied)),
             (Ok(Some(known)), ..) => known,

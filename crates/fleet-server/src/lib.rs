@@ -33,4 +33,3 @@ pub mod leader;
 pub mod metrics;
 pub mod reports;
 pub mod sessions;
-mod trust;

@@ -26,7 +26,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("linux", &[]),
     ("store", &["units", "objects"]),
-    ("auth", &["units", "objects", "api"]),
+    ("auth", &["units", "objects", "api", "clock"]),
     ("apiserver", &["units", "metrics", "objects", "api", "clock", "store", "auth"]),
     ("cluster", &["units", "metrics", "objects", "api"]),
     // components
@@ -80,7 +80,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
             "fleet-server",
         ],
     ),
-    ("jobs", &["units", "objects", "api", "wire"]),
+    ("jobs", &["units", "objects", "api", "wire", "clock"]),
     ("vcctl", &["units", "objects", "api", "jobs"]),
     ("jobctl", &["units", "api", "jobs"]),
     ("python", &["jobs"]),

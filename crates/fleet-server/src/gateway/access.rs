@@ -5,10 +5,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use pumice_auth::{AUTHENTICATED, Identity};
+use pumice_auth::{AUTHENTICATED, Identity, Issuer};
 use serde::Deserialize;
 
-use super::{ADMINISTRATORS, EXECUTORS, Issuer, PermissionGroups, Users};
+use super::{ADMINISTRATORS, EXECUTORS, PermissionGroups, Users};
 use crate::api::{Permission, Who};
 
 /// Who is known, and who may what.

@@ -1,11 +1,12 @@
-//! An OpenID Connect issuer whose tokens are taken: where it is, and its keys, fetched and kept.
+//! An OpenID Connect issuer whose tokens are taken: where it is, and its keys, fetched and cached.
 //!
 //! Invariant: nothing is fetched at a stranger's pace: keys are asked for again when a token names one that is not known, and
 //! not before [`AGAIN`] has passed; answers are bounded in size and time, and no redirect is followed. While an issuer is
-//! away its keys go on counting.
+//! away its keys go on counting, and tokens of known keys wait for nobody.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -16,12 +17,13 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use jiff::Timestamp;
-use pumice_auth::{OidcError, OidcKeys, OidcRules, OidcToken};
 use pumice_clock as clock;
 use pumice_units::with_causes;
+use ring::digest::{SHA256, digest};
 use serde::Deserialize;
+use tokio_util::task::TaskTracker;
 
-use super::Known;
+use crate::oidc::{OidcError, OidcKeys, OidcRules, OidcToken, Verified, has_ended, is_reserved};
 use crate::trust::{TrustError, authorities};
 
 /// Longest time for an answer of the issuer.
@@ -32,6 +34,8 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 const AGAIN: Duration = Duration::from_secs(10);
 /// Keys that are older are asked for with the next token: one that the issuer gave up ends here within this time.
 const FRESH: Duration = Duration::from_secs(3_600);
+/// Tokens whose signature was found good that are remembered; then it starts over.
+const TOKENS_MAX: usize = 4_096;
 /// Where an issuer tells of itself.
 const DISCOVERY: &str = "/.well-known/openid-configuration";
 
@@ -53,6 +57,15 @@ pub struct IssuerSettings {
     /// Certificates of the authority that the issuer is known by; those of the system otherwise.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
+    /// What stands before each user's name here.
+    #[serde(default)]
+    pub username_prefix: String,
+    /// What stands before each group's name here.
+    #[serde(default)]
+    pub groups_prefix: String,
+    /// Whether tokens of logins alone are taken: [`OidcRules::id_tokens_only`].
+    #[serde(skip)]
+    pub id_tokens_only: bool,
 }
 
 fn sub() -> String {
@@ -70,8 +83,11 @@ pub enum IssuerError {
     #[error("{0:?} is no address of an issuer; https://HOST/PATH is wanted, http:// for this machine alone")]
     Address(String),
     /// Nothing is said of whom tokens are for.
-    #[error("clientId is empty; it is the audience of tokens that are for this fleet")]
+    #[error("the client id is empty; it is the audience of tokens that are taken here")]
     Audience,
+    /// Names would get a meaning that they can't have from outside.
+    #[error("the prefix {0:?} is reserved: names that begin with it belong to the platform; choose another")]
+    Prefix(String),
     /// Whom to trust is not known.
     #[error(transparent)]
     Trust(#[from] TrustError),
@@ -91,7 +107,7 @@ pub enum IssuerError {
     #[error("what {0} says can't be read")]
     Answer(String, #[source] serde_json::Error),
     /// It says that it is another one.
-    #[error("the issuer says that it is {0:?}; write it so in the configuration")]
+    #[error("the issuer says that it is {0:?}; write it so where it is named")]
     Other(String),
     /// Its keys are none.
     #[error(transparent)]
@@ -115,15 +131,28 @@ struct Discovery {
     jwks_uri: String,
 }
 
-/// An issuer of tokens, with the keys that it had when they were last fetched.
+/// An issuer of tokens, with the keys that it had when they were last fetched. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Issuer(Arc<Shared>);
+
 #[derive(Debug)]
-pub struct Issuer {
+struct Shared {
     rules: OidcRules,
     client: Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
-    keys: RwLock<Arc<OidcKeys>>,
+    current: RwLock<Current>,
+    /// Longest time for an answer.
+    timeout: Duration,
     attempt: tokio::sync::Mutex<LastAttempt>,
-    /// When keys were last fetched.
-    fetched: RwLock<Option<Instant>>,
+    refreshing: TaskTracker,
+    /// Hashes of tokens whose signature the present keys have made.
+    verified: Mutex<HashMap<Vec<u8>, Verified>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Current {
+    keys: Arc<OidcKeys>,
+    /// When they were fetched.
+    fetched: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -138,26 +167,40 @@ impl Issuer {
     /// # Errors
     /// Settings that can't be used.
     pub fn new(settings: &IssuerSettings) -> Result<Self, IssuerError> {
+        Self::with_timeout(settings, ASK_MAX)
+    }
+
+    fn with_timeout(settings: &IssuerSettings, timeout: Duration) -> Result<Self, IssuerError> {
         if !is_trusted(&settings.issuer) {
             return Err(IssuerError::Address(settings.issuer.clone()));
         }
         if settings.client_id.is_empty() {
             return Err(IssuerError::Audience);
         }
+        if let Some(prefix) =
+            [&settings.username_prefix, &settings.groups_prefix].into_iter().find(|it| is_reserved(it))
+        {
+            return Err(IssuerError::Prefix(prefix.clone()));
+        }
         let tls = authorities(settings.ca_file.as_deref(), settings.issuer.starts_with("https"))?;
         let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
-        Ok(Self {
+        Ok(Self(Arc::new(Shared {
             rules: OidcRules {
                 issuer: settings.issuer.clone(),
                 audience: settings.client_id.clone(),
                 username_claim: settings.username_claim.clone(),
                 groups_claim: settings.groups_claim.clone(),
+                username_prefix: settings.username_prefix.clone(),
+                groups_prefix: settings.groups_prefix.clone(),
+                id_tokens_only: settings.id_tokens_only,
             },
             client: Client::builder(TokioExecutor::new()).build(connector.build()),
-            keys: RwLock::default(),
+            current: RwLock::default(),
+            timeout,
             attempt: tokio::sync::Mutex::default(),
-            fetched: RwLock::default(),
-        })
+            refreshing: TaskTracker::new(),
+            verified: Mutex::default(),
+        })))
     }
 
     /// Asks for its keys, now.
@@ -165,11 +208,44 @@ impl Issuer {
     /// # Errors
     /// Where it does not say; what was known before goes on counting.
     pub async fn fetch(&self) -> Result<(), IssuerError> {
-        let mut attempt = self.attempt.lock().await;
-        self.fetch_locked(&mut attempt).await
+        let mut attempt = self.0.attempt.lock().await;
+        self.0.fetch(&mut attempt).await
     }
 
-    async fn fetch_locked(&self, attempt: &mut LastAttempt) -> Result<(), IssuerError> {
+    /// Whose a token is. Asks the issuer where the token's key is not known; where keys are only old, beside it.
+    ///
+    /// # Errors
+    /// Where it is nobody's.
+    pub async fn identify(&self, token: &str, now: Timestamp) -> Result<Verified, Unknown> {
+        let hash = digest(&SHA256, token.as_bytes()).as_ref().to_vec();
+        if self.0.is_fresh()
+            && let Some(known) = self.0.remembered(&hash)
+        {
+            return if has_ended(known.expires.as_second(), now.as_second()) {
+                Err(OidcError::Expired.into())
+            } else {
+                Ok(known)
+            };
+        }
+        let token = OidcToken::read(token)?;
+        if !self.0.keys().has_one_for(&token) {
+            self.0.refresh().await;
+        } else if !self.0.is_fresh() {
+            let shared = Arc::clone(&self.0);
+            self.0.refreshing.spawn(async move { shared.refresh().await });
+        }
+        let keys = self.0.keys();
+        if keys.is_empty() {
+            return Err(Unknown::Away);
+        }
+        let verified = token.verify(&keys, &self.0.rules, now)?;
+        self.0.remember(hash, &keys, &verified);
+        Ok(verified)
+    }
+}
+
+impl Shared {
+    async fn fetch(&self, attempt: &mut LastAttempt) -> Result<(), IssuerError> {
         attempt.last = Some(clock::monotonic());
         let address = format!("{}{DISCOVERY}", self.rules.issuer.trim_end_matches('/'));
         let body = self.get(&address).await?;
@@ -182,8 +258,10 @@ impl Issuer {
             return Err(IssuerError::Address(discovery.jwks_uri.chars().take(200).collect()));
         }
         let keys = OidcKeys::read(&self.get(&discovery.jwks_uri).await?)?;
-        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
-        *self.fetched.write().unwrap_or_else(PoisonError::into_inner) = Some(clock::monotonic());
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Current { keys: Arc::new(keys), fetched: Some(clock::monotonic()) };
+        // A key that the issuer gave up vouches for nobody any more.
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner).clear();
         Ok(())
     }
 
@@ -200,51 +278,47 @@ impl Issuer {
             let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
             Ok(body.map_err(|_| IssuerError::Body(address.to_owned()))?.to_bytes())
         };
-        tokio::time::timeout(ASK_MAX, asking).await.unwrap_or_else(|_| Err(IssuerError::Timeout(address.to_owned())))
+        tokio::time::timeout(self.timeout, asking)
+            .await
+            .unwrap_or_else(|_| Err(IssuerError::Timeout(address.to_owned())))
     }
 
-    /// Whose a token is. Asks the issuer where the token's key is not known, or keys are old.
-    ///
-    /// # Errors
-    /// Where it is nobody's.
-    pub async fn identify(&self, token: &str, now: Timestamp) -> Result<Known, Unknown> {
-        let token = OidcToken::read(token)?;
-        let mut keys = self.keys();
-        let is_known = keys.has_one_for(&token);
-        if !is_known || !self.is_fresh() {
-            self.refresh(!is_known).await;
-            keys = self.keys();
-        }
-        if keys.is_empty() {
-            return Err(Unknown::Away);
-        }
-        let identity = token.verify(&keys, &self.rules, now)?;
-        Ok(Known { name: identity.user, groups: identity.groups.into_iter().collect() })
-    }
-
-    /// Asks again, unless somebody just did, or does it now and nobody has to `wait` for that.
-    async fn refresh(&self, wait: bool) {
-        let mut attempt = match self.attempt.try_lock() {
-            Ok(attempt) => attempt,
-            Err(_) if wait => self.attempt.lock().await,
-            Err(_) => return,
-        };
+    /// Asks again, unless somebody just did; waits for whoever does it now.
+    async fn refresh(&self) {
+        let mut attempt = self.attempt.lock().await;
         if attempt.last.is_some_and(|last| last.elapsed() < AGAIN) {
             return;
         }
-        if let Err(error) = self.fetch_locked(&mut attempt).await {
+        if let Err(error) = self.fetch(&mut attempt).await {
             let error = with_causes(&error);
             tracing::warn!(error, issuer = self.rules.issuer, "the issuer's keys could not be fetched");
         }
     }
 
     fn keys(&self) -> Arc<OidcKeys> {
-        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).keys)
     }
 
     fn is_fresh(&self) -> bool {
-        let fetched = *self.fetched.read().unwrap_or_else(PoisonError::into_inner);
+        let fetched = self.current.read().unwrap_or_else(PoisonError::into_inner).fetched;
         fetched.is_some_and(|fetched| fetched.elapsed() < FRESH)
+    }
+
+    fn remembered(&self, hash: &[u8]) -> Option<Verified> {
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner).get(hash).cloned()
+    }
+
+    /// Remembers what `keys` have signed, if they are still the issuer's.
+    fn remember(&self, hash: Vec<u8>, keys: &Arc<OidcKeys>, verified: &Verified) {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        if !Arc::ptr_eq(&current.keys, keys) {
+            return;
+        }
+        let mut all = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= TOKENS_MAX {
+            all.clear();
+        }
+        all.insert(hash, verified.clone());
     }
 }
 

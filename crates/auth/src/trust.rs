@@ -1,4 +1,4 @@
-//! Whom this side trusts when it dials somebody that is no part of the fleet.
+//! Whom this side trusts when it dials somebody that is no part of the platform.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use rustls::{ClientConfig, RootCertStore};
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// The authorities can't be read.
-    #[error("the authorities of caFile can't be read")]
+    #[error("the authorities of the CA file can't be read")]
     Authorities(#[source] rustls::pki_types::pem::Error),
     /// There are none.
-    #[error("there is no authority that it could be known by; give its certificates with caFile")]
+    #[error("there is no authority that it could be known by; give its certificates in a CA file")]
     NoAuthority,
     /// TLS can't be set up.
     #[error("TLS can't be set up")]
@@ -22,7 +22,10 @@ pub enum TrustError {
 }
 
 /// Trusts the authorities of a file, or those of the system; there have to be some where TLS is needed.
-pub(crate) fn authorities(ca_file: Option<&Path>, is_needed: bool) -> Result<ClientConfig, TrustError> {
+///
+/// # Errors
+/// Where they can't be read, or there are none.
+pub fn authorities(ca_file: Option<&Path>, is_needed: bool) -> Result<ClientConfig, TrustError> {
     let mut trusted = RootCertStore::empty();
     match ca_file {
         Some(path) => {
