@@ -11,10 +11,11 @@ use futures::future::BoxFuture;
 use pumice_admission::server::GroupsFile;
 use pumice_admission::{Rules, VolcanoAdmission};
 use pumice_apiserver::{ApiServer, AuditLog, Builder, ConnectionLimits};
-use pumice_auth::{Ca, Policy, TokenKey};
+use pumice_auth::{Ca, Issuer, Policy, TokenKey};
 use pumice_clock::now;
 use pumice_jobs::platform::target::RunFile;
 use pumice_store::Store;
+use pumice_units::with_causes;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -58,6 +59,7 @@ impl Api {
         if !schedulers.is_empty() {
             rules.scheduler_names = schedulers.to_vec();
         }
+        let logins = args.oidc.options()?;
         let admission = VolcanoAdmission::new(rules);
         let rules = admission.rules();
         let groups = args.admission_conf.as_deref().map(|path| GroupsFile::load(path, &rules));
@@ -72,6 +74,10 @@ impl Api {
             .events(args.events.limits())
             .metrics()
             .retained_logs();
+        let issuer = logins.as_ref().map(|logins| logins.issuer.clone());
+        if let Some(logins) = logins {
+            builder = builder.logins(logins);
+        }
         if args.admission {
             builder = builder.admission(Arc::new(admission));
         }
@@ -92,8 +98,15 @@ impl Api {
                     None => std::future::pending().await,
                 }
             };
+            let issuer = async {
+                if let Some(issuer) = issuer {
+                    meet(&issuer).await;
+                }
+                std::future::pending().await
+            };
             tokio::select! {
                 () = groups => {}
+                () = issuer => {}
                 () = reopening => {}
                 () = room::watch(room, warn_bytes) => {}
             }
@@ -122,6 +135,15 @@ impl Api {
         data.withdraw()?;
         self.server.stop().await;
         self.store.close().await.context("close the store")
+    }
+}
+
+/// Asks the issuer for its keys, so that the first to log in need not wait for them. A server starts without it, and asks again
+/// with the first token.
+async fn meet(issuer: &Issuer) {
+    if let Err(error) = issuer.fetch().await {
+        let error = with_causes(&error);
+        tracing::warn!(error, "the issuer of --oidc-issuer-url does not answer: its tokens are refused until it does");
     }
 }
 

@@ -16,6 +16,7 @@ pub mod image;
 pub mod install;
 mod meaningless;
 pub mod node;
+pub mod oidc;
 pub mod record;
 pub mod reserve;
 pub mod retention;

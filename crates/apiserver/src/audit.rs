@@ -100,8 +100,8 @@ impl AuditLog {
         let nobody = Identity { user: String::new(), groups: Vec::new() };
         let (asks, acted_for) = match caller {
             Err(refused) => (refused.unwrap_or(&nobody), None),
-            Ok(Caller { identity, by: None }) => (identity, None),
-            Ok(Caller { identity, by: Some(by) }) => (by, Some(identity)),
+            Ok(Caller { identity, by: None, .. }) => (identity, None),
+            Ok(Caller { identity, by: Some(by), .. }) => (by, Some(identity)),
         };
         let asked = Attributes::new(asks, target, request.method());
         if !self.policy.wants(&asked) {

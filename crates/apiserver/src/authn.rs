@@ -1,18 +1,28 @@
 //! Who sends a request: the holder of the certificate or token, or whom he may act for.
 //!
 //! Invariant: a token that does not hold is 401, never nobody; whoever acts for another has the verb `impersonate` on each
-//! part of him. A certificate, or the identity of an in-process client, goes before a token. Called by the pipeline.
+//! part of him. A certificate, or the identity of an in-process client, goes before a token. Nobody is let in whose tenant is
+//! suspended or whose login has ended, with whatever he shows. Called by the pipeline.
 
+pub(crate) mod ended_logins;
+pub(crate) mod live_streams;
+pub(crate) mod logins;
 pub(crate) mod service_accounts;
+pub(crate) mod suspensions;
 
 use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, header};
-use pumice_auth::{ANONYMOUS, Attributes, Decision, ISSUER, Identity, Target, UNAUTHENTICATED, service_account_of};
+use jiff::Timestamp;
+use pumice_auth::{
+    ANONYMOUS, Attributes, BoundTo, Decision, ISSUER, Identity, Issuer, OidcToken, Target, UNAUTHENTICATED, Unknown,
+    Verified, service_account_of,
+};
 use pumice_clock::Clock;
 use pumice_objects::status::{GroupResource, Status};
 use pumice_store::Store;
 
+use self::logins::Logins;
 use self::service_accounts::Accounts;
 use crate::authz::RightsCell;
 use crate::http::websocket;
@@ -31,6 +41,18 @@ pub(crate) struct Caller {
     pub(crate) identity: Identity,
     /// Who acts for him, if somebody does.
     pub(crate) by: Option<Identity>,
+    pub(crate) credential: Credential,
+}
+
+/// What a caller showed of who he is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Credential {
+    /// A certificate, or he is in this process.
+    Certificate,
+    /// The token of a service account; one that a pod was given ends with the pod.
+    Account { of_pod: bool },
+    /// A token of a login, and when it was issued.
+    Login { session: String, issued: Timestamp },
 }
 
 /// Why a request is nobody's.
@@ -46,28 +68,59 @@ pub(crate) struct Authenticator<'a> {
     pub(crate) store: &'a Store,
     pub(crate) accounts: &'a Accounts,
     pub(crate) rights: &'a RightsCell,
+    pub(crate) logins: &'a Logins,
     pub(crate) clock: &'a dyn Clock,
 }
 
 impl Authenticator<'_> {
-    /// The caller, if he shows who he is. `shown` is what the listener knows of him.
-    pub(crate) fn identify(&self, shown: Option<&Identity>, headers: &HeaderMap) -> Result<Option<Caller>, Refused> {
-        let identity = match (shown, token(headers)) {
-            (Some(identity), _) => identity.clone(),
-            (None, None) => return Ok(None),
-            (None, Some(token)) => {
+    /// The token of a request for which the issuer has to vouch, and the issuer.
+    pub(crate) fn of_issuer(&self, shown: Option<&Identity>, headers: &HeaderMap) -> Option<(Issuer, String)> {
+        let issuer = self.logins.issuer.as_ref().filter(|_| shown.is_none())?;
+        let token = token(headers)?;
+        let is_one = OidcToken::is_one(&token) && !self.accounts.key.has_signed(&token);
+        is_one.then(|| (issuer.clone(), token.into_owned()))
+    }
+
+    /// The caller, if he shows who he is. `shown` is what the listener knows of him, `verified` what the issuer of
+    /// [`Self::of_issuer`] says.
+    pub(crate) fn identify(
+        &self,
+        shown: Option<&Identity>,
+        headers: &HeaderMap,
+        verified: Option<Result<Verified, Unknown>>,
+    ) -> Result<Option<Caller>, Refused> {
+        let (identity, credential) = match (shown, verified, token(headers)) {
+            (Some(identity), ..) => (identity.clone(), Credential::Certificate),
+            (None, Some(verified), _) => {
+                let Verified { identity, session, issued, .. } = verified.map_err(|error| {
+                    tracing::debug!(%error, "a token was refused");
+                    let status = match error {
+                        Unknown::Away => Status::service_unavailable(error.to_string()),
+                        Unknown::Token(_) => Status::unauthorized(),
+                    };
+                    Refused { status, who: None }
+                })?;
+                (identity, Credential::Login { session, issued })
+            }
+            (None, None, None) => return Ok(None),
+            (None, None, Some(token)) => {
                 let verified = self.accounts.verify(self.store, &token, &[ISSUER], self.clock.now());
                 let claims = verified.map_err(|error| {
                     tracing::debug!(%error, "a token was refused");
                     Refused { status: Status::unauthorized(), who: None }
                 })?;
-                claims.identity()
+                let of_pod = matches!(claims.bound_to, Some(BoundTo::Pod(_)));
+                (claims.identity(), Credential::Account { of_pod })
             }
         };
-        match self.act_for(&identity, headers) {
-            Ok(None) => Ok(Some(Caller { identity, by: None })),
-            Ok(Some(other)) => Ok(Some(Caller { identity: other, by: Some(identity) })),
-            Err(status) => Err(Refused { status, who: Some(identity) }),
+        let caller = match self.act_for(&identity, headers) {
+            Ok(None) => Caller { identity, by: None, credential },
+            Ok(Some(other)) => Caller { identity: other, by: Some(identity), credential },
+            Err(status) => return Err(Refused { status, who: Some(identity) }),
+        };
+        match self.logins.ended(self.store, &caller) {
+            None => Ok(Some(caller)),
+            Some(ended) => Err(Refused { status: ended.status(), who: Some(caller.by.unwrap_or(caller.identity)) }),
         }
     }
 

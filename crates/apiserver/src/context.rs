@@ -20,7 +20,7 @@ use crate::admission::quota::Quotas;
 use crate::admission::submission_rate::SubmissionRates;
 use crate::audit::{Annotations, AuditLog};
 use crate::health::Health;
-use crate::http::connections::ConnectionLimits;
+use crate::http::connections::{ConnectionEnd, ConnectionLimits};
 use crate::http::flow::Flow;
 use crate::http::query::Query;
 use crate::http::request::ResourceRequest;
@@ -66,6 +66,8 @@ pub(crate) struct Call {
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     pub(crate) listener: Listener,
+    /// Breaks the connection off.
+    pub(crate) connection: Option<ConnectionEnd>,
     /// The connection, to be had once this request is answered, if the client asks to change its protocol.
     pub(crate) upgrade: Option<OnUpgrade>,
     /// What the audit log is to note beside the request, where that tells it.

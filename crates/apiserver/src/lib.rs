@@ -56,6 +56,7 @@ pub use self::http::connections::{
 pub use self::http::request::Verb;
 pub use admission::{Admission, AdmissionRequest, AdmitAll, Admitted, Operation};
 pub use audit::{AuditError, AuditLog, AuditOptions, AuditPolicy, AuditPolicyError};
+pub use authn::logins::{LoginOptions, OidcClient};
 pub use kinds::aggregated::{AggregatedApi, AggregatedResource, AggregatedRight, AggregatedService};
 pub use kinds::compatibility::compatibility_table;
 pub use nodes::remote::RemoteNodes;

@@ -27,6 +27,7 @@ use crate::admission::dynamic::DynamicAdmission;
 use crate::admission::submission_rate::SubmissionRates;
 use crate::admission::{Admission, AdmitAll};
 use crate::audit::AuditLog;
+use crate::authn::logins::{LoginOptions, Logins};
 use crate::authn::service_accounts::Accounts;
 use crate::authz::RightsCell;
 use crate::context::State;
@@ -43,7 +44,7 @@ use crate::storage::Storage;
 use crate::webhooks::Webhooks;
 use crate::workers::event_expiry::EventLimits;
 use crate::workers::service_accounts;
-use crate::workers::{disruption, endpoints, event_expiry, gc, quota_status, volumes};
+use crate::workers::{disruption, ended_access, endpoints, event_expiry, gc, quota_status, volumes};
 
 /// How much should be free on the store's disk, unless the builder says otherwise.
 pub const WARN_ROOM_BYTES: u64 = 1 << 30;
@@ -67,6 +68,7 @@ pub struct Builder {
     store: Store,
     policy: Policy,
     accounts: Option<(TokenKey, String)>,
+    logins: Option<LoginOptions>,
     admission: Arc<dyn Admission>,
     node_proxy: Arc<dyn NodeProxy>,
     clock: Arc<dyn Clock>,
@@ -148,6 +150,12 @@ impl Builder {
         self
     }
 
+    /// Whose tokens are taken besides those of service accounts, and how people get one; nobody's by default.
+    pub fn logins(mut self, options: LoginOptions) -> Self {
+        self.logins = Some(options);
+        self
+    }
+
     /// Where timestamps come from; the machine's clock by default.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
@@ -194,6 +202,8 @@ impl Builder {
             if self.retained_logs {
                 self.aggregated.push(retained_logs::api(self.store.clone(), Arc::clone(&self.node_proxy)));
             }
+            let certificate = self.accounts.as_ref().map(|(_, certificate)| certificate.as_str());
+            let logins = Logins::new(self.logins, certificate);
             let accounts = match self.accounts {
                 Some((key, root_certificate)) => Accounts::new(key, Some(root_certificate)),
                 None => Accounts::new(TokenKey::passing().map_err(BuildError::Key)?, None),
@@ -205,6 +215,7 @@ impl Builder {
                 webhooks,
                 rights: RightsCell::new(self.policy),
                 accounts,
+                logins,
                 clock: self.clock,
                 store: self.store,
             });
@@ -234,6 +245,7 @@ impl Builder {
             tasks.spawn(disruption::run(Arc::clone(&storage), stop.clone()));
             tasks.spawn(quota_status::run(Arc::clone(&storage), Arc::clone(&state.quotas), stop.clone()));
             tasks.spawn(volumes::run(Arc::clone(&storage), stop.clone()));
+            tasks.spawn(ended_access::run(Arc::clone(&storage), stop.clone()));
             tasks.close();
             let background = Arc::new(Background { tasks, _stop_on_drop: stop.clone().drop_guard(), stop });
             Ok(ApiServer { state, background })
@@ -265,6 +277,7 @@ impl ApiServer {
             store,
             policy,
             accounts: None,
+            logins: None,
             admission: Arc::new(AdmitAll),
             node_proxy: Arc::new(NoNodes),
             clock: Arc::new(SystemClock),

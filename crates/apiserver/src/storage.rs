@@ -13,6 +13,7 @@ use pumice_store::{ApplyError, Change, Object, Store};
 
 use crate::admission::dynamic::DynamicAdmission;
 use crate::authn::Authenticator;
+use crate::authn::logins::Logins;
 use crate::authn::service_accounts::Accounts;
 use crate::authz::RightsCell;
 use crate::kinds::DEFINITIONS;
@@ -27,6 +28,7 @@ pub(crate) struct Storage {
     pub(crate) registry: RegistryCell,
     pub(crate) rights: RightsCell,
     pub(crate) accounts: Accounts,
+    pub(crate) logins: Logins,
     /// What people configured to judge writes.
     pub(crate) dynamic: DynamicAdmission,
     pub(crate) webhooks: Arc<Webhooks>,
@@ -57,7 +59,8 @@ impl Storage {
 
     /// Who sends a request, by what is stored now.
     pub(crate) fn authenticator(&self) -> Authenticator<'_> {
-        Authenticator { store: &self.store, accounts: &self.accounts, rights: &self.rights, clock: &*self.clock }
+        let Self { store, accounts, rights, logins, clock, .. } = self;
+        Authenticator { store, accounts, rights, logins, clock: &**clock }
     }
 }
 

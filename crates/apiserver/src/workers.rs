@@ -3,6 +3,7 @@
 //! Invariant: a worker decides from what is stored, so a missed event costs a look. Started and stopped by the server.
 
 pub(crate) mod disruption;
+pub(crate) mod ended_access;
 pub(crate) mod endpoints;
 pub(crate) mod event_expiry;
 pub(crate) mod gc;

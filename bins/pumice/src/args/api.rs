@@ -13,6 +13,7 @@ use pumice_objects::pod_security::Profile;
 use pumice_units::Quantity;
 
 use super::DataDir;
+use super::oidc::OidcArgs;
 
 /// What both take.
 #[derive(Debug, Args)]
@@ -33,6 +34,8 @@ pub struct ApiArgs {
     /// What pods may ask for in namespaces whose labels don't say it (see docs/confinement.md)
     #[arg(long, value_enum, default_value_t)]
     pub profile: ProfileArg,
+    #[command(flatten)]
+    pub oidc: OidcArgs,
     #[command(flatten)]
     pub events: EventArgs,
     #[command(flatten)]

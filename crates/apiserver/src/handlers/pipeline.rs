@@ -9,18 +9,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use http::{Method, Request, Response, header};
+use http::{Method, Request, Response, StatusCode, header};
 use hyper::upgrade::OnUpgrade;
-use pumice_auth::{Attributes, Decision, Identity, Target as AuthTarget, named};
+use pumice_auth::{Attributes, Decision, Identity, Issuer, MASTERS, Target as AuthTarget, Unknown, Verified, named};
 use pumice_objects::status::{GroupResource, Status};
+use tokio_util::sync::DropGuard;
 
 use crate::audit::Annotations;
-use crate::authn::{Caller, Refused};
+use crate::authn::{Caller, Credential, Refused};
 use crate::authz::nodes::Selected;
 use crate::context::{Call, Listener, State};
-use crate::handlers::request_log::RequestLog;
-use crate::handlers::{non_resource, reviews, subresources, verbs};
+use crate::handlers::request_log::{RequestLog, STREAMS};
+use crate::handlers::{login, non_resource, reviews, subresources, verbs};
 use crate::http::body::Body;
+use crate::http::connections::ConnectionEnd;
 use crate::http::query::{Query, ReadOptions};
 use crate::http::request::{self, ResourceRequest, Target, Verb};
 use crate::http::respond::{Answer, refusal};
@@ -30,6 +32,8 @@ use crate::kinds::aggregated::AggregatedRight;
 use crate::kinds::descriptor::Subresource;
 use crate::kinds::registry::Registry;
 
+/// The subresource that is read for as long as a client follows it.
+const LOG: &str = "log";
 /// Longest time for a write whose body is there.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Whether the caller has the right to another verb on what it asks for.
@@ -65,9 +69,23 @@ async fn route(state: Arc<State>, mut request: Request<Body>, log: &mut RequestL
     let target = request::parse(request.method(), request.uri().path(), watching)
         .map_err(|error| Status::bad_request(error.to_string()))?;
     log.target(&state, &target, &query, &request);
-    let caller = caller_of(&state, &request, &target);
+    let verified = verified(&state, &request);
+    let verified = match verified {
+        Some((issuer, token)) => Some(issuer.identify(&token, state.storage.clock.now()).await),
+        None => None,
+    };
+    if let Target::Other(segments) = &target
+        && let Some(wanted) = login::wanted(request.method(), segments)
+    {
+        let known = verified.as_ref().and_then(|verified| verified.as_ref().ok());
+        let identity = known.map_or_else(Identity::anonymous, |verified| verified.identity.clone());
+        let caller = Caller { identity, by: None, credential: Credential::Certificate };
+        log.caller(&state, &target, Ok(&caller), &request);
+        return login::answer(&state, wanted, verified).await;
+    }
+    let caller = caller_of(&state, &request, &target, verified);
     log.caller(&state, &target, caller.as_ref().map_err(|refused| refused.who.as_ref()), &request);
-    let identity = caller.map_err(|refused| refused.status)?.identity;
+    let caller = caller.map_err(|refused| refused.status)?;
     if let Some(annotations) = log.annotations() {
         request.extensions_mut().insert(annotations);
     }
@@ -77,18 +95,28 @@ async fn route(state: Arc<State>, mut request: Request<Body>, log: &mut RequestL
             let path = format!("/{}", segments.join("/"));
             let verb = request.method().as_str().to_ascii_lowercase();
             let attributes = Attributes { verb: &verb, target: AuthTarget::Path(&path) };
-            authorize(&state, &identity, &attributes, GroupResource { group: "", resource: "" }, "")?;
-            non_resource::serve(&state, &segments, &query, &identity, &request)
+            let nothing = GroupResource { group: "", resource: "" };
+            authorize(&state, &caller.identity, &attributes, nothing, "")?;
+            non_resource::serve(&state, &segments, &query, &caller.identity, &request)
         }
-        Target::Resource(wanted) => resource(state, identity, wanted, query, request).await,
+        Target::Resource(wanted) => resource(state, caller, wanted, query, request).await,
     }
 }
 
+/// The issuer that has to vouch for the request's token, and the token.
+fn verified(state: &State, request: &Request<Body>) -> Option<(Issuer, String)> {
+    state.storage.authenticator().of_issuer(request.extensions().get::<Identity>(), request.headers())
+}
+
 /// The caller. Health is told to anybody; everything else needs an identity.
-fn caller_of(state: &State, request: &Request<Body>, target: &Target) -> Result<Caller, Refused> {
-    if let Some(caller) =
-        state.storage.authenticator().identify(request.extensions().get::<Identity>(), request.headers())?
-    {
+fn caller_of(
+    state: &State,
+    request: &Request<Body>,
+    target: &Target,
+    verified: Option<Result<Verified, Unknown>>,
+) -> Result<Caller, Refused> {
+    let shown = request.extensions().get::<Identity>();
+    if let Some(caller) = state.storage.authenticator().identify(shown, request.headers(), verified)? {
         return Ok(caller);
     }
     let public = match target {
@@ -98,7 +126,7 @@ fn caller_of(state: &State, request: &Request<Body>, target: &Target) -> Result<
         Target::Resource(_) => false,
     };
     if public {
-        Ok(Caller { identity: Identity::anonymous(), by: None })
+        Ok(Caller { identity: Identity::anonymous(), by: None, credential: Credential::Certificate })
     } else {
         Err(Refused { status: Status::unauthorized(), who: None })
     }
@@ -106,11 +134,12 @@ fn caller_of(state: &State, request: &Request<Body>, target: &Target) -> Result<
 
 async fn resource(
     state: Arc<State>,
-    identity: Identity,
+    caller: Caller,
     wanted: ResourceRequest,
     query: Query,
     request: Request<Body>,
 ) -> Answer {
+    let identity = caller.identity.clone();
     let registry = state.storage.registry.load(&state.storage.store);
     let aggregated = registry.aggregated(&wanted.group, &wanted.version);
     match aggregated.and_then(|api| api.right) {
@@ -131,8 +160,22 @@ async fn resource(
         return Err(Status::unknown_path());
     };
     let in_process = is_in_process(&request);
-    let call = call(state, descriptor, identity, wanted, query, &request);
+    let mut call = call(state, descriptor, identity, wanted, query, &request);
     let body = request.into_body();
+    if !in_process && let Some(stream) = stream(&mut call, caller) {
+        let answer = match call.request.verb {
+            Verb::Get | Verb::Watch => dispatch(call, body).await?,
+            _ => bounded(call, in_process, body, dispatch).await?,
+        };
+        return Ok(match answer.status() {
+            // It goes on with its connection.
+            StatusCode::SWITCHING_PROTOCOLS => {
+                stream.disarm();
+                answer
+            }
+            _ => answer.map(|body| body.guarded(stream)),
+        });
+    }
     match call.request.verb {
         Verb::List if !in_process => {
             let turn = call.state.flow.list(&call.identity).await?;
@@ -141,6 +184,21 @@ async fn resource(
         Verb::Get | Verb::List | Verb::Watch => dispatch(call, body).await,
         _ => bounded(call, in_process, body, dispatch).await,
     }
+}
+
+/// Notes what lasts longer than its request, so that it ends with its user's access. What is returned ends it when it is dropped.
+fn stream(call: &mut Call, caller: Caller) -> Option<DropGuard> {
+    let is_connection = STREAMS.contains(&call.request.subresource.as_str());
+    let lasts = is_connection || call.request.verb == Verb::Watch || call.request.subresource == LOG;
+    if !lasts || caller.by.is_none() && caller.identity.is_in(MASTERS) {
+        return None;
+    }
+    let end = call.listener.closing.child_token();
+    call.listener.closing = end.clone();
+    let becomes_other = is_connection || websocket::is_asked(&call.headers);
+    let connection = call.connection.clone().filter(|_| becomes_other).map(|ConnectionEnd(end)| end);
+    call.state.storage.logins.streams.begin(caller, end.clone(), connection);
+    Some(end.drop_guard())
 }
 
 /// Whether a request comes from inside this process: listeners leave their mark on all others.
@@ -180,8 +238,9 @@ fn call(
     let listener = http.extensions().get::<Listener>().cloned().unwrap_or_default();
     let upgrade = http.extensions().get::<OnUpgrade>().cloned();
     let annotations = http.extensions().get::<Annotations>().cloned();
+    let connection = http.extensions().get::<ConnectionEnd>().cloned();
     let headers = http.headers().clone();
-    Call { state, descriptor, identity, request, query, headers, listener, upgrade, annotations }
+    Call { state, descriptor, identity, request, query, headers, listener, connection, upgrade, annotations }
 }
 
 /// `POST /api/v1/namespaces/x/bindings` names the pod in its body.

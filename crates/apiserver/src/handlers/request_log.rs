@@ -19,7 +19,7 @@ use crate::http::request::{ResourceRequest, Target, Verb};
 use crate::http::request_metrics::{Labels, Series};
 
 /// Subresources whose answers go on.
-const STREAMS: [&str; 4] = ["exec", "attach", "portforward", "proxy"];
+pub(crate) const STREAMS: [&str; 4] = ["exec", "attach", "portforward", "proxy"];
 
 /// A request that is being answered.
 pub(crate) struct RequestLog {
@@ -130,7 +130,7 @@ impl RequestLog {
         request: &Request<Body>,
     ) {
         let sender = match caller {
-            Ok(Caller { identity, by }) => Some(by.as_ref().unwrap_or(identity)),
+            Ok(Caller { identity, by, .. }) => Some(by.as_ref().unwrap_or(identity)),
             Err(refused) => refused,
         };
         // The listener knows already what a certificate shows.

@@ -4,13 +4,14 @@
 //! Called by the pipeline once the caller may ask.
 
 use http::StatusCode;
-use pumice_auth::{Attributes, BoundTo, Claims, Decision, ISSUER, Identity, Rule, Target, named};
+use pumice_auth::{Attributes, BoundTo, Claims, Decision, ISSUER, Identity, OidcToken, Rule, Target, Verified, named};
 use pumice_clock::wire_time;
 use pumice_objects::meta;
 use pumice_objects::status::Status;
 use serde_json::{Value, json};
 
 use crate::authn::service_accounts::Rejected;
+use crate::authn::{Caller, Credential};
 use crate::context::Call;
 use crate::handlers::verbs::write;
 use crate::http::body::Body;
@@ -29,7 +30,7 @@ pub(crate) async fn answer(call: &Call, review: Review, body: Body) -> Answer {
     write::clean(&call.descriptor, &mut object, &decoded.duplicates, options.field_validation, &mut warnings)?;
     let status = match review {
         Review::Myself => json!({ "userInfo": user(&call.identity) }),
-        Review::Token => token(call, &object["spec"])?,
+        Review::Token => token(call, &object["spec"]).await?,
         Review::MyRules => rules(call, &object["spec"])?,
         Review::MyAccess => access(call, &call.identity, &object["spec"])?,
         Review::Access => access(call, &subject(&object["spec"])?, &object["spec"])?,
@@ -50,7 +51,7 @@ fn user(identity: &Identity) -> Value {
     json!({ "username": identity.user, "groups": identity.groups })
 }
 
-fn token(call: &Call, spec: &Value) -> Result<Value, Status> {
+async fn token(call: &Call, spec: &Value) -> Result<Value, Status> {
     let token = text(spec, "token");
     if token.is_empty() {
         return Err(Status::bad_request("token is required for TokenReview in authentication"));
@@ -58,7 +59,15 @@ fn token(call: &Call, spec: &Value) -> Result<Value, Status> {
     let wanted: Vec<&str> = spec["audiences"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let audiences = if wanted.is_empty() { vec![ISSUER] } else { wanted };
     let now = call.now();
-    Ok(match call.state.storage.accounts.verify(call.store(), token, &audiences, now) {
+    let accounts = &call.state.storage.accounts;
+    if let Some(issuer) = call.state.storage.logins.issuer()
+        && OidcToken::is_one(token)
+        && !accounts.key.has_signed(token)
+    {
+        let verified = issuer.identify(token, now).await;
+        return Ok(login(call, verified.map_err(|error| error.to_string()), &audiences));
+    }
+    Ok(match accounts.verify(call.store(), token, &audiences, now) {
         Ok(claims) => {
             let shared: Vec<&String> =
                 claims.audiences.iter().filter(|mine| audiences.contains(&mine.as_str())).collect();
@@ -67,6 +76,24 @@ fn token(call: &Call, spec: &Value) -> Result<Value, Status> {
         Err(error @ Rejected::Token(_)) => json!({ "error": error.to_string() }),
         Err(error) => json!({ "error": format!("service account token has been invalidated: {error}") }),
     })
+}
+
+/// What is said of a token of a login. It is for this server; whoever asks for another audience did not get it.
+fn login(call: &Call, verified: Result<Verified, String>, audiences: &[&str]) -> Value {
+    let verified = verified.and_then(|Verified { identity, session, issued, .. }| {
+        if !audiences.contains(&ISSUER) {
+            return Err("the token is for another audience".to_owned());
+        }
+        let caller = Caller { identity, by: None, credential: Credential::Login { session, issued } };
+        match call.state.storage.logins.ended(call.store(), &caller) {
+            Some(ended) => Err(ended.status().message),
+            None => Ok(caller.identity),
+        }
+    });
+    match verified {
+        Ok(identity) => json!({ "authenticated": true, "user": user(&identity), "audiences": [ISSUER] }),
+        Err(error) => json!({ "error": error }),
+    }
 }
 
 fn holder(claims: &Claims) -> Value {

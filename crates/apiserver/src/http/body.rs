@@ -49,9 +49,13 @@ impl Body {
         Self { inner, _guard: None }
     }
 
-    /// The same, keeping `guard` until it was read, or dropped.
+    /// The same, keeping `guard` until it was read, or dropped, beside those that it has.
     pub(crate) fn guarded(self, guard: impl Send + 'static) -> Self {
-        Self { _guard: Some(Box::new(guard)), ..self }
+        let guard: Box<dyn Send> = match self._guard {
+            None => Box::new(guard),
+            Some(before) => Box::new((before, guard)),
+        };
+        Self { _guard: Some(guard), ..self }
     }
 
     /// All of it, where it is in one piece.

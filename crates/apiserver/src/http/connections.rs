@@ -35,6 +35,8 @@ mod transport;
 use limits::{Ended, Seat};
 use transport::{Counted, Transport};
 
+pub(crate) use transport::ConnectionEnd;
+
 pub use limits::ConnectionLimits;
 
 /// How long a TLS handshake may take before the connection is closed.
@@ -168,9 +170,11 @@ async fn connection(
     let handler = handlers(peer, certificate)?;
     let user = certificate.map(|certificate| identity_of(certificate)).transpose()?.map(|identity| identity.user);
     seat.shook_hands(user.as_deref());
-    let counted = Counted { transport, _seat: Arc::clone(&seat) };
+    let broken_off = ConnectionEnd(CancellationToken::new());
+    let counted = Counted::new(transport, Arc::clone(&seat), &broken_off);
     let asked = Arc::clone(&seat);
-    let service = service_fn(move |request| {
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(broken_off.clone());
         let (seat, answering) = (Arc::clone(&asked), asked.activity.request());
         handler(request).map(move |response| {
             if let Some(Authenticated(user)) = response.extensions().get() {

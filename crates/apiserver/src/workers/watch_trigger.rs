@@ -18,11 +18,14 @@ pub(crate) struct WatchTrigger(BTreeMap<String, Watch>);
 impl WatchTrigger {
     /// Follows these, too. False where the store has closed.
     pub(crate) fn follow(&mut self, store: &Store, resources: &BTreeSet<String>) -> bool {
-        for resource in resources {
-            if !self.0.contains_key(resource) {
-                let Ok(watch) = store.watch(resource, None, None) else { return false };
-                self.0.insert(resource.clone(), watch);
-            }
+        resources.iter().all(|resource| self.follow_in(store, resource, None))
+    }
+
+    /// The same of one resource, in one namespace alone if it is named.
+    pub(crate) fn follow_in(&mut self, store: &Store, resource: &str, namespace: Option<&str>) -> bool {
+        if !self.0.contains_key(resource) {
+            let Ok(watch) = store.watch(resource, namespace, None) else { return false };
+            self.0.insert(resource.to_owned(), watch);
         }
         true
     }

@@ -15,6 +15,7 @@ mod input;
 mod kubectl;
 mod limits;
 mod listed_kinds;
+mod logins;
 mod metrics;
 mod nodes;
 mod numbers;

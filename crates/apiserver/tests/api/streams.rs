@@ -23,7 +23,7 @@ use crate::pods::bind;
 
 /// A node that remembers what it was asked, agrees to it, and sends back on channel 1 what comes on channel 0.
 #[derive(Default)]
-struct Node {
+pub struct Node {
     asked: Mutex<Vec<(String, HeaderMap)>>,
 }
 

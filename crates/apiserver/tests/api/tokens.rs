@@ -21,7 +21,7 @@ fn robot() -> Value {
 }
 
 /// A request with a token and without any other identity.
-async fn bearing(server: &Server, token: &str, method: Method, path: &str) -> Answer {
+pub async fn bearing(server: &Server, token: &str, method: Method, path: &str) -> Answer {
     let request = Request::builder().method(method).uri(path).header("authorization", format!("Bearer {token}"));
     let request = request.body(Full::<bytes::Bytes>::default()).expect("request");
     let response: Response<Body> = server.api.clone().call(request).await.expect("infallible");

@@ -9,6 +9,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
+use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
 use super::limits::Seat;
 
@@ -30,10 +31,24 @@ impl Transport {
     }
 }
 
+/// Set on each request: breaks its connection off, also once that has become something else than HTTP. Cancelled, too, when the
+/// connection is over.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectionEnd(pub(crate) CancellationToken);
+
 /// A connection with its seat, which it keeps when it is taken over.
 pub(super) struct Counted {
-    pub(super) transport: Transport,
-    pub(super) _seat: Arc<Seat>,
+    transport: Transport,
+    _seat: Arc<Seat>,
+    broken_off: Pin<Box<WaitForCancellationFutureOwned>>,
+    _over: DropGuard,
+}
+
+impl Counted {
+    pub(super) fn new(transport: Transport, seat: Arc<Seat>, end: &ConnectionEnd) -> Self {
+        let ConnectionEnd(end) = end.clone();
+        Self { transport, _seat: seat, broken_off: Box::pin(end.clone().cancelled_owned()), _over: end.drop_guard() }
+    }
 }
 
 /// The same of both transports.
@@ -54,6 +69,10 @@ macro_rules! through {
 
 impl AsyncRead for Counted {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // Whoever has the connection reads from it all the time, so that this is enough.
+        if self.broken_off.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         through!(self, stream => stream.poll_read(cx, buffer))
     }
 }

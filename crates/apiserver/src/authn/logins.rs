@@ -1,0 +1,105 @@
+//! Logins: who vouches for them, what clients are told of them, and whether one has ended.
+//!
+//! Invariant: what is told to anybody has no secrets. Shared by requests and by the task that ends streams.
+
+use bytes::Bytes;
+use pumice_auth::Issuer;
+use pumice_objects::status::{GroupResource, Status};
+use pumice_store::Store;
+use serde::Serialize;
+use serde_json::json;
+
+use super::live_streams::LiveStreams;
+use super::suspensions::SuspensionsCell;
+use super::{Caller, Credential, ended_logins};
+
+/// How people log in: whose tokens are taken, and what a client needs to get one.
+#[derive(Clone, Debug)]
+pub struct LoginOptions {
+    /// Whose tokens are taken.
+    pub issuer: Issuer,
+    /// What clients are told of it.
+    pub client: OidcClient,
+}
+
+/// What a client needs to get a token of an issuer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OidcClient {
+    pub issuer: String,
+    /// The name under which the issuer knows the clients of this server. It is public: there is no secret.
+    pub client_id: String,
+    /// What is asked for.
+    pub scopes: Vec<String>,
+    /// Certificates (PEM) of the authority that the issuer is known by, where it is none that everybody knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate_authority: Option<String>,
+}
+
+/// Why somebody who is known has no access any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Suspended(String),
+    LoggedOut,
+}
+
+impl Ended {
+    /// What he is told.
+    pub(crate) fn status(&self) -> Status {
+        match self {
+            Self::LoggedOut => Status::unauthorized(),
+            Self::Suspended(tenant) => {
+                let resource = GroupResource { group: "pumice.sh", resource: "tenants" };
+                let cause = "the tenant is suspended, and its users have no access; ask an administrator to resume it";
+                Status::forbidden(resource, tenant, cause)
+            }
+        }
+    }
+}
+
+pub(crate) struct Logins {
+    pub(super) issuer: Option<Issuer>,
+    /// What anybody is told.
+    pub(crate) document: Bytes,
+    pub(crate) streams: LiveStreams,
+    suspensions: SuspensionsCell,
+}
+
+impl Logins {
+    /// `certificate` is the authority's (PEM) that clients are to trust.
+    pub(crate) fn new(options: Option<LoginOptions>, certificate: Option<&str>) -> Self {
+        let client = options.as_ref().map(|options| &options.client);
+        let mut document = json!({ "apiVersion": "pumice.sh/v1alpha1", "kind": "LoginMethods" });
+        if let Some(certificate) = certificate {
+            document["certificateAuthority"] = json!(certificate);
+        }
+        if let Some(client) = client {
+            document["oidc"] = json!(client);
+        }
+        Self {
+            document: document.to_string().into(),
+            issuer: options.map(|options| options.issuer),
+            streams: LiveStreams::default(),
+            suspensions: SuspensionsCell::default(),
+        }
+    }
+
+    /// Why a caller has no access any more, if that is so.
+    pub(crate) fn ended(&self, store: &Store, caller: &Caller) -> Option<Ended> {
+        if let Credential::Login { session, issued } = &caller.credential
+            && ended_logins::is_ended(store, session, *issued)
+        {
+            return Some(Ended::LoggedOut);
+        }
+        let suspensions = self.suspensions.load(store);
+        let in_pod = caller.credential == Credential::Account { of_pod: true };
+        let ends = |identity| suspensions.ends(identity, in_pod);
+        let tenant = caller.by.as_ref().and_then(ends).or_else(|| ends(&caller.identity))?;
+        Some(Ended::Suspended(tenant.to_owned()))
+    }
+
+    /// The issuer whose tokens are taken, if there is one.
+    pub(crate) fn issuer(&self) -> Option<&Issuer> {
+        self.issuer.as_ref()
+    }
+}
