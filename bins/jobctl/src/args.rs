@@ -12,6 +12,7 @@ mod history;
 mod job;
 mod jobs;
 mod list;
+mod login;
 mod logs;
 mod platform;
 mod results;
@@ -27,6 +28,7 @@ pub use history::{HistoryArgs, HistoryForm};
 pub use job::{Gang, JobArgs, Work};
 pub use jobs::{JobsArgs, OneJob, SeveralJobs};
 pub use list::{ListArgs, ListForm};
+pub use login::{LoginArgs, LogoutArgs};
 pub use logs::LogsArgs;
 pub use platform::{
     CheckArgs, ContextAddArgs, ContextCommand, ListOutput, NodeCommand, QueueCommand, TopArgs, UsageArgs, UsageBy,
@@ -105,6 +107,16 @@ pub enum Command {
     /// Name platforms and choose among them
     #[command(subcommand)]
     Context(ContextCommand),
+    /// Log in to a platform by its address, and use it from now on
+    Login(LoginArgs),
+    /// End a login, here and where it was made
+    Logout(LogoutArgs),
+    /// Print the token of a login; called by kubectl
+    #[command(hide = true)]
+    Credential {
+        /// The login's file
+        session: std::path::PathBuf,
+    },
     /// Print the completion script of a shell
     Completion {
         /// The shell
@@ -237,6 +249,9 @@ mod tests {
             &["context", "add", "grid", "--fleet", "https://h:1", "--identity", "ada.pem", "--queue", "research"],
             &["context", "use"],
             &["completion", "zsh"],
+            &["login", "https://farm:6440", "--fingerprint", "SHA256:x", "--device", "-n", "ann"],
+            &["login", "farm:6440", "--ca", "ca.pem", "--no-browser", "--name", "farm"],
+            &["logout"],
             &["version", "--client", "-o", "json"],
         ] {
             parse(args).unwrap_or_else(|error| panic!("{args:?}: {error}"));
@@ -276,6 +291,9 @@ mod tests {
             &["context", "add", "grid", "--fleet", "https://h:1", "--identity", "ada.pem", "--kubeconfig", "/k"],
             &["shell", "--index", "3"],
             &["shell", "x", "--pod", "x-main-0", "--index", "3"],
+            &["login"],
+            &["login", "https://farm:6440", "--fingerprint", "SHA256:x", "--ca", "ca.pem"],
+            &["login", "https://farm:6440", "--device", "--no-browser"],
             &["frobnicate"],
         ] {
             let error = parse(args).err().unwrap_or_else(|| panic!("{args:?} was accepted"));

@@ -10,6 +10,7 @@ mod get;
 mod history;
 mod interactive;
 mod list;
+mod login;
 mod logs;
 mod node;
 mod notebook;
@@ -92,6 +93,9 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Queue(command) => queue::run(&session, &command),
         Command::Node(command) => node::run(&session, &command),
         Command::Context(command) => context::run(&session, &command),
+        Command::Login(args) => login::login(&session, &args),
+        Command::Logout(args) => login::logout(&session, &args),
+        Command::Credential { session } => login::credential(&session),
         Command::Completion { shell } => version::completion(shell),
         Command::Version(args) => version::version(&session, &args),
         Command::Suspend(args) => act::run(&session, &args, DesiredState::Suspend),

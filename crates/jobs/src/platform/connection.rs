@@ -3,15 +3,18 @@
 //! Invariant: cheap to clone; reopening reads the target anew, so that followers find an `up` that
 //! came back on another port.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio::task::JoinSet;
 
 use super::NAME_ONE;
 use crate::error::{Failure, Remedy};
 use crate::exit_code::Exit;
 use crate::fleet::FleetError;
 use crate::names::{self, NameError};
+use crate::platform::login::{self, LoginError};
 use crate::platform::target::{Located, Target, TargetError};
 
 /// How long to wait for a TCP and TLS handshake.
@@ -31,6 +34,8 @@ pub struct Connection {
     target: Option<Target>,
     /// What the server writes down as the author of changes.
     manager: &'static str,
+    /// Refreshes the token of a login for as long as somebody has the connection.
+    _login: Option<Arc<JoinSet<()>>>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -71,6 +76,9 @@ pub enum ConnectError {
     /// The namespace is not a name.
     #[error(transparent)]
     Namespace(#[from] NameError),
+    /// The login that leads there can't be used.
+    #[error(transparent)]
+    Login(#[from] LoginError),
     /// The fleet can't be asked.
     #[error(transparent)]
     Fleet(#[from] FleetError),
@@ -83,6 +91,7 @@ impl Failure for ConnectError {
     fn exit(&self) -> Exit {
         match self {
             ConnectError::Locate(error) => error.exit(),
+            ConnectError::Login(error) => error.exit(),
             _ => Exit::Usage,
         }
     }
@@ -90,6 +99,7 @@ impl Failure for ConnectError {
     fn remedy(&self) -> Remedy {
         match self {
             ConnectError::Locate(error) => error.remedy(),
+            ConnectError::Login(error) => error.remedy(),
             ConnectError::Namespace(error) => error.remedy(),
             ConnectError::Fleet(FleetError::Identity { .. }) => Remedy::Unknown,
             ConnectError::Fleet(_) => Remedy::from_text("jobctl context show"),
@@ -107,11 +117,13 @@ impl Connection {
         if let Target::Fleet(fleet) = &target {
             let (client, url) = (fleet.client()?, fleet.url.clone());
             let namespace = namespace.unwrap_or(FLEET_NAMESPACE).to_owned();
-            return Ok(Connection { client, namespace, url, target: Some(target), manager: MANAGER });
+            return Ok(Connection { client, namespace, url, target: Some(target), manager: MANAGER, _login: None });
         }
-        let (config, shown) = config_of(&target).await?;
+        let Found { config, path, login } = config_of(&target).await?;
         let namespace = namespace.map_or_else(|| config.default_namespace.clone(), str::to_owned);
-        Self::with_config(config, shown, namespace, Some(target))
+        let refreshing = login.map(|files| Arc::new(JoinSet::from_iter([login::keep_fresh(files, pumice_clock::now)])));
+        let connection = Self::with_config(config, path, namespace, Some(target))?;
+        Ok(Connection { _login: refreshing, ..connection })
     }
 
     /// Finds the API as Kubernetes' clients do where no target is given: `$KUBECONFIG`, the home directory's file, the
@@ -126,7 +138,10 @@ impl Connection {
         };
         let address = address.map(url).transpose()?;
         let (mut config, shown) = match (&target, &address) {
-            (Some(target), _) => config_of(target).await?,
+            (Some(target), _) => {
+                let found = config_of(target).await?;
+                (found.config, found.path)
+            }
             (None, address) => match (kube::Config::infer().await, address) {
                 (Ok(config), _) => (config, "in use".to_owned()),
                 (Err(_), Some(address)) => (kube::Config::new(address.clone()), "in use".to_owned()),
@@ -151,7 +166,7 @@ impl Connection {
     pub async fn namespace_of(target: &Target) -> Result<String, ConnectError> {
         match target {
             Target::Fleet(_) => Ok(FLEET_NAMESPACE.to_owned()),
-            _ => Ok(config_of(target).await?.0.default_namespace),
+            _ => Ok(config_of(target).await?.config.default_namespace),
         }
     }
 
@@ -167,7 +182,7 @@ impl Connection {
         let url = config.cluster_url.to_string();
         let client = kube::Client::try_from(config)
             .map_err(|source| ConnectError::BuildClient { path: shown, source: Box::new(source) })?;
-        Ok(Connection { client, namespace, url, target, manager: MANAGER })
+        Ok(Connection { client, namespace, url, target, manager: MANAGER, _login: None })
     }
 
     /// Uses a client that is there already, for example one without a socket.
@@ -178,6 +193,7 @@ impl Connection {
             url: "the given client".to_owned(),
             target: None,
             manager: MANAGER,
+            _login: None,
         }
     }
 
@@ -229,16 +245,28 @@ impl Connection {
     }
 }
 
-/// What the target's kubeconfig says, and the file's name for messages.
-async fn config_of(target: &Target) -> Result<(kube::Config, String), ConnectError> {
+/// What a target's kubeconfig says.
+struct Found {
+    config: kube::Config,
+    /// The file, as messages name it.
+    path: String,
+    /// The login that it leads to, whose token is fresh.
+    login: Option<login::Files>,
+}
+
+async fn config_of(target: &Target) -> Result<Found, ConnectError> {
     let (path, context) = match target.locate()? {
         Located::Kubeconfig(path, context) => (path, context),
         Located::Fleet(fleet) => return Err(ConnectError::NoKubernetes { url: fleet.url.clone() }),
     };
     let shown = path.display().to_string();
     let unusable = |source| ConnectError::ReadKubeconfig { path: shown.clone(), source: Box::new(source) };
-    let kubeconfig = Kubeconfig::read_from(&path).map_err(unusable)?;
+    let mut kubeconfig = Kubeconfig::read_from(&path).map_err(unusable)?;
     let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+    let login = login::login_of(&mut kubeconfig, &options);
+    if let Some(files) = &login {
+        login::fresh(files, pumice_clock::now).await?;
+    }
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unusable)?;
-    Ok((config, shown))
+    Ok(Found { config, path: shown, login })
 }
