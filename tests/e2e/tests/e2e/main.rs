@@ -39,6 +39,7 @@ mod interactive;
 mod job_logs;
 mod jobs;
 mod limits;
+mod login;
 mod logs;
 mod memory;
 mod numbers;
