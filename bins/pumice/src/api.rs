@@ -23,7 +23,7 @@ use crate::args::api::ApiArgs;
 use crate::data_dir::DataDir;
 use crate::descriptors;
 use crate::output::announce;
-use crate::room;
+use crate::{forbidden_tenants, room};
 
 /// User of the kubeconfig, a member of `system:masters`.
 pub const ADMINISTRATOR: &str = "pumice:administrator";
@@ -55,7 +55,7 @@ impl Api {
         // One that crashed has left its note.
         data.withdraw()?;
         let listener = listen(address, args.port).await?;
-        let mut rules = Rules::alone();
+        let mut rules = Rules { forbidden_tenants: forbidden_tenants::of_this_machine(), ..Rules::alone() };
         if !schedulers.is_empty() {
             rules.scheduler_names = schedulers.to_vec();
         }

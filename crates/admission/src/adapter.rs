@@ -12,16 +12,21 @@ use pumice_api::batch::{CronJob, Job, JobTemplateSpec};
 use pumice_api::colocation::ColocationConfiguration;
 use pumice_api::flow::{JobFlow, JobTemplate};
 use pumice_api::scheduling::{PodGroup, Queue};
+use pumice_api::tenant::Tenant;
 use pumice_api::topology::HyperNode;
 use pumice_apiserver::{Admission, AdmissionRequest, Admitted, ObjectReader, Operation};
 use pumice_objects::status::Status;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{Findings, LiveRules, Rules, View, cron_job, hyper_node, job, job_flow, pod, pod_group, queue, user};
+use crate::{
+    Findings, LiveRules, Rules, View, cron_job, hyper_node, job, job_flow, pod, pod_group, queue, tenant, user,
+};
 
 /// Resource name of queues in the store.
 const QUEUES: &str = "scheduling.volcano.sh/queues";
+/// Resource name of Tenants in the store.
+const TENANTS: &str = "pumice.sh/tenants";
 /// Resource name of namespaces in the store.
 const NAMESPACES: &str = "namespaces";
 
@@ -33,12 +38,13 @@ const IDLE: &str =
 #[derive(Clone, Debug, Default)]
 pub struct VolcanoAdmission {
     rules: LiveRules,
+    owners: tenant::Owners,
 }
 
 impl VolcanoAdmission {
     /// Admission by these rules.
     pub fn new(rules: Rules) -> Self {
-        Self { rules: LiveRules::new(rules) }
+        Self { rules: LiveRules::new(rules), owners: tenant::Owners::default() }
     }
 
     /// The rules, to change them while they are applied.
@@ -59,6 +65,7 @@ enum Kind {
     Pod,
     Queue,
     PodGroup,
+    Tenant,
 }
 
 /// A kind as requests name it.
@@ -84,6 +91,7 @@ const ROWS: &[Row] = &[
     // Volcano has no rules for these, nor for the last ones; the name is of its kind.
     row(Kind::JobTemplate, JobTemplate::GROUP, JobTemplate::URL_PATH_SEGMENT, "validatejobtemplates.volcano.sh"),
     row(Kind::HyperNode, HyperNode::GROUP, HyperNode::URL_PATH_SEGMENT, "validatehypernode.volcano.sh"),
+    row(Kind::Tenant, Tenant::GROUP, Tenant::URL_PATH_SEGMENT, "validatetenant.pumice.sh"),
     row(
         Kind::ColocationConfiguration,
         ColocationConfiguration::GROUP,
@@ -112,13 +120,19 @@ impl Admission for VolcanoAdmission {
         let rules = self.rules.get();
         let mut findings = Findings::default();
         let Some(object) = object else {
-            if let (Kind::Queue, Operation::Delete, Some(old)) = (kind, request.operation, request.old) {
-                queue::validate_delete(&typed(old)?, &Stored(request.objects), &rules, &mut findings);
+            match (kind, request.operation, request.old) {
+                (Kind::Queue, Operation::Delete, Some(old)) => {
+                    queue::validate_delete(&typed(old)?, &Stored(request.objects), &rules, &mut findings);
+                }
+                (Kind::Tenant, Operation::Delete, Some(old)) => {
+                    tenant::validate_delete(&typed(old)?, &mut findings);
+                }
+                _ => {}
             }
             return verdict(kind, findings);
         };
         let created = request.operation == Operation::Create;
-        if matches!(kind, Kind::HyperNode | Kind::ColocationConfiguration)
+        if matches!(kind, Kind::HyperNode | Kind::ColocationConfiguration | Kind::Tenant)
             || !created && matches!(kind, Kind::Pod | Kind::Queue | Kind::PodGroup)
         {
             return Ok(Admitted::untouched());
@@ -149,7 +163,7 @@ impl Admission for VolcanoAdmission {
                 }
             }
             Kind::Pod if !pod::mutate(object, request.namespace, &rules) => return Ok(Admitted::untouched()),
-            Kind::ColocationConfiguration | Kind::HyperNode | Kind::Pod => {}
+            Kind::ColocationConfiguration | Kind::HyperNode | Kind::Pod | Kind::Tenant => {}
             Kind::Queue => queue::mutate(object),
             Kind::PodGroup => pod_group::mutate(object, request.namespace, &Stored(request.objects)),
         }
@@ -177,6 +191,12 @@ impl Admission for VolcanoAdmission {
             }
             (Kind::HyperNode, Operation::Create | Operation::Update, Some(new), _) => {
                 hyper_node::validate(&typed(new)?, &mut findings);
+            }
+            (Kind::Tenant, Operation::Create | Operation::Update, Some(new), old) => {
+                let old = old.map(typed).transpose()?;
+                let others: (_, &dyn tenant::Tenants) = (&self.owners, &view);
+                let forbidden = &self.rules.get().forbidden_tenants;
+                tenant::validate(&typed(new)?, old.as_ref(), forbidden, others, &mut findings);
             }
             (Kind::ColocationConfiguration, Operation::Create, ..) => findings.warn(IDLE),
             (Kind::Pod, Operation::Create, Some(new), _) => pod::validate(new, &self.rules.get(), &mut findings),
@@ -223,5 +243,16 @@ impl View for Stored<'_> {
     fn namespace_annotation(&self, namespace: &str, key: &str) -> Option<String> {
         let namespace = self.0.get(NAMESPACES, "", namespace)?;
         namespace.get("metadata")?.get("annotations")?.get(key)?.as_str().map(str::to_owned)
+    }
+}
+
+impl tenant::Tenants for Stored<'_> {
+    fn tenant(&self, name: &str) -> Option<Tenant> {
+        serde_json::from_value(self.0.get(TENANTS, "", name)?).ok()
+    }
+
+    /// One that can't be read has nothing.
+    fn tenants(&self) -> Vec<Tenant> {
+        self.0.list(TENANTS, None).into_iter().filter_map(|tenant| serde_json::from_value(tenant).ok()).collect()
     }
 }

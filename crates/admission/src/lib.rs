@@ -22,6 +22,7 @@ pub mod review;
 mod routes;
 mod rules;
 pub mod server;
+pub mod tenant;
 pub mod user;
 mod view;
 

@@ -59,10 +59,12 @@ const BATCH: GroupVersion = GroupVersion { group: "batch.volcano.sh", version: "
 const FLOW: GroupVersion = GroupVersion { group: "flow.volcano.sh", version: "v1alpha1" };
 const SCHEDULING: GroupVersion = GroupVersion { group: "scheduling.volcano.sh", version: "v1beta1" };
 const TOPOLOGY: GroupVersion = GroupVersion { group: "topology.volcano.sh", version: "v1alpha1" };
+const OURS: GroupVersion = GroupVersion { group: "pumice.sh", version: "v1alpha1" };
 const CORE: GroupVersion = GroupVersion { group: "", version: "v1" };
 
 const CREATE: &[&str] = &["CREATE"];
 const WRITE: &[&str] = &["CREATE", "UPDATE"];
+const WRITE_AND_DELETE: &[&str] = &["CREATE", "UPDATE", "DELETE"];
 
 /// Every path. What is sent beyond Volcano's: changed jobs, flows, templates and schedules to be filled in, because a manifest applied
 /// again drops what was filled in, and because who submitted them is written down.
@@ -76,7 +78,7 @@ pub const ROUTES: &[Route] = &[
         "validatequeue.volcano.sh",
         SCHEDULING,
         "queues",
-        &["CREATE", "UPDATE", "DELETE"],
+        WRITE_AND_DELETE,
         Sent::All,
     ),
     ours("/podgroups/mutate", Phase::Mutate, "mutatepodgroup.volcano.sh", SCHEDULING, "podgroups", CREATE, Sent::All),
@@ -112,6 +114,15 @@ pub const ROUTES: &[Route] = &[
         "jobtemplates",
         WRITE,
         Sent::Changed,
+    ),
+    ours(
+        "/tenants/validate",
+        Phase::Validate,
+        "validatetenant.pumice.sh",
+        OURS,
+        "tenants",
+        WRITE_AND_DELETE,
+        Sent::All,
     ),
 ];
 

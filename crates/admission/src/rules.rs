@@ -6,6 +6,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use pumice_api::names::{SCHEDULERS_CLUSTER, SCHEDULERS_UP, USER_CONTROLLERS};
+use pumice_machines::tenant::Forbidden;
 
 use crate::resource_groups::ResourceGroups;
 
@@ -27,6 +28,8 @@ pub struct Rules {
     pub root_queue_protected: bool,
     /// Whether a queue whose pods hold resources may not be deleted.
     pub queue_with_pods_protected: bool,
+    /// What no tenant may be on this machine.
+    pub forbidden_tenants: Forbidden,
 }
 
 impl Default for Rules {
@@ -38,6 +41,7 @@ impl Default for Rules {
             queue_depth_max: QUEUE_DEPTH_MAX,
             root_queue_protected: true,
             queue_with_pods_protected: false,
+            forbidden_tenants: Forbidden::default(),
         }
     }
 }

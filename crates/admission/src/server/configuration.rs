@@ -59,7 +59,8 @@ impl Registration {
     }
 
     fn webhook(&self, route: &Route) -> Value {
-        let scope = if matches!(route.resource, "queues" | "hypernodes") { "Cluster" } else { "Namespaced" };
+        let scope =
+            if matches!(route.resource, "queues" | "hypernodes" | "tenants") { "Cluster" } else { "Namespaced" };
         let failure_policy = match route.unanswered {
             Unanswered::Refused => "Fail",
             Unanswered::Passes => "Ignore",

@@ -12,5 +12,6 @@ mod pod_group;
 mod queue;
 mod review;
 mod server;
+mod tenant;
 mod user;
 mod webhook;

@@ -17,9 +17,9 @@ const JOBS: &str = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs";
 const QUEUES: &str = "/apis/scheduling.volcano.sh/v1beta1/queues";
 
 /// An answer: code, warnings, body.
-type Answer = (StatusCode, Vec<String>, Value);
+pub type Answer = (StatusCode, Vec<String>, Value);
 
-async fn server() -> ApiServer {
+pub async fn server() -> ApiServer {
     let store = Store::in_memory(pumice_store::Options::default()).expect("store");
     let admission = Arc::new(VolcanoAdmission::default());
     let server = ApiServer::builder(store, Policy::new(Vec::new())).admission(admission).build().await.expect("server");
@@ -35,7 +35,7 @@ async fn server() -> ApiServer {
     server
 }
 
-async fn send(server: &ApiServer, user: &str, method: Method, path: &str, body: Value) -> Answer {
+pub async fn send(server: &ApiServer, user: &str, method: Method, path: &str, body: Value) -> Answer {
     let kind = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
     let request = Request::builder().method(method).uri(path).header("content-type", kind);
     let request = request.body(Full::from(body.to_string())).expect("request");
