@@ -24,6 +24,7 @@ pub mod scheduler;
 pub mod serving;
 pub mod simulate;
 mod status;
+pub mod tenant;
 pub mod vcctl;
 pub use backup::{BackupArgs, RestoreArgs};
 use pumice_node::{Faults, NodeShape};
@@ -77,6 +78,8 @@ pub enum Command {
     Image(image::ImageCommand),
     /// Keep nodes for some or from everybody, from one time to another (see docs/maintenance.md)
     Reserve(Box<reserve::ReserveArgs>),
+    /// Say who the users of the platform are, and what their pods are on the machine (see docs/tenants.md)
+    Tenant(Box<tenant::TenantArgs>),
     #[command(flatten)]
     Vcctl(vcctl::Group),
     /// Print the custom resource definitions, for kubectl apply -f -

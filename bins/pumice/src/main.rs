@@ -29,6 +29,7 @@ mod scheduler;
 mod set_aside;
 mod standalone;
 mod status;
+mod tenant;
 mod up;
 mod vcctl;
 
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         Command::Node(NodeCommand::Drain(args)) => return vcctl::drain(&args),
         Command::Node(NodeCommand::Undrain { api, named }) => return vcctl::undrain(&api, &named),
         Command::Reserve(args) => return vcctl::reserve(&args),
+        Command::Tenant(args) => return tenant::run(*args),
         Command::Crds => install::definitions(),
         Command::Roles(args) => install::roles(&args),
         Command::Links { dir } => vcctl::links(dir.as_deref()),

@@ -368,8 +368,8 @@ fn named<'n>(name: &'n str, what: &str, words: &str) -> Result<&'n str, Error> {
     Err(Error::usage(format!("{what} (specified by --name) is mandatory to {words}")))
 }
 
-/// Connects, does `verb`, and says how it ended. Nothing is sent before the verb begins.
-fn talk(api: &ApiFlags, words: &str, verb: impl AsyncFnOnce(&mut Session<'_>) -> Result<(), Error>) -> ExitCode {
+/// Connects, does `verb`, and says how it ended; `words` are what it is told as where it failed. Nothing is sent before the verb begins.
+pub fn talk(api: &ApiFlags, words: &str, verb: impl AsyncFnOnce(&mut Session<'_>) -> Result<(), Error>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

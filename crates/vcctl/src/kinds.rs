@@ -8,6 +8,7 @@ use pumice_api::bus::Command;
 use pumice_api::flow::{JobFlow, JobTemplate};
 use pumice_api::reservation::Reservation;
 use pumice_api::scheduling::{PodGroup, Queue};
+use pumice_api::tenant::Tenant;
 use pumice_jobs::names::{self, NameError};
 
 /// A kind of the API.
@@ -42,6 +43,8 @@ pub const COMMAND: Kind = Kind::of::<Command>();
 pub const POD: Kind = Kind::core("Pod", "pod", "pods");
 /// Reservation; without a namespace.
 pub const RESERVATION: Kind = Kind::of::<Reservation>();
+/// Tenant; without a namespace.
+pub const TENANT: Kind = Kind::of::<Tenant>();
 /// Node; without a namespace.
 pub const NODE: Kind = Kind { namespaced: false, ..Kind::core("Node", "node", "nodes") };
 /// Event of the core group, in which Kubernetes says what happened to an object.

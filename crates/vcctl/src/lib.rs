@@ -21,6 +21,7 @@ pub mod queue;
 pub mod reservation;
 pub mod session;
 pub mod table;
+pub mod tenant;
 pub mod version;
 mod words;
 
