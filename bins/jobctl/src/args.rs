@@ -251,6 +251,7 @@ mod tests {
             &["completion", "zsh"],
             &["login", "https://farm:6440", "--fingerprint", "SHA256:x", "--device", "-n", "ann"],
             &["login", "farm:6440", "--ca", "ca.pem", "--no-browser", "--name", "farm"],
+            &["login", "farm:6440", "--user", "ann"],
             &["logout"],
             &["version", "--client", "-o", "json"],
         ] {
@@ -294,6 +295,7 @@ mod tests {
             &["login"],
             &["login", "https://farm:6440", "--fingerprint", "SHA256:x", "--ca", "ca.pem"],
             &["login", "https://farm:6440", "--device", "--no-browser"],
+            &["login", "https://farm:6440", "--device", "--user", "ann"],
             &["frobnicate"],
         ] {
             let error = parse(args).err().unwrap_or_else(|| panic!("{args:?} was accepted"));

@@ -23,6 +23,7 @@ use crate::args::api::ApiArgs;
 use crate::data_dir::DataDir;
 use crate::descriptors;
 use crate::output::announce;
+use crate::password_command::PasswordCommand;
 use crate::{forbidden_tenants, room};
 
 /// User of the kubeconfig, a member of `system:masters`.
@@ -77,6 +78,10 @@ impl Api {
         let issuer = logins.as_ref().map(|logins| logins.issuer.clone());
         if let Some(logins) = logins {
             builder = builder.logins(logins);
+        }
+        if let Some(program) = &args.password_command {
+            let program = std::path::absolute(program).context("make the path of --password-command absolute")?;
+            builder = builder.passwords(Arc::new(PasswordCommand(program)));
         }
         if args.admission {
             builder = builder.admission(Arc::new(admission));

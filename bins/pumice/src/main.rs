@@ -22,6 +22,7 @@ mod logging;
 mod node;
 mod output;
 mod parts;
+mod password_command;
 mod process;
 mod restore;
 mod room;

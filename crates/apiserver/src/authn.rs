@@ -4,9 +4,11 @@
 //! part of him. A certificate, or the identity of an in-process client, goes before a token. Nobody is let in whose tenant is
 //! suspended or whose login has ended, with whatever he shows. Called by the pipeline.
 
+pub(crate) mod attempts;
 pub(crate) mod ended_logins;
 pub(crate) mod live_streams;
 pub(crate) mod logins;
+pub(crate) mod password_logins;
 pub(crate) mod service_accounts;
 pub(crate) mod suspensions;
 
@@ -14,6 +16,7 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, header};
 use jiff::Timestamp;
+use pumice_api::names::GROUP_TENANTS;
 use pumice_auth::{
     ANONYMOUS, Attributes, BoundTo, Decision, ISSUER, Identity, Issuer, OidcToken, Target, UNAUTHENTICATED, Unknown,
     Verified, service_account_of,
@@ -53,6 +56,8 @@ pub(crate) enum Credential {
     Account { of_pod: bool },
     /// A token of a login, and when it was issued.
     Login { session: String, issued: Timestamp },
+    /// A token of our own, of a login by password.
+    Password { login: String },
 }
 
 /// Why a request is nobody's.
@@ -103,6 +108,11 @@ impl Authenticator<'_> {
                 (identity, Credential::Login { session, issued })
             }
             (None, None, None) => return Ok(None),
+            (None, None, Some(token)) if password_logins::is_one(&token) => {
+                let verified = password_logins::verify(self.store, &token, self.clock.now());
+                let (user, login) = verified.ok_or(Refused { status: Status::unauthorized(), who: None })?;
+                (Identity::new(user, [GROUP_TENANTS]), Credential::Password { login })
+            }
             (None, None, Some(token)) => {
                 let verified = self.accounts.verify(self.store, &token, &[ISSUER], self.clock.now());
                 let claims = verified.map_err(|error| {
@@ -168,6 +178,11 @@ impl Authenticator<'_> {
 /// The token of a request, from its header or, as browsers send it, from its WebSocket's protocols.
 fn token(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     bearer(headers).map(Cow::Borrowed).or_else(|| websocket::bearer(headers).map(Cow::Owned))
+}
+
+/// The token of a login by password, of either kind.
+pub(crate) fn own_token(headers: &HeaderMap) -> Option<String> {
+    bearer(headers).filter(|token| token.starts_with("pumice-")).map(str::to_owned)
 }
 
 /// The token of the header that is for it; empty for one that is no text.

@@ -1,7 +1,6 @@
 //! Handlers: what answers a request once its path is read. [`pipeline`] chooses among them.
 
 mod backup;
-mod login;
 pub(crate) mod metrics_api;
 mod metrics_page;
 mod non_resource;

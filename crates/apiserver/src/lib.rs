@@ -9,6 +9,7 @@
 //! ```text
 //! server       builds and starts everything; listeners, what every cluster has from the first start
 //! handlers     pipeline -> verbs, subresources, discovery, reviews, logs, metrics, backup
+//! login        what anybody may ask: how to log in, tokens for passwords, logouts
 //! workers      garbage collection, event expiry, EndpointSlices, disruption budgets, volumes, quota status
 //! context      what all requests share (State), and what is known of one (Call)
 //! storage      the store and what follows from it: commits and deletions
@@ -37,6 +38,7 @@ mod health;
 mod http;
 mod json_scan;
 mod kinds;
+mod login;
 mod nodes;
 mod problems;
 mod schemas;
@@ -56,7 +58,7 @@ pub use self::http::connections::{
 pub use self::http::request::Verb;
 pub use admission::{Admission, AdmissionRequest, AdmitAll, Admitted, Operation};
 pub use audit::{AuditError, AuditLog, AuditOptions, AuditPolicy, AuditPolicyError};
-pub use authn::logins::{LoginOptions, OidcClient};
+pub use authn::logins::{LoginOptions, OidcClient, PasswordCheck, PasswordCheckError};
 pub use kinds::aggregated::{AggregatedApi, AggregatedResource, AggregatedRight, AggregatedService};
 pub use kinds::compatibility::compatibility_table;
 pub use nodes::remote::RemoteNodes;

@@ -27,7 +27,7 @@ use crate::admission::dynamic::DynamicAdmission;
 use crate::admission::submission_rate::SubmissionRates;
 use crate::admission::{Admission, AdmitAll};
 use crate::audit::AuditLog;
-use crate::authn::logins::{LoginOptions, Logins};
+use crate::authn::logins::{LoginOptions, Logins, PasswordCheck};
 use crate::authn::service_accounts::Accounts;
 use crate::authz::RightsCell;
 use crate::context::State;
@@ -69,6 +69,7 @@ pub struct Builder {
     policy: Policy,
     accounts: Option<(TokenKey, String)>,
     logins: Option<LoginOptions>,
+    passwords: Option<Arc<dyn PasswordCheck>>,
     admission: Arc<dyn Admission>,
     node_proxy: Arc<dyn NodeProxy>,
     clock: Arc<dyn Clock>,
@@ -156,6 +157,12 @@ impl Builder {
         self
     }
 
+    /// Who knows passwords, with which users of Tenants get tokens of this server; nobody by default.
+    pub fn passwords(mut self, check: Arc<dyn PasswordCheck>) -> Self {
+        self.passwords = Some(check);
+        self
+    }
+
     /// Where timestamps come from; the machine's clock by default.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
@@ -203,7 +210,7 @@ impl Builder {
                 self.aggregated.push(retained_logs::api(self.store.clone(), Arc::clone(&self.node_proxy)));
             }
             let certificate = self.accounts.as_ref().map(|(_, certificate)| certificate.as_str());
-            let logins = Logins::new(self.logins, certificate);
+            let logins = Logins::new(self.logins, self.passwords, certificate);
             let accounts = match self.accounts {
                 Some((key, root_certificate)) => Accounts::new(key, Some(root_certificate)),
                 None => Accounts::new(TokenKey::passing().map_err(BuildError::Key)?, None),
@@ -278,6 +285,7 @@ impl ApiServer {
             policy,
             accounts: None,
             logins: None,
+            passwords: None,
             admission: Arc::new(AdmitAll),
             node_proxy: Arc::new(NoNodes),
             clock: Arc::new(SystemClock),

@@ -21,6 +21,9 @@ pub struct LoginArgs {
     /// Certificate of the platform's authority
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub ca: Option<PathBuf>,
+    /// Log in with a password, which is read from the terminal, or from standard input
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["device", "no_browser"])]
+    pub user: Option<String>,
     /// Log in on another machine, by a code: for machines without a browser
     #[arg(long)]
     pub device: bool,

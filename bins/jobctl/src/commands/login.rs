@@ -1,6 +1,6 @@
 //! `jobctl login` and `logout`: from an address to a context that commands can use, and back.
 
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -25,6 +25,8 @@ use crate::terminal::{self, now};
 
 /// What opens an address on a desktop, where `$BROWSER` names nothing else.
 const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+/// Longest password that is read, in bytes.
+const PASSWORD_BYTES_MAX: u64 = 4_096;
 /// Longest file of a certificate, in bytes.
 const CERTIFICATE_BYTES_MAX: u64 = 1 << 20;
 
@@ -49,10 +51,20 @@ pub fn login(session: &Session, args: &LoginArgs) -> Result<Exit, Failure> {
     let namespace = session.global.namespace.clone();
     let user = runtime()?.block_on(async {
         let authority = authority(&server, args, before.as_ref()).await?;
-        let method = server.methods(&authority).await?.oidc;
-        let method = method.ok_or_else(|| LoginError::NoIssuer(server.url.clone()))?;
-        let tokens = tokens(&method, args).await?;
-        let made = login::Session::new(&server, &authority, &method, tokens);
+        let methods = server.methods(&authority).await?;
+        let made = match &args.user {
+            Some(_) if !methods.password => return Err(LoginError::NoPasswords(server.url.clone()).into()),
+            Some(user) => {
+                let password = password(&server, user)?;
+                let tokens = server.tokens_for_password(&authority, user, &password, now).await?;
+                login::Session::new(&server, &authority, None, tokens)
+            }
+            None => {
+                let method = methods.oidc.ok_or_else(|| LoginError::NoIssuer(server.url.clone()))?;
+                let tokens = tokens(&method, args).await?;
+                login::Session::new(&server, &authority, Some(&method), tokens)
+            }
+        };
         made.write(&files, &program, namespace.as_deref())?;
         user(&files).await
     })?;
@@ -107,6 +119,21 @@ fn is_confirmed(server: &Server, found: &str) -> Result<bool, Failure> {
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer).map_err(|error| Failure::Machine(error.into()))?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// The password, from the terminal without an echo, or the first line of standard input.
+fn password(server: &Server, user: &str) -> Result<String, Failure> {
+    let failed =
+        |error: std::io::Error| Failure::Machine(anyhow::Error::from(error).context("cannot read the password"));
+    if std::io::stdin().is_terminal() {
+        let mut stderr = std::io::stderr().lock();
+        // It is read whether the question could be written or not.
+        let _ = write!(stderr, "password of {user} at {}: ", server.url).and_then(|()| stderr.flush());
+        return console::Term::stderr().read_secure_line().map_err(failed);
+    }
+    let mut line = String::new();
+    std::io::stdin().lock().take(PASSWORD_BYTES_MAX).read_line(&mut line).map_err(failed)?;
+    Ok(line.trim_end_matches(['\n', '\r']).to_owned())
 }
 
 async fn tokens(method: &OidcMethod, args: &LoginArgs) -> Result<Tokens, Failure> {

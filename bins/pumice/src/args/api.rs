@@ -36,6 +36,10 @@ pub struct ApiArgs {
     pub profile: ProfileArg,
     #[command(flatten)]
     pub oidc: OidcArgs,
+    /// Let users of Tenants log in with passwords that this program finds good: it reads a name and a password, each ended by a
+    /// NUL byte, and exits with 0 or 1 (see docs/login.md)
+    #[arg(long, value_name = "FILE")]
+    pub password_command: Option<PathBuf>,
     #[command(flatten)]
     pub events: EventArgs,
     #[command(flatten)]

@@ -2,16 +2,24 @@
 //!
 //! Invariant: what is told to anybody has no secrets. Shared by requests and by the task that ends streams.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use pumice_auth::Issuer;
 use pumice_objects::status::{GroupResource, Status};
 use pumice_store::Store;
 use serde::Serialize;
 use serde_json::json;
+use tokio::sync::Semaphore;
 
+use super::attempts::Attempts;
 use super::live_streams::LiveStreams;
-use super::suspensions::SuspensionsCell;
-use super::{Caller, Credential, ended_logins};
+use super::suspensions::{Suspensions, SuspensionsCell};
+use super::{Caller, Credential, ended_logins, password_logins};
+
+/// Passwords that are checked at a time.
+const CHECKS_MAX: usize = 8;
 
 /// How people log in: whose tokens are taken, and what a client needs to get one.
 #[derive(Clone, Debug)]
@@ -57,7 +65,22 @@ impl Ended {
     }
 }
 
+/// Why a password could not be checked.
+#[derive(Debug, thiserror::Error)]
+#[error("the password could not be checked: {0}")]
+pub struct PasswordCheckError(pub String);
+
+/// Who knows passwords. A name and a password come as they were typed.
+pub trait PasswordCheck: Send + Sync + 'static {
+    /// Whether this is the user's password. It takes as long for a user that there isn't.
+    fn check(&self, user: String, password: String) -> BoxFuture<'static, Result<bool, PasswordCheckError>>;
+}
+
 pub(crate) struct Logins {
+    pub(crate) passwords: Option<Arc<dyn PasswordCheck>>,
+    pub(crate) attempts: Attempts,
+    /// Checks that go on.
+    pub(crate) checks: Semaphore,
     pub(super) issuer: Option<Issuer>,
     /// What anybody is told.
     pub(crate) document: Bytes,
@@ -67,7 +90,11 @@ pub(crate) struct Logins {
 
 impl Logins {
     /// `certificate` is the authority's (PEM) that clients are to trust.
-    pub(crate) fn new(options: Option<LoginOptions>, certificate: Option<&str>) -> Self {
+    pub(crate) fn new(
+        options: Option<LoginOptions>,
+        passwords: Option<Arc<dyn PasswordCheck>>,
+        certificate: Option<&str>,
+    ) -> Self {
         let client = options.as_ref().map(|options| &options.client);
         let mut document = json!({ "apiVersion": "pumice.sh/v1alpha1", "kind": "LoginMethods" });
         if let Some(certificate) = certificate {
@@ -76,7 +103,13 @@ impl Logins {
         if let Some(client) = client {
             document["oidc"] = json!(client);
         }
+        if passwords.is_some() {
+            document["password"] = json!(true);
+        }
         Self {
+            passwords,
+            attempts: Attempts::default(),
+            checks: Semaphore::new(CHECKS_MAX),
             document: document.to_string().into(),
             issuer: options.map(|options| options.issuer),
             streams: LiveStreams::default(),
@@ -91,11 +124,21 @@ impl Logins {
         {
             return Some(Ended::LoggedOut);
         }
+        if let Credential::Password { login } = &caller.credential
+            && !password_logins::goes_on(store, login)
+        {
+            return Some(Ended::LoggedOut);
+        }
         let suspensions = self.suspensions.load(store);
         let in_pod = caller.credential == Credential::Account { of_pod: true };
         let ends = |identity| suspensions.ends(identity, in_pod);
         let tenant = caller.by.as_ref().and_then(ends).or_else(|| ends(&caller.identity))?;
         Some(Ended::Suspended(tenant.to_owned()))
+    }
+
+    /// The suspensions of now.
+    pub(crate) fn suspensions(&self, store: &Store) -> Arc<Suspensions> {
+        self.suspensions.load(store)
     }
 
     /// The issuer whose tokens are taken, if there is one.

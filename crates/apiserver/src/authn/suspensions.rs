@@ -94,6 +94,14 @@ impl Suspensions {
     }
 }
 
+/// Whether a Tenant names somebody as its user, or as a member. Reads all Tenants: for logins, not for requests.
+pub(crate) fn is_of_a_tenant(store: &Store, user: &str) -> bool {
+    store.list(TENANTS, None).items.iter().any(|object| {
+        serde_json::from_slice::<Tenant>(&object.body)
+            .is_ok_and(|Tenant { spec, .. }| spec.user == user || spec.members.iter().any(|member| member == user))
+    })
+}
+
 /// The suspensions of now.
 #[derive(Default)]
 pub(crate) struct SuspensionsCell(RwLock<(Option<u64>, Arc<Suspensions>)>);

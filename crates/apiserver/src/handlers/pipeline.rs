@@ -15,12 +15,12 @@ use pumice_auth::{Attributes, Decision, Identity, Issuer, MASTERS, Target as Aut
 use pumice_objects::status::{GroupResource, Status};
 use tokio_util::sync::DropGuard;
 
-use crate::audit::Annotations;
-use crate::authn::{Caller, Credential, Refused};
+use crate::audit::{Annotations, Source};
+use crate::authn::{self, Caller, Credential, Refused};
 use crate::authz::nodes::Selected;
 use crate::context::{Call, Listener, State};
 use crate::handlers::request_log::{RequestLog, STREAMS};
-use crate::handlers::{login, non_resource, reviews, subresources, verbs};
+use crate::handlers::{non_resource, reviews, subresources, verbs};
 use crate::http::body::Body;
 use crate::http::connections::ConnectionEnd;
 use crate::http::query::{Query, ReadOptions};
@@ -31,6 +31,7 @@ use crate::kinds::Descriptor;
 use crate::kinds::aggregated::AggregatedRight;
 use crate::kinds::descriptor::Subresource;
 use crate::kinds::registry::Registry;
+use crate::login::{self, Wanted};
 
 /// The subresource that is read for as long as a client follows it.
 const LOG: &str = "log";
@@ -81,7 +82,14 @@ async fn route(state: Arc<State>, mut request: Request<Body>, log: &mut RequestL
         let identity = known.map_or_else(Identity::anonymous, |verified| verified.identity.clone());
         let caller = Caller { identity, by: None, credential: Credential::Certificate };
         log.caller(&state, &target, Ok(&caller), &request);
-        return login::answer(&state, wanted, verified).await;
+        return match wanted {
+            Wanted::Methods => login::methods(&state),
+            Wanted::Logout => login::logout(&state, verified, authn::own_token(request.headers())).await,
+            Wanted::Token => {
+                let address = request.extensions().get::<Source>().map(|source| source.0);
+                login::tokens::answer(&state, address, request.into_body()).await
+            }
+        };
     }
     let caller = caller_of(&state, &request, &target, verified);
     log.caller(&state, &target, caller.as_ref().map_err(|refused| refused.who.as_ref()), &request);

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::watch_trigger::WatchTrigger;
 use crate::authn::ended_logins::{self, NAMESPACE, SECRETS};
+use crate::authn::password_logins;
 use crate::authn::suspensions::TENANTS;
 use crate::storage::Storage;
 
@@ -34,6 +35,7 @@ pub(crate) async fn run(storage: Arc<Storage>, stop: CancellationToken) {
             tracing::info!(ended, "streams were ended: their users have no access any more");
         }
         ended_logins::forget_old(store, storage.clock.now()).await;
+        password_logins::forget_old(store, storage.clock.now()).await;
         if !watches.next_look(&stop, Some(FORGET_EVERY), PAUSE).await {
             return;
         }

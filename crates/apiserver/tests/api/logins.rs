@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use futures::future::BoxFuture;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Api, AttachParams, WatchParams};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
-use pumice_apiserver::{ApiServer, Clock, LoginOptions, OidcClient};
+use pumice_apiserver::{ApiServer, Clock, LoginOptions, OidcClient, PasswordCheck, PasswordCheckError};
 use pumice_auth::{Issuer, IssuerSettings, Policy, built_in};
 use pumice_store::{Options, Store};
 use ring::hmac;
@@ -22,7 +23,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tower::Service;
 
-use crate::harness::{MAPS, PATIENCE, PODS, Server, administrator, config_map, pod};
+use crate::harness::{Answer, MAPS, PATIENCE, PODS, Server, administrator, config_map, pod};
 use crate::pods::bind;
 use crate::rights::{at, binding, role, user};
 use crate::streams::Node;
@@ -382,4 +383,96 @@ async fn streams_end_with_the_suspension_and_with_the_login() {
     bob.ends().await;
     stop.cancel();
     task.await.expect("the listener ends");
+}
+
+/// Knows one password, of everybody.
+struct OnePassword;
+
+impl PasswordCheck for OnePassword {
+    fn check(&self, _: String, password: String) -> BoxFuture<'static, Result<bool, PasswordCheckError>> {
+        Box::pin(async move {
+            match password.as_str() {
+                "broken" => Err(PasswordCheckError("of a test".to_owned())),
+                password => Ok(password == "right"),
+            }
+        })
+    }
+}
+
+async fn form(server: &Server, fields: &str) -> Answer {
+    let request = Request::post("/pumice/token").body(Full::new(fields.to_owned().into())).expect("request");
+    let response = server.api.clone().call(request).await.expect("infallible");
+    let (parts, body) = response.into_parts();
+    let bytes: bytes::Bytes = body.collect().await.expect("body").to_bytes();
+    Answer {
+        code: parts.status,
+        body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+        text: String::from_utf8_lossy(&bytes).into_owned(),
+        warnings: Vec::new(),
+        headers: parts.headers,
+    }
+}
+
+async fn password(server: &Server, user: &str, password: &str) -> Answer {
+    form(server, &format!("grant_type=password&username={user}&password={password}")).await
+}
+
+/// Until passwords are known to it, the same as [`Home::platform`].
+async fn with_passwords() -> Server {
+    let home = Home::new().await;
+    let server = home.platform().await;
+    let store = server.api.store().clone();
+    let built = ApiServer::builder(store, Policy::new(built_in())).passwords(Arc::new(OnePassword)).build();
+    Server::of(built.await.expect("build"), administrator())
+}
+
+#[tokio::test]
+async fn a_password_gives_short_tokens_that_are_refreshed_and_revoked() {
+    let server = with_passwords().await;
+    server.post(TENANTS, &tenant("alice", false)).await.is(201);
+    let given = password(&server, "alice", "right").await.is(200);
+    assert_eq!(given.body["expires_in"], 900);
+    assert_eq!(given.headers["cache-control"], "no-store");
+    let text = |answer: &Answer, name: &str| answer.body[name].as_str().expect("a token").to_owned();
+    let (access, refresh) = (text(&given, "access_token"), text(&given, "refresh_token"));
+    assert_eq!(reads(&server, &access).await, 200);
+    assert_eq!(reads(&server, &refresh).await, 401, "it opens nothing");
+    let again = form(&server, &format!("grant_type=refresh_token&refresh_token={refresh}")).await.is(200);
+    let (second, next) = (text(&again, "access_token"), text(&again, "refresh_token"));
+    assert_eq!((reads(&server, &access).await, reads(&server, &second).await), (200, 200));
+    // Suspended: no request, and no next token either.
+    suspend(&server, "alice", true).await;
+    assert_eq!(reads(&server, &second).await, 403);
+    form(&server, &format!("grant_type=refresh_token&refresh_token={next}")).await.is(401);
+    suspend(&server, "alice", false).await;
+    assert_eq!(reads(&server, &second).await, 401, "the login has ended");
+    let given = password(&server, "alice", "right").await.is(200);
+    let access = text(&given, "access_token");
+    bearing(&server, &access, Method::POST, "/pumice/logout").await.is(200);
+    assert_eq!(reads(&server, &access).await, 401);
+    bearing(&server, &access, Method::POST, "/pumice/logout").await.is(401);
+}
+
+#[tokio::test]
+async fn who_guesses_learns_nothing_and_is_slowed_down() {
+    let server = with_passwords().await;
+    for (name, suspended) in [("alice", false), ("bob", true), ("dora", false)] {
+        server.post(TENANTS, &tenant(name, suspended)).await.is(201);
+    }
+    let wrong = password(&server, "alice", "wrong").await.is(401);
+    for (user, word) in [("nobody", "right"), ("nobody", "wrong"), ("bob", "right"), ("system%3Aadmin", "right")] {
+        let answer = password(&server, user, word).await.is(401);
+        assert_eq!(answer.text, wrong.text, "{user} {word}");
+    }
+    let broken = password(&server, "dora", "broken").await.is(503);
+    assert!(!broken.text.contains("of a test") && !wrong.text.contains("alice"));
+    for _ in 0..4 {
+        password(&server, "alice", "wrong").await.is(401);
+    }
+    // The right one, too, has to wait: nobody tries passwords at a higher pace.
+    let slowed = password(&server, "alice", "right").await.is(429);
+    assert!(slowed.headers.contains_key("retry-after"));
+    password(&server, "dora", "right").await.is(200);
+    form(&server, "grant_type=password&username=alice&password=").await.is(400);
+    form(&server, &"x".repeat(9_000)).await.is(400);
 }

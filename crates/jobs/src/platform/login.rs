@@ -66,11 +66,13 @@ pub enum LoginError {
     NotConfirmed { server: String, found: String },
     #[error("{0} has no issuer to log in at; its administrator sets one by --oidc-issuer-url")]
     NoIssuer(String),
+    #[error("{0} takes no passwords; log in without --user")]
+    NoPasswords(String),
     #[error("the issuer {issuer} says that it is {named:?}; nothing is asked of it")]
     OtherIssuer { issuer: String, named: String },
     #[error("the issuer {0} offers no login for machines without a browser (no device_authorization_endpoint)")]
     NoDeviceFlow(String),
-    #[error("the issuer refuses: {0}")]
+    #[error("the login was refused: {0}")]
     Refused(String),
     #[error("nobody logged in within {0} minutes")]
     NobodyCame(u64),

@@ -225,3 +225,35 @@ fn a_suspended_user_loses_requests_and_streams_and_no_pod() {
     platform.kubectl_with_input(["apply", "-f", "-"], &tenant(false)).ok();
     alice.jobctl(&["cancel", "long"]).ok();
 }
+
+#[test]
+fn a_login_by_password_is_for_users_of_tenants() {
+    let program = tempfile::tempdir().unwrap();
+    let check = program.path().join("check");
+    let script = "#!/bin/sh\n[ \"$(/usr/bin/tr '\\0' '|')\" = 'alice|right horse|' ]\n";
+    std::fs::write(&check, script).unwrap();
+    std::fs::set_permissions(&check, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let flags = WITHOUT_NODES.into_iter().chain(["--password-command", check.to_str().unwrap()]);
+    let platform = Platform::start(Setup { flags: flags.map(str::to_owned).collect() });
+    platform.kubectl(["create", "rolebinding", "tenants", "--clusterrole=edit", "--group=pumice:tenants"]).ok();
+    let laptop = Laptop::new(&platform, "alice");
+    let authority = platform.file("ca.pem", authority(&platform));
+    let login = |password: &str| {
+        let args = ["login", &platform.url, "--name", "farm", "--user", "alice", "--ca", authority.to_str().unwrap()];
+        laptop.clients.run(&binary("jobctl"), args, Some(password))
+    };
+    let refused = login("right horse\n");
+    assert!(refused.code == 4 && refused.stderr.contains("or the user has no tenant here"), "{refused:?}");
+    let tenant = json!({ "apiVersion": "pumice.sh/v1alpha1", "kind": "Tenant", "metadata": { "name": "alice" },
+        "spec": { "user": "alice", "uid": 54001, "gid": 54001, "namespace": "of-alice" } });
+    platform.kubectl_with_input(["apply", "-f", "-"], &tenant.to_string()).ok();
+    let wrong = login("wrong horse\n");
+    assert!(wrong.code == 4 && wrong.stderr.contains("or the user has no tenant here"), "{wrong:?}");
+    login("right horse\n").ok();
+    laptop.jobctl(&["submit", "--name", "mine", "--", "true"]).ok();
+    let token = laptop.token();
+    assert_eq!(code_of(&platform, &token), "200");
+    assert!(!platform.log().contains("horse") && !platform.log().contains(&token));
+    laptop.jobctl(&["logout"]).ok();
+    assert_eq!(code_of(&platform, &token), "401");
+}

@@ -1,14 +1,34 @@
 //! What a platform says about logins, asked in two steps: of anybody, by which authority it is known; then, of whom that
 //! authority vouches for, everything else.
 
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use super::http::{Client, Reply, Trust};
-use super::{Authority, LoginError};
+use super::{Authority, LoginError, Tokens};
 
 /// Where it says it.
 const METHODS: &str = "/pumice/login";
 const LOGOUT: &str = "/pumice/logout";
+/// Where passwords become tokens.
+const TOKEN: &str = "/pumice/token";
+/// Longest life of a token that is believed, in seconds.
+const LIFE_SECONDS_MAX: u32 = 86_400;
+
+/// Tokens for a password, or for a refresh token.
+#[derive(Deserialize)]
+struct Given {
+    access_token: String,
+    refresh_token: String,
+    expires_in: u32,
+}
+
+/// Why there are none, as Kubernetes says it.
+#[derive(Default, Deserialize)]
+struct Refusal {
+    #[serde(default)]
+    message: String,
+}
 
 /// How people log in.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -19,6 +39,9 @@ pub struct Methods {
     certificate_authority: Option<String>,
     #[serde(default)]
     pub oidc: Option<OidcMethod>,
+    /// Whether the platform takes passwords.
+    #[serde(default)]
+    pub password: bool,
 }
 
 /// The issuer to log in at.
@@ -112,6 +135,61 @@ impl Server {
             200 | 401 => Ok(()),
             status => Err(LoginError::Status { url: format!("{}{LOGOUT}", self.url), status }),
         }
+    }
+
+    /// Tokens for a password.
+    ///
+    /// # Errors
+    /// Where it is wrong, or there are too many tries.
+    pub async fn tokens_for_password(
+        &self,
+        authority: &Authority,
+        user: &str,
+        password: &str,
+        now: fn() -> Timestamp,
+    ) -> Result<Tokens, LoginError> {
+        let fields = [("grant_type", "password"), ("username", user), ("password", password)];
+        Ok(Tokens { subject: user.to_owned(), ..self.tokens(authority, &fields, now).await? })
+    }
+
+    /// The next tokens of a login by password.
+    ///
+    /// # Errors
+    /// Where there are none; [`LoginError::Refused`] where there never will be.
+    pub(super) async fn refresh(
+        &self,
+        authority: &Authority,
+        refresh_token: &str,
+        now: fn() -> Timestamp,
+    ) -> Result<Tokens, LoginError> {
+        let fields = [("grant_type", "refresh_token"), ("refresh_token", refresh_token)];
+        self.tokens(authority, &fields, now).await
+    }
+
+    async fn tokens(
+        &self,
+        authority: &Authority,
+        fields: &[(&str, &str)],
+        now: fn() -> Timestamp,
+    ) -> Result<Tokens, LoginError> {
+        let client = Client::new(&self.url, Trust::Authority(authority))?;
+        let Reply { status, body } = client.post(TOKEN, fields).await?;
+        let url = format!("{}{TOKEN}", self.url);
+        match status {
+            200 => {}
+            400 | 401 | 429 => {
+                let refusal: Refusal = serde_json::from_slice(&body).unwrap_or_default();
+                return Err(LoginError::Refused(super::quoted(&refusal.message)));
+            }
+            status => return Err(LoginError::Status { url, status }),
+        }
+        let given: Given =
+            serde_json::from_slice(&body).map_err(|error| LoginError::Answer { url, detail: error.to_string() })?;
+        let issued = now();
+        let life = SignedDuration::from_secs(given.expires_in.min(LIFE_SECONDS_MAX).into());
+        let expires = issued.checked_add(life).unwrap_or(Timestamp::MAX);
+        let Given { access_token: id_token, refresh_token, .. } = given;
+        Ok(Tokens { id_token, refresh_token: Some(refresh_token), issued, expires, subject: String::new() })
     }
 
     async fn read(&self, client: &Client) -> Result<Methods, LoginError> {

@@ -41,7 +41,10 @@ pub struct Session {
     pub server: String,
     /// Certificates (PEM) that it is known by.
     authority: String,
-    pub issuer: String,
+    /// Where it was made; nothing for one by password, which the platform itself gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    #[serde(default)]
     client_id: String,
     #[serde(default)]
     scopes: Vec<String>,
@@ -100,17 +103,17 @@ impl Files {
 }
 
 impl Session {
-    /// A login that has just been made.
-    pub fn new(server: &Server, authority: &Authority, method: &OidcMethod, tokens: Tokens) -> Self {
+    /// A login that has just been made, at an issuer or by password.
+    pub fn new(server: &Server, authority: &Authority, method: Option<&OidcMethod>, tokens: Tokens) -> Self {
         let Tokens { id_token, refresh_token, issued, expires, subject } = tokens;
         Self {
             version: VERSION,
             server: server.url.clone(),
             authority: authority.pem().to_owned(),
-            issuer: method.issuer.clone(),
-            client_id: method.client_id.clone(),
-            scopes: method.scopes.clone(),
-            issuer_authority: method.certificate_authority.clone(),
+            issuer: method.map(|method| method.issuer.clone()),
+            client_id: method.map(|method| method.client_id.clone()).unwrap_or_default(),
+            scopes: method.map(|method| method.scopes.clone()).unwrap_or_default(),
+            issuer_authority: method.and_then(|method| method.certificate_authority.clone()),
             subject,
             id_token,
             refresh_token,
@@ -199,12 +202,24 @@ impl Session {
         Credential { token: self.id_token.clone(), expires: self.expires }
     }
 
-    fn method(&self) -> OidcMethod {
-        OidcMethod {
-            issuer: self.issuer.clone(),
+    /// Where it was made, if at an issuer.
+    fn method(&self) -> Option<OidcMethod> {
+        Some(OidcMethod {
+            issuer: self.issuer.clone()?,
             client_id: self.client_id.clone(),
             scopes: self.scopes.clone(),
             certificate_authority: self.issuer_authority.clone(),
+        })
+    }
+
+    fn server(&self) -> Server {
+        Server { url: self.server.clone() }
+    }
+
+    async fn refreshed(&self, refresh_token: &str, now: fn() -> Timestamp) -> Result<Tokens, LoginError> {
+        match self.method() {
+            Some(method) => Issuer::discover(&method).await?.refresh(refresh_token, now).await,
+            None => self.server().refresh(&self.authority()?, refresh_token, now).await,
         }
     }
 
@@ -235,8 +250,7 @@ pub async fn fresh(files: &Files, now: fn() -> Timestamp) -> Result<Credential, 
             Err(session.ended("its token has expired, and the issuer gave none to refresh it with"))
         };
     };
-    let refreshed = async { Issuer::discover(&session.method()).await?.refresh(refresh_token, now).await }.await;
-    match refreshed {
+    match session.refreshed(refresh_token, now).await {
         Ok(Tokens { id_token, refresh_token, issued, expires, .. }) => {
             let next = Session { id_token, refresh_token, issued, expires, ..session };
             next.write_tokens(files)?;
@@ -273,12 +287,14 @@ pub async fn logout(files: &Files) -> Result<Vec<LoginError>, LoginError> {
     let _lock = lock(&files.lock()).await?;
     let session = Session::read(files)?.ok_or_else(|| LoginError::NoLogin(files.session().display().to_string()))?;
     let mut left = Vec::new();
-    if let Some(refresh_token) = &session.refresh_token {
-        let revoked = async { Issuer::discover(&session.method()).await?.revoke(refresh_token).await }.await;
+    if let (Some(refresh_token), Some(method)) = (&session.refresh_token, session.method()) {
+        let revoked = async { Issuer::discover(&method).await?.revoke(refresh_token).await }.await;
         left.extend(revoked.err());
     }
-    let server = Server { url: session.server.clone() };
-    left.extend(server.logout(&session.authority()?, &session.id_token).await.err());
+    // Of a login by password the refresh token is good for longer, and names it as well.
+    let token = if session.issuer.is_none() { session.refresh_token.as_ref() } else { None };
+    let token = token.unwrap_or(&session.id_token);
+    left.extend(session.server().logout(&session.authority()?, token).await.err());
     for path in [files.session().to_owned(), files.token(), files.kubeconfig(), files.lock()] {
         match std::fs::remove_file(&path) {
             Err(source) if source.kind() != std::io::ErrorKind::NotFound => {

@@ -73,7 +73,7 @@ impl Home {
             subject: "ada".to_owned(),
         };
         let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-        Session::new(&Server::new("127.0.0.1:1").unwrap(), &Authority::from_pem(pem).unwrap(), &method, tokens)
+        Session::new(&Server::new("127.0.0.1:1").unwrap(), &Authority::from_pem(pem).unwrap(), Some(&method), tokens)
     }
 }
 
