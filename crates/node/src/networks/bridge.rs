@@ -143,17 +143,13 @@ impl NodeNetwork {
         let _ = nat::remove(&name);
         let _ = firewall::remove(&name);
         let mut netlink = links::open()?;
-        if let Err(error) = links::delete_group(&mut netlink, group_of(&name)) {
-            tracing::warn!(
-                error = with_causes(&error),
-                "links of pods were not removed; they go with the pods' last processes"
-            );
-        }
-        // What an earlier release made is in no group.
         let Some(index) = links::index(&mut netlink, &name)? else { return Ok(()) };
+        // What an earlier release made is in no group.
         for port in links::ports(&mut netlink, index)? {
             links::delete(&mut netlink, &port)?;
         }
+        // The bridge is in it, too.
+        links::delete_group(&mut netlink, group_of(&name))?;
         links::delete(&mut netlink, &name)?;
         let was_off = read_record(node_dir).is_some_and(|network| network.forwarding_was_off);
         if was_off && !other_bridges() {
@@ -210,7 +206,98 @@ pub(crate) fn pair_name(node_hash: u64, uid: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::os::fd::AsFd as _;
+    use std::time::Duration;
+
+    use nix::sched::{CloneFlags, unshare};
+    use pumice_linux::links::HostEnd;
+    use pumice_linux::netlink::Message;
+    use pumice_linux::network_namespace as namespace;
+
     use super::*;
+
+    /// A pod as an earlier release made it: a port of the bridge, to which all others are neighbors. It is in the namespace that this
+    /// returns.
+    fn earlier_pod(network: &NodeNetwork, address: Ipv4Addr) -> File {
+        const IFLA_MASTER: u16 = 10;
+        const RTA_GATEWAY: u16 = 5;
+        let mut outside = links::open().unwrap();
+        let host = namespace::current().unwrap();
+        let gateway = network.links().gateway;
+        let end = HostEnd { name: "earlier", group: 0, hardware: [2, 0, 0, 0, 0, 7] };
+        let (pod, port) = namespace::enter_new(&mut outside, end).unwrap();
+        let mut inside = links::open().unwrap();
+        let link = links::index(&mut inside, "eth0").unwrap().unwrap();
+        links::set_up(&mut inside, link).unwrap();
+        links::add_address(&mut inside, link, address, network.prefix).unwrap();
+        let route = [libc::AF_INET as u8, 0, 0, 0, libc::RT_TABLE_MAIN, 3, 0, libc::RTN_UNICAST, 0, 0, 0, 0];
+        let route =
+            Message::new(libc::RTM_NEWROUTE, libc::NLM_F_CREATE, &route).attribute(RTA_GATEWAY, &gateway.octets());
+        inside.request("add a default route", route).unwrap();
+        namespace::enter(host.as_fd()).unwrap();
+        let bridge = links::index(&mut outside, &network.bridge).unwrap().unwrap();
+        let mut body = [0; 16];
+        body[4..8].copy_from_slice(&port.to_ne_bytes());
+        // It asks and hears ARP.
+        body[12..16].copy_from_slice(&libc::IFF_NOARP.to_ne_bytes());
+        let enslave = Message::new(libc::RTM_NEWLINK, 0, &body).attribute(IFLA_MASTER, &bridge.to_ne_bytes());
+        outside.request("put a link on a bridge", enslave).unwrap();
+        pod
+    }
+
+    fn within<T>(pod: &File, work: impl FnOnce() -> T) -> T {
+        let host = namespace::current().unwrap();
+        namespace::enter(pod.as_fd()).unwrap();
+        let done = work();
+        namespace::enter(host.as_fd()).unwrap();
+        done
+    }
+
+    #[test]
+    fn pods_of_an_earlier_release_and_of_this_one_reach_each_other() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let alone = std::thread::spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            let mut netlink = links::open().unwrap();
+            links::set_up(&mut netlink, links::LOOPBACK).unwrap();
+            let dir = tempfile::tempdir().unwrap();
+            let hash = 7 << 32;
+            let network = NodeNetwork::ensure(dir.path(), hash).unwrap();
+            let address = |last| Ipv4Addr::from_bits(network.base.to_bits() + last);
+            let earlier = earlier_pod(&network, address(2));
+            // An agent of this release begins.
+            let again = NodeNetwork::ensure(dir.path(), hash).unwrap();
+            assert_eq!(again.subnet(), network.subnet());
+            let PodLinks { group, gateway } = network.links();
+            let end = HostEnd { name: "now", group, hardware: links::hardware_address(gateway) };
+            let host = namespace::current().unwrap();
+            let (now, link) = namespace::enter_new(&mut netlink, end).unwrap();
+            links::lead_to_pod(&mut netlink, link, address(3), gateway).unwrap();
+            namespace::configure(address(3), gateway).unwrap();
+            namespace::enter(host.as_fd()).unwrap();
+            firewall_rules(&network).unwrap();
+            let listen = |pod: &File, at| within(pod, || TcpListener::bind((at, 80)).unwrap());
+            let _listeners = (listen(&earlier, address(2)), listen(&now, address(3)));
+            let reaches = |to| TcpStream::connect_timeout(&SocketAddr::from((to, 80)), Duration::from_secs(10)).is_ok();
+            assert!(reaches(address(2)) && reaches(address(3)), "from the host");
+            assert!(within(&earlier, || reaches(address(3))), "from an earlier pod");
+            assert!(within(&now, || reaches(address(2))), "to an earlier pod");
+            NodeNetwork::remove(dir.path(), hash).unwrap();
+            assert!(links::members(&mut netlink, group).unwrap().is_empty());
+            assert_eq!(links::index(&mut netlink, "earlier").unwrap(), None);
+        });
+        alone.join().unwrap();
+    }
+
+    fn firewall_rules(network: &NodeNetwork) -> Result<(), NetlinkError> {
+        let PodLinks { group, gateway } = network.links();
+        let table = network.bridge.clone();
+        firewall::try_rules(&Ground { table, group, gateway, api_port: None, name_servers: Vec::new() })
+    }
 
     #[test]
     fn names_fit_the_kernels_limit_and_never_change() {

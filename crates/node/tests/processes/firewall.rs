@@ -357,6 +357,36 @@ fn rand_name() -> u128 {
 }
 
 #[test]
+fn two_platforms_leave_each_others_rules_alone() {
+    alone(None, || async {
+        let (mut one, other) = (TestNode::start().await, TestNode::start().await);
+        let mut pods = Vec::new();
+        for node in [&one, &other] {
+            make_namespace(node, "x").await;
+            make_namespace(node, "y").await;
+            pods.push((start(node, "x", "a").await, start(node, "y", "a").await));
+            give(node, "x", "alice").await;
+            give(node, "y", "bob").await;
+        }
+        for (alice, bob) in &pods {
+            bob.listen(80);
+            alice.listen(81);
+            until("alice and bob are apart", || !alice.reaches(bob.address, 80));
+        }
+        // A tenant of one is a stranger to the other.
+        assert!(!pods[0].0.reaches(pods[1].0.address, 81) && !pods[1].0.reaches(pods[0].0.address, 81));
+        let bridges = [one.bridge(), other.bridge()];
+        one.stop_agent().await;
+        pumice_node::tear_down(&one.data_dir.path().join("data"), Some(Duration::ZERO), |_, _| {}).unwrap();
+        assert!(!has_rules(&bridges[0]) && has_rules(&bridges[1]));
+        assert!(!pods[1].0.reaches(pods[1].1.address, 80));
+        let third = start(&other, "default", "third").await;
+        third.listen(80);
+        assert!(other.handle().gateway().is_some() && std::net::TcpStream::connect((third.address, 80)).is_ok());
+    });
+}
+
+#[test]
 fn a_pods_first_process_meets_its_rules() {
     const BASH: &str = "/bin/bash";
     if !has(BASH) {

@@ -47,10 +47,10 @@ pub const ROWS: &[Row] = &[
 pub const NOT_HELD_YET: &[Row] = &[
     row(
         "connect to a service of the host at the pods' gateway",
-        Control::Missing("traffic from pods to the host refused but for what pods need"),
+        Control::Missing("a tenant's namespace, whose pods reach the API and DNS of the host alone"),
         |facts| TcpStream::connect(&facts.gateway).map(drop),
     ),
-    row("connect to a service of another pod", Control::Missing("NetworkPolicy"), |facts| {
+    row("connect to a service of another pod", Control::Missing("a NetworkPolicy, or a tenant's namespace"), |facts| {
         TcpStream::connect(&facts.neighbor_service).map(drop)
     }),
 ];
