@@ -9,7 +9,7 @@ pub struct Remains {
     pub processes: Vec<String>,
     /// Mount points under the directory.
     pub mounts: Vec<String>,
-    /// Network interfaces of the platform's bridge.
+    /// Network interfaces: the platform's bridge, and its pods' links.
     pub interfaces: Vec<String>,
     /// Control groups of pods.
     pub cgroups: Vec<String>,
@@ -81,13 +81,17 @@ fn mounts(mark: &str) -> Vec<String> {
         .collect()
 }
 
-/// The bridge and the pods' ends on it.
+/// The bridge, and this machine's ends of pods' links, whose group the bridge's name says.
 fn interfaces(bridge: &str) -> Vec<String> {
+    let hash = bridge.trim_start_matches("pm");
+    let group = u32::from_str_radix(hash, 16).expect("a bridge is called by a number");
     let entries = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     entries
         .filter(|entry| {
-            let master = std::fs::read_link(entry.path().join("master")).unwrap_or_default();
-            *entry.file_name() == *bridge || master.file_name().is_some_and(|master| master == bridge)
+            let found = std::fs::read_to_string(entry.path().join("netdev_group")).unwrap_or_default();
+            // The kernel shows it as a signed number.
+            let found = found.trim().parse::<i64>().map(|found| found as u32);
+            *entry.file_name() == *bridge || found == Ok(group)
         })
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect()
