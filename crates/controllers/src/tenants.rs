@@ -6,7 +6,7 @@
 
 mod work;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::FutureExt as _;
 use futures::stream::{BoxStream, SelectAll, StreamExt as _};
@@ -24,6 +24,7 @@ use pumice_machines::workload::WorkEvent;
 use tokio::time::Instant;
 
 use crate::cache::Cache;
+use crate::index::{Key, key};
 use crate::object_events::ObjectEvents;
 use crate::small_loop::{Controller, Plan};
 
@@ -47,6 +48,8 @@ pub(crate) struct Tenants {
     claims: Claims,
     namespaces: Cache<PartialObjectMeta<Namespace>>,
     bindings: Cache<RoleBinding>,
+    /// Those of each Tenant by its label, wherever they are; some may have another label by now.
+    bindings_of: BTreeMap<String, BTreeSet<Key>>,
     quotas: Cache<ResourceQuota>,
     volume_claims: Cache<PersistentVolumeClaim>,
     policies: Cache<NetworkPolicy>,
@@ -63,6 +66,7 @@ impl Tenants {
             claims: Claims::default(),
             namespaces: Cache::default(),
             bindings: Cache::default(),
+            bindings_of: BTreeMap::new(),
             quotas: Cache::default(),
             volume_claims: Cache::default(),
             policies: Cache::default(),
@@ -87,6 +91,31 @@ impl Tenants {
         });
     }
 
+    fn take_bindings(&mut self, change: Change<RoleBinding>, touched: &mut BTreeSet<String>) {
+        let known = &mut self.bindings_of;
+        self.bindings.take(change, |binding, is_there| {
+            let Some(name) = label(&binding.metadata) else { return };
+            let place = key(&binding.metadata);
+            let of_tenant = known.entry(name.clone()).or_default();
+            if is_there {
+                of_tenant.insert(place);
+            } else {
+                of_tenant.remove(&place);
+            }
+            if of_tenant.is_empty() {
+                known.remove(&name);
+            }
+            touched.insert(name);
+        });
+    }
+
+    /// RoleBindings with the label of a Tenant.
+    fn bindings_of(&self, name: &str) -> Vec<&RoleBinding> {
+        let known = self.bindings_of.get(name).into_iter().flatten();
+        let found = known.filter_map(|place| self.bindings.items.get(place));
+        found.filter(|binding| label(&binding.metadata).as_deref() == Some(name)).collect()
+    }
+
     /// What is to be done about a Tenant that exists.
     fn effects(&self, tenant: &Tenant) -> Vec<TenantEffect> {
         let name = name_of(tenant);
@@ -97,7 +126,7 @@ impl Tenants {
             tenant,
             refused: refused.as_ref(),
             namespace: self.namespaces.items.get(&(String::new(), namespace.to_owned())).map(|one| &one.metadata),
-            bindings: of(&self.bindings, namespace, is_its),
+            bindings: self.bindings_of(&name),
             quota: of(&self.quotas, namespace, is_its).first().copied(),
             claims: self.volume_claims.of_namespace(namespace).collect(),
             network_policy: of(&self.policies, namespace, is_its).first().copied(),
@@ -109,8 +138,7 @@ impl Tenants {
     fn farewell(&self, name: &str) -> Vec<TenantEffect> {
         let is_its = |metadata: &ObjectMeta| label(metadata).as_deref() == Some(name);
         let namespaces = self.namespaces.items.values().map(|one| &one.metadata).filter(|one| is_its(one));
-        let bindings = self.bindings.items.values().filter(|one| is_its(&one.metadata));
-        gone(name, &namespaces.collect::<Vec<_>>(), &bindings.collect::<Vec<_>>())
+        gone(name, &namespaces.collect::<Vec<_>>(), &self.bindings_of(name))
     }
 
     /// Tells of a phase that is to be written.
@@ -160,7 +188,7 @@ impl Controller for Tenants {
         match input {
             Input::Tenant(change) => self.take_tenants(change, touched),
             Input::Namespace(change) => self.take_namespaces(change, touched),
-            Input::Binding(change) => take_labelled(&mut self.bindings, change, touched),
+            Input::Binding(change) => self.take_bindings(change, touched),
             Input::Quota(change) => take_labelled(&mut self.quotas, change, touched),
             Input::Claim(change) => take_labelled(&mut self.volume_claims, change, touched),
             Input::Policy(change) => take_labelled(&mut self.policies, change, touched),
@@ -179,7 +207,8 @@ impl Controller for Tenants {
         if effects.is_empty() {
             return Plan { call: None, look_again: None };
         }
-        let carrier = work::Carrier { client: self.client.clone(), tenant: tenant.cloned().unwrap_or_default() };
+        let tenant = tenant.cloned().unwrap_or_default();
+        let carrier = work::Carrier { client: self.client.clone(), tenant, is_own_cluster: self.is_own_cluster };
         let look_again = work::is_awaited(&effects).then(|| Instant::now() + work::LOOK_AGAIN);
         Plan { call: Some(carrier.carry_out(effects).boxed()), look_again }
     }

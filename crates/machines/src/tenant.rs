@@ -86,12 +86,17 @@ pub enum TenantEffect {
 /// The condition of a Tenant whose pods were stopped, and whose Jobs are suspended.
 pub const STOPPED: &str = "Stopped";
 
-/// What is to be done about a Tenant, in this order. RoleBindings come after the namespace says what its pods are.
+/// What is to be done about a Tenant, in this order: rights go first, and come after the namespace says what its pods are.
 pub fn step(view: &TenantView<'_>) -> Vec<TenantEffect> {
     let foreign = view.namespace.and_then(|namespace| foreign(view.tenant, namespace));
     let refused = view.refused.or(foreign.as_ref());
-    let mut effects = Vec::new();
     let closed = closed(view.tenant, refused);
+    let mut wanted: BTreeMap<String, Value> = BTreeMap::new();
+    if closed.is_none() {
+        wanted = objects::bindings(view.tenant).into_iter().collect();
+    }
+    // First of all, so that nothing that fails leaves rights behind.
+    let mut effects = superfluous(view, &mut wanted);
     if foreign.is_none() {
         let labels_of = |name: &str| view.namespace.and_then(|namespace| namespace.labels.as_ref()?.get(name));
         let is_its_own = labels_of(TENANT) == view.tenant.metadata.name.as_ref();
@@ -104,27 +109,12 @@ pub fn step(view: &TenantView<'_>) -> Vec<TenantEffect> {
             }
         }
     }
-    let mut wanted: BTreeMap<String, Value> = BTreeMap::new();
     if closed.is_none() {
-        wanted = objects::bindings(view.tenant).into_iter().collect();
         effects.extend(objects::missing_claims(view.tenant, &view.claims));
         effects.extend(objects::quota(view.tenant, view.quota).map(TenantEffect::ApplyQuota));
         if !view.is_own_cluster {
             let policy = objects::network_policy(view.tenant, view.network_policy);
             effects.extend(policy.map(TenantEffect::ApplyNetworkPolicy));
-        }
-    }
-    for binding in &view.bindings {
-        let name = binding.metadata.name.as_deref().unwrap_or_default();
-        match wanted.get(name) {
-            Some(same) if objects::same_binding(binding, same) => drop(wanted.remove(name)),
-            // Subjects can be changed, the role can't.
-            Some(same) if objects::same_role(binding, same) => {}
-            _ => {
-                effects.push(delete(binding));
-                // It is made anew when it is gone.
-                wanted.remove(name);
-            }
         }
     }
     effects.extend(wanted.into_values().map(TenantEffect::ApplyBinding));
@@ -137,6 +127,30 @@ pub fn step(view: &TenantView<'_>) -> Vec<TenantEffect> {
         (false, true, false) => effects.push(TenantEffect::StopPods { namespace }),
         (false, false, true) if !view.tenant.spec.suspended => effects.push(TenantEffect::ResumeJobs { namespace }),
         _ => {}
+    }
+    effects
+}
+
+/// Deletes RoleBindings that are not wanted, and leaves of `wanted` those that are to be applied.
+fn superfluous(view: &TenantView<'_>, wanted: &mut BTreeMap<String, Value>) -> Vec<TenantEffect> {
+    let mut effects = Vec::new();
+    for binding in &view.bindings {
+        let name = binding.metadata.name.as_deref().unwrap_or_default();
+        // A namesake in another namespace says nothing of the one here.
+        if binding.metadata.namespace.as_ref() != Some(&view.tenant.spec.namespace) {
+            effects.push(delete(binding));
+            continue;
+        }
+        match wanted.get(name) {
+            Some(same) if objects::same_binding(binding, same) => drop(wanted.remove(name)),
+            // Subjects can be changed, the role can't.
+            Some(same) if objects::same_role(binding, same) => {}
+            _ => {
+                effects.push(delete(binding));
+                // It is made anew when it is gone.
+                wanted.remove(name);
+            }
+        }
     }
     effects
 }

@@ -1,16 +1,17 @@
 //! Carries out what is to be done about a Tenant.
 //!
-//! Invariant: in order, and it ends with the first call that fails, so that nobody has rights in a namespace that doesn't say yet what its
-//! pods are. Each call is safe to repeat.
+//! Invariant: in order, and after a call that failed only what takes something away goes on: nobody has rights in a namespace that doesn't
+//! say yet what its pods are, and nobody has them longer because something else fails. Each call is safe to repeat.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::batch::v1 as native;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Pod, ResourceQuota};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::RoleBinding;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Resource};
@@ -45,19 +46,23 @@ pub(super) fn is_awaited(effects: &[TenantEffect]) -> bool {
 pub(super) struct Carrier {
     pub client: Client,
     pub tenant: Tenant,
+    /// Whether Kubernetes' own Jobs are ours to suspend.
+    pub is_own_cluster: bool,
 }
 
 impl Carrier {
     pub async fn carry_out(self, effects: Vec<TenantEffect>) -> Answer<Input> {
         let mut answer = Answer { observed: Vec::new(), failure: None };
         for effect in effects {
+            if answer.failure.is_some() && !takes_away(&effect) {
+                continue;
+            }
             match self.one(effect).await {
                 Ok(input) => answer.observed.extend(input),
                 Err(error) => {
-                    answer.failure = Some(failure(&error));
+                    answer.failure = answer.failure.or(Some(failure(&error)));
                     let tenant = self.tenant.metadata.name.as_deref().unwrap_or_default();
                     tracing::debug!(tenant, %error, "a call for a tenant failed; it is made again");
-                    break;
                 }
             }
         }
@@ -132,6 +137,12 @@ impl Carrier {
             let annotations = json!({ SUSPEND: "true", SUSPENDED_WITH_TENANT: "true" });
             self.annotate_job(&name, annotations).await?;
         }
+        for name in self.native_jobs(runs).await? {
+            let patch = json!({
+                "metadata": { "annotations": { SUSPENDED_WITH_TENANT: "true" } }, "spec": { "suspend": true },
+            });
+            self.change_job::<native::Job>(&name, &patch).await?;
+        }
         let api = Api::<PartialObjectMeta<Pod>>::namespaced(self.client.clone(), namespace);
         let running = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed").limit(PAGE);
         let pods = api.list_metadata(&running).await?.items;
@@ -152,6 +163,13 @@ impl Carrier {
             let annotations = json!({ SUSPEND: null, SUSPENDED_WITH_TENANT: null });
             self.annotate_job(&name, annotations).await?;
         }
+        let is_suspended_with_it = |job: &native::Job| has_mark(&job.metadata);
+        for name in self.native_jobs(is_suspended_with_it).await? {
+            let patch = json!({
+                "metadata": { "annotations": { SUSPENDED_WITH_TENANT: null } }, "spec": { "suspend": false },
+            });
+            self.change_job::<native::Job>(&name, &patch).await?;
+        }
         Ok(())
     }
 
@@ -170,10 +188,32 @@ impl Carrier {
         }
     }
 
+    /// Names of the namespace's Jobs of `batch/v1` that are so; none where they are others' to suspend.
+    async fn native_jobs(&self, is_so: impl Fn(&native::Job) -> bool) -> Result<Vec<String>, kube::Error> {
+        let mut names = Vec::new();
+        if !self.is_own_cluster {
+            return Ok(names);
+        }
+        let mut page = ListParams::default().limit(PAGE);
+        loop {
+            let listed = self.api::<native::Job>().list(&page).await?;
+            names.extend(listed.items.iter().filter(|job| is_so(job)).filter_map(|job| job.metadata.name.clone()));
+            match listed.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page.continue_token = Some(token),
+                None => return Ok(names),
+            }
+        }
+    }
+
     async fn annotate_job(&self, name: &str, annotations: Value) -> Result<(), kube::Error> {
-        let patch = json!({ "metadata": { "annotations": annotations } });
-        let api = Api::<PartialObjectMeta<Job>>::namespaced(self.client.clone(), &self.tenant.spec.namespace);
-        match write::merge(&api, name, &patch).await {
+        self.change_job::<Job>(name, &json!({ "metadata": { "annotations": annotations } })).await
+    }
+
+    async fn change_job<K>(&self, name: &str, patch: &Value) -> Result<(), kube::Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        match write::merge_unread::<K>(&self.client, &self.tenant.spec.namespace, name, None, patch).await {
             Err(error) if failure(&error) != Failure::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -215,4 +255,23 @@ where
 
 fn annotation<'a>(object: &'a PartialObjectMeta<Job>, key: &str) -> Option<&'a str> {
     object.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+fn has_mark(metadata: &ObjectMeta) -> bool {
+    metadata.annotations.as_ref().is_some_and(|all| all.contains_key(SUSPENDED_WITH_TENANT))
+}
+
+/// Whether a Job is neither suspended nor over.
+fn runs(job: &native::Job) -> bool {
+    let is_suspended = job.spec.as_ref().is_some_and(|spec| spec.suspend == Some(true));
+    let conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let is_over =
+        conditions.filter(|it| it.status == "True").any(|it| matches!(it.type_.as_str(), "Complete" | "Failed"));
+    !is_suspended && !is_over
+}
+
+/// Whether an effect gives nobody anything: it may follow on one that failed.
+fn takes_away(effect: &TenantEffect) -> bool {
+    use TenantEffect::{ApplyNamespace, CloseNamespace, DeleteBinding};
+    matches!(effect, ApplyNamespace(_) | CloseNamespace { .. } | DeleteBinding { .. })
 }

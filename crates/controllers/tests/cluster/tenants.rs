@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::batch::v1 as native;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Pod, ResourceQuota};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::Api;
@@ -140,7 +141,8 @@ async fn what_no_tenant_may_be_is_refused_until_it_is_free() {
 async fn a_suspended_tenant_stops_and_goes_on() {
     let mut cluster = Cluster::without_controllers(Arc::new(pumice_apiserver::AdmitAll)).await;
     let mut options = pumice_controllers::Options::new(kube::Client::new(cluster.controllers_service(), "default"));
-    options.enabled = "tenant-controller".parse().unwrap();
+    // Kubernetes' own Jobs are suspended where they are ours.
+    options.enabled = "tenant-controller,workload-controller".parse().unwrap();
     cluster.start_controllers_with(options);
     let seen = Seen::of(&cluster);
     cluster.create::<Tenant>(&seen.tenants, tenant("alice", 4001, &json!({"runningPods": "stop"}))).await;
@@ -156,6 +158,17 @@ async fn a_suspended_tenant_stops_and_goes_on() {
         "containers": [{"name": "c", "image": "i", "securityContext": {
             "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}]}});
     cluster.create::<Pod>(&pods, pod).await;
+    let natives: Api<native::Job> = Api::namespaced(cluster.admin.clone(), "alice");
+    for (name, suspend) in [("n", false), ("by-hand", true)] {
+        let container = json!({"name": "c", "image": "i"});
+        let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
+        let native = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
+            "spec": {"parallelism": 0, "suspend": suspend, "template": template}});
+        cluster.create::<native::Job>(&natives, native).await;
+    }
+    let is_suspended = |wanted: bool| {
+        move |job: Option<&native::Job>| job.is_some_and(|job| job.spec.as_ref().unwrap().suspend == Some(wanted))
+    };
 
     seen.merge("alice", json!({"spec": {"suspended": true}})).await;
     seen.phase(&cluster, "alice", "Suspended").await;
@@ -168,6 +181,7 @@ async fn a_suspended_tenant_stops_and_goes_on() {
         }
     };
     cluster.wait(&jobs, "j", suspended(Some("true"))).await;
+    cluster.wait(&natives, "n", is_suspended(true)).await;
     // Nobody ends pods here but this.
     let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
     let _ = pods.delete("p", &now).await;
@@ -180,6 +194,8 @@ async fn a_suspended_tenant_stops_and_goes_on() {
     seen.phase(&cluster, "alice", "Active").await;
     cluster.wait(&seen.bindings, BINDING, |binding| binding.is_some()).await;
     cluster.wait(&jobs, "j", suspended(None)).await;
+    cluster.wait(&natives, "n", is_suspended(false)).await;
+    cluster.wait(&natives, "by-hand", is_suspended(true)).await;
 }
 
 #[tokio::test]

@@ -208,7 +208,7 @@ fn a_suspended_tenant_has_no_rights_and_all_its_things() {
     model.pods = 3;
     model.tenant.spec.suspended = true;
     let effects = model.settle();
-    assert!(matches!(effects[0], TenantEffect::ApplyNamespace(_)), "closed before anything else: {effects:?}");
+    assert!(matches!(effects[1], TenantEffect::ApplyNamespace(_)), "closed once nobody has rights: {effects:?}");
     assert_eq!((model.bindings.len(), model.claims.len(), model.pods), (0, 1, 3), "pods are left");
     assert_eq!(model.tenant.status.phase, SUSPENDED);
     assert_eq!(model.annotation(TENANT_CLOSED), "the Tenant alice is suspended");
@@ -393,4 +393,30 @@ proptest! {
             }
         }
     }
+}
+
+/// Whoever may write RoleBindings in his namespace can give one of them the label.
+#[test]
+fn a_namesake_in_another_namespace_goes_alone() {
+    let mut model = Model::new(alice());
+    model.settle();
+    let mut elsewhere = model.bindings["pumice-tenant-edit"].clone();
+    elsewhere.metadata.namespace = Some("mallory".into());
+    model.bindings.insert("a namesake".into(), elsewhere);
+    let effects = model.step();
+    let is_it = |effect: &TenantEffect| {
+        matches!(effect, TenantEffect::DeleteBinding { namespace, name, .. }
+            if (namespace.as_str(), name.as_str()) == ("mallory", "pumice-tenant-edit"))
+    };
+    assert!(effects.len() == 1 && is_it(&effects[0]), "{effects:?}");
+}
+
+#[test]
+fn rights_go_before_anything_else_can_fail() {
+    let mut model = Model::new(alice());
+    model.settle();
+    model.tenant.spec.suspended = true;
+    let effects = model.step();
+    let kinds = |effect: &TenantEffect| matches!(effect, TenantEffect::DeleteBinding { .. });
+    assert!(kinds(&effects[0]) && matches!(effects[1], TenantEffect::ApplyNamespace(_)), "{effects:?}");
 }

@@ -1,11 +1,13 @@
 //! Tenants as administrators look after them, and what their users may do. On simulated nodes, so that no root is needed.
+//!
+//! `PUMICE_TENANTS=5000` makes as many in the test that says how long they take.
 
 use std::time::Instant;
 
 use pumice_testkit::{Clients, Output, Platform, Setup, binary, eventually};
 use serde_json::{Value, json};
 
-/// Tenants whose time is measured.
+/// Tenants whose time is measured, unless the environment says otherwise.
 const MANY: usize = 1000;
 
 fn platform() -> Platform {
@@ -253,22 +255,23 @@ fn a_tenants_user_works_in_his_namespace_and_sees_no_other() {
 #[test]
 fn many_are_imported_at_once_and_again() {
     let platform = platform();
+    let many = std::env::var("PUMICE_TENANTS").map_or(MANY, |number| number.parse().unwrap());
     let row = |index: usize| format!("user{index},{},{},5000 5001\n", 10_000 + index, 10_000 + index);
-    let table: String = (0..MANY).map(row).collect();
+    let table: String = (0..many).map(row).collect();
     let good = platform.file("users.csv", format!("name,uid,gid,groups\n{table}")).display().to_string();
     let begun = Instant::now();
     let imported = tenant(&platform, &["import", &good]).ok();
     let written = begun.elapsed();
-    assert_eq!(imported.trim(), format!("{MANY} made, 0 changed, 0 as they were, 0 refused"));
+    assert_eq!(imported.trim(), format!("{many} made, 0 changed, 0 as they were, 0 refused"));
     eventually("all are active", || {
         let listed = tenant(&platform, &["list"]).ok();
         let active = listed.lines().filter(|line| line.contains("Active")).count();
-        if active == MANY { Ok(()) } else { Err(format!("{active} are")) }
+        if active == many { Ok(()) } else { Err(format!("{active} are")) }
     });
-    println!("{MANY} tenants: written in {written:?}, all active after {:?}", begun.elapsed());
+    println!("{many} tenants: written in {written:?}, all active after {:?}", begun.elapsed());
     assert!(may_submit(&platform, "user999", "user999"));
     let again = tenant(&platform, &["import", &good]).ok();
-    assert_eq!(again.trim(), format!("0 made, 0 changed, {MANY} as they were, 0 refused"));
+    assert_eq!(again.trim(), format!("0 made, 0 changed, {many} as they were, 0 refused"));
 
     // Each refusal is told with its line, and does not keep the others.
     let mixed =
