@@ -5,7 +5,7 @@
 //! files. Printed by `pumice admission policies`.
 
 use pumice_api::bus::{Action, Event};
-use pumice_api::names::TENANT;
+use pumice_api::names::{TENANT, service_account_user};
 use pumice_machines::plugins;
 
 use serde_json::json;
@@ -19,9 +19,50 @@ const OBJECTS: &str = include_str!("../policies/objects.yaml");
 const TENANTS: &str = include_str!("../policies/tenants.yaml");
 /// What YAML has from one document to the next.
 const BETWEEN: &str = "\n---\n";
-/// Sources of volumes that are a tenant's own, or that need no right of the node. Folders of nodes have rules of their own.
-const VOLUMES: &[&str] =
-    &["configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret"];
+/// Lists of the rules of tenants, by the words that stand for them.
+const LISTS: &[(&str, &[&str])] = &[
+    ("VOLUMES", &["configMap", "secret", "emptyDir", "downwardAPI", "projected", "image", "persistentVolumeClaim"]),
+    ("SOURCES", &["configMap", "secret", "downwardAPI", "serviceAccountToken", "clusterTrustBundle"]),
+    (
+        "NOTES",
+        &["pumice.sh/accelerators", "volcano.sh/gpu-index", "volcano.sh/predicate-time", "nvidia.com/gpu.devices"],
+    ),
+    (
+        "OLD_PROFILES",
+        &[
+            "seccomp.security.alpha.kubernetes.io/",
+            "container.seccomp.security.alpha.kubernetes.io/",
+            "container.apparmor.security.beta.kubernetes.io/",
+        ],
+    ),
+    (
+        "PLATFORM_TAINTS",
+        &[
+            "node.kubernetes.io/unschedulable",
+            "node.kubernetes.io/out-of-service",
+            "node.kubernetes.io/disk-pressure",
+            "node.kubernetes.io/pid-pressure",
+            "node.kubernetes.io/network-unavailable",
+        ],
+    ),
+    (
+        "OF_CLUSTER",
+        &[
+            "Node",
+            "Namespace",
+            "PersistentVolume",
+            "Tenant",
+            "Directory",
+            "Queue",
+            "HyperNode",
+            "StorageClass",
+            "ClusterRole",
+        ],
+    ),
+];
+/// The queues that a tenant may use, as its namespace says it.
+const QUEUES: &str =
+    "(namespaceObject.metadata.?annotations.orValue({})[?'pumice.sh/tenant-queues'].orValue('default').split(','))";
 
 /// What differs from cluster to cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,16 +126,32 @@ impl Policies {
             "{{matchExpressions: [{{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, {}]}}]}}",
             self.namespace
         );
-        template
+        let lists = LISTS
+            .iter()
+            .fold(template.to_owned(), |text, (word, items)| text.replace(word, &list(items.iter().copied())));
+        lists
+            .replace("COMPONENT", &by_component(&self.namespace))
+            .replace("QUEUES", QUEUES)
             .replace("NAMESPACES", &others)
             .replace("TENANTS", &format!("{{matchExpressions: [{{key: {TENANT}, operator: Exists}}]}}"))
-            .replace("VOLUMES", &list(VOLUMES.iter().copied()))
             .replace("SCHEDULERS", &list(self.schedulers.iter().map(String::as_str)))
             .replace("TRUSTED", &list(self.trusted.iter().map(String::as_str)))
             .replace("EVENTS", &list(EVENTS.iter().map(Event::as_str)))
             .replace("ACTIONS", &list(ACTIONS.iter().map(Action::as_str)))
             .replace("PLUGINS", &list(plugins::KNOWN.iter().copied()))
     }
+}
+
+/// Whether a component, of these in `namespace`, or an administrator asks, as the API server of `pumice up` tells them: a tenant's service
+/// accounts are the tenant. CEL.
+fn by_component(namespace: &str) -> String {
+    let accounts = ["kube-system", namespace].map(|namespace| quoted(&service_account_user(namespace, "")));
+    format!(
+        "(request.userInfo.username.startsWith('system:serviceaccount:') \
+         ? [{}].exists(prefix, request.userInfo.username.startsWith(prefix)) \
+         : request.userInfo.username.startsWith('system:') || 'system:masters' in request.userInfo.?groups.orValue([]))",
+        accounts.join(", ")
+    )
 }
 
 /// Whether a document is a policy that fills in, or its binding.
@@ -136,9 +193,18 @@ mod tests {
         let policies = policies();
         let tenants = policies.tenants(Mutating::V1);
         let text = format!("{}---\n{}---\n{tenants}", policies.pods(), policies.objects());
-        for word in
-            ["NAMESPACES", "TENANTS", "SCHEDULERS", "TRUSTED", "EVENTS", "ACTIONS", "PLUGINS", "VOLUMES", "# POD_"]
-        {
+        for word in [
+            "NAMESPACES",
+            "TENANTS",
+            "SCHEDULERS",
+            "TRUSTED",
+            "EVENTS",
+            "ACTIONS",
+            "PLUGINS",
+            "# POD_",
+            "COMPONENT",
+            "QUEUES",
+        ] {
             assert!(!text.contains(word), "{word} is left");
         }
         assert!(text.contains(r"['volcano', 'it\'s']") && text.contains("'RestartPartition'"), "{text}");
@@ -177,7 +243,7 @@ mod tests {
         let fill_in = count(&new, "\nkind: MutatingAdmission");
         assert_eq!(count(&older, ".io/v1beta1\nkind: MutatingAdmission"), fill_in);
         assert_eq!(count(&older, "\nkind: Validating"), count(&older, ".io/v1\nkind: Validating"));
-        assert_eq!((count(&none, "\nkind: MutatingAdmission"), fill_in), (0, 4));
+        assert_eq!((count(&none, "\nkind: MutatingAdmission"), fill_in), (0, 6));
         assert_eq!(count(&none, "\nkind: Validating"), count(&new, "\nkind: Validating"));
     }
 

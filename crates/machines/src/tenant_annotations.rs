@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use pumice_api::names::{TENANT_GID, TENANT_GROUPS, TENANT_UID};
+use pumice_api::names::{DEFAULT_QUEUE, TENANT_GID, TENANT_GROUPS, TENANT_UID};
 use pumice_api::tenant::{TenantSpec, TenantVolume};
 
 /// Why no new pods may be made in the namespace, for people; empty where they may.
@@ -16,13 +16,13 @@ pub const TENANT_QUEUES: &str = "pumice.sh/tenant-queues";
 pub const TENANT_DEVICES: &str = "pumice.sh/tenant-devices";
 /// Folders of nodes that its pods may mount: `rw:/path` or `ro:/path`, one a line.
 pub const TENANT_HOST_PATHS: &str = "pumice.sh/tenant-host-paths";
-/// Where its home is mounted; empty where it has none.
+/// Its home, as a line of [`TENANT_VOLUMES`]; empty where it has none.
 pub const TENANT_HOME: &str = "pumice.sh/tenant-home";
-/// Volumes that each of its containers has: `rw:/mounted/at:hostPath:/path` or `ro:/mounted/at:claim:name`, one a line.
+/// Volumes that each of its containers has: `rw:/mounted/at:hostPath:/path` or `ro:/mounted/at:claim:name`, one a line. A line that is
+/// empty is a volume that can't be written this way.
 pub const TENANT_VOLUMES: &str = "pumice.sh/tenant-volumes";
-
-/// The queue of a tenant whose Tenant names none.
-const QUEUE: &str = "default";
+/// Who makes what controllers of the cluster make in the namespace: its user; empty where it is a team.
+pub const TENANT_USER: &str = "pumice.sh/tenant-user";
 
 /// The annotations of the namespace of a Tenant. `closed` is why it takes no new pods, if it does not; `claim` names the claim of a volume
 /// that is a PersistentVolume.
@@ -32,23 +32,14 @@ pub fn annotations(
     claim: impl Fn(&TenantVolume) -> String,
 ) -> BTreeMap<&'static str, String> {
     let groups: Vec<String> = spec.groups.iter().map(i64::to_string).collect();
-    let mode = |read_only| if read_only { "ro" } else { "rw" };
     let folders = spec.host_paths.iter().filter_map(|folder| {
         let path = plain(&folder.path)?;
         Some(format!("{}:{path}", mode(folder.read_only)))
     });
-    let volumes = spec.home.iter().chain(&spec.volumes).filter_map(|volume| {
-        // Kubernetes refuses colons in it, which are between the parts here.
-        let at = plain(&volume.mount_path).filter(|at| !at.contains(':'))?;
-        let source = match volume.host_path.as_str() {
-            "" => format!("claim:{}", claim(volume)),
-            path => format!("hostPath:{}", plain(path)?),
-        };
-        Some(format!("{}:{at}:{source}", mode(volume.read_only)))
-    });
-    let home = spec.home.as_ref().and_then(|home| plain(&home.mount_path));
-    let queues = if spec.queues.is_empty() { QUEUE.to_owned() } else { spec.queues.join(",") };
+    let volume = |one: &TenantVolume| line(one, &claim);
+    let queues = if spec.queues.is_empty() { DEFAULT_QUEUE.to_owned() } else { spec.queues.join(",") };
     BTreeMap::from([
+        (TENANT_USER, spec.user.clone()),
         (TENANT_UID, spec.uid.to_string()),
         (TENANT_GID, spec.gid.to_string()),
         (TENANT_GROUPS, groups.join(",")),
@@ -56,9 +47,25 @@ pub fn annotations(
         (TENANT_QUEUES, queues),
         (TENANT_DEVICES, spec.devices.join(",")),
         (TENANT_HOST_PATHS, lines(folders)),
-        (TENANT_HOME, home.unwrap_or_default().to_owned()),
-        (TENANT_VOLUMES, lines(volumes)),
+        (TENANT_HOME, spec.home.as_ref().map(&volume).unwrap_or_default()),
+        (TENANT_VOLUMES, lines(spec.volumes.iter().map(volume))),
     ])
+}
+
+/// A volume as a line; empty where it can't be one.
+fn line(volume: &TenantVolume, claim: impl Fn(&TenantVolume) -> String) -> String {
+    // Kubernetes refuses colons in it, which are between the parts here.
+    let at = plain(&volume.mount_path).filter(|at| !at.contains(':'));
+    let source = match volume.host_path.as_str() {
+        "" => Some(format!("claim:{}", claim(volume))),
+        path => plain(path).map(|path| format!("hostPath:{path}")),
+    };
+    let parts = at.zip(source).map(|(at, source)| format!("{}:{at}:{source}", mode(volume.read_only)));
+    parts.unwrap_or_default()
+}
+
+fn mode(read_only: bool) -> &'static str {
+    if read_only { "ro" } else { "rw" }
 }
 
 /// A path that is its own shortest form, but for a slash at its end; nothing for another.
@@ -94,7 +101,11 @@ mod tests {
             gid: 4002,
             groups: vec![5000, 5001],
             home: Some(volume("/home/alice/", "", false)),
-            volumes: vec![volume("/team", "/srv/team", true), volume("/a:b", "/srv/x", false)],
+            volumes: vec![
+                volume("/team", "/srv/team", true),
+                volume("/a:b", "/srv/x", false),
+                volume("/last", "", false),
+            ],
             host_paths: vec![
                 folder("/data/alice/", false),
                 folder("/data/shared", true),
@@ -107,15 +118,17 @@ mod tests {
 
     #[test]
     fn a_namespace_says_all_of_its_tenant() {
-        let told = annotations(&spec(), None, |volume| format!("tenant-{}", volume.persistent_volume));
+        let told = annotations(&spec(), None, |volume| volume.persistent_volume.clone());
         let told: BTreeMap<&str, &str> = told.iter().map(|(key, value)| (*key, value.as_str())).collect();
         assert_eq!((told[TENANT_UID], told[TENANT_GID], told[TENANT_GROUPS]), ("4001", "4002", "5000,5001"));
         assert_eq!(
             (told[TENANT_CLOSED], told[TENANT_QUEUES], told[TENANT_DEVICES]),
             ("", "default", "nvidia.com/gpu,*")
         );
-        assert_eq!((told[TENANT_HOME], told[TENANT_HOST_PATHS]), ("/home/alice", "rw:/data/alice\nro:/data/shared"));
-        assert_eq!(told[TENANT_VOLUMES], "rw:/home/alice:claim:tenant-pv\nro:/team:hostPath:/srv/team");
+        assert_eq!((told[TENANT_USER], told[TENANT_HOST_PATHS]), ("", "rw:/data/alice\nro:/data/shared"));
+        // Volumes keep their numbers.
+        let volumes = "ro:/team:hostPath:/srv/team\n\nrw:/last:claim:pv";
+        assert_eq!((told[TENANT_HOME], told[TENANT_VOLUMES]), ("rw:/home/alice:claim:pv", volumes));
     }
 
     #[test]
@@ -124,7 +137,8 @@ mod tests {
             assert_eq!(plain(path), None, "{path:?}");
         }
         assert_eq!((plain("/"), plain("/a/b/"), plain("/a:b c")), (Some("/"), Some("/a/b"), Some("/a:b c")));
-        let closed = annotations(&spec(), Some("it is suspended"), |_| String::new());
-        assert_eq!(closed[TENANT_CLOSED], "it is suspended");
+        let closed =
+            annotations(&TenantSpec { user: "alice".into(), ..spec() }, Some("it is suspended"), |_| String::new());
+        assert_eq!((&*closed[TENANT_CLOSED], &*closed[TENANT_USER]), ("it is suspended", "alice"));
     }
 }

@@ -48,7 +48,24 @@ const fn way(name: &'static str, request: Request, expected: Expected) -> Way {
 
 /// Where the tenant works; it is the tenant's name and user, too.
 pub const NAMESPACE: &str = "alice";
-/// What the controller of Tenants writes for it.
+/// Who it is, what it may use and what it mounts, as an administrator writes it.
+pub const TENANT: &str = "---
+apiVersion: pumice.sh/v1alpha1
+kind: Tenant
+metadata: {name: alice}
+spec:
+  user: alice
+  uid: 4001
+  gid: 4002
+  groups: [5000, 5001]
+  namespace: alice
+  queues: [default, team]
+  devices: [nvidia.com/gpu]
+  hostPaths: [{path: /data/alice}, {path: /data/shared, readOnly: true}]
+  home: {mountPath: /home/alice, persistentVolume: home}
+  volumes: [{mountPath: /team, hostPath: /srv/team, readOnly: true}, {mountPath: /shared, persistentVolume: shared}]
+";
+/// What the controller of Tenants writes of it.
 pub const ANNOTATIONS: &[(&str, &str)] = &[
     ("pumice.sh/tenant-uid", "4001"),
     ("pumice.sh/tenant-gid", "4002"),
@@ -56,8 +73,9 @@ pub const ANNOTATIONS: &[(&str, &str)] = &[
     ("pumice.sh/tenant-queues", "default,team"),
     ("pumice.sh/tenant-devices", "nvidia.com/gpu"),
     ("pumice.sh/tenant-host-paths", "rw:/data/alice\nro:/data/shared"),
-    ("pumice.sh/tenant-home", "/home/alice"),
-    ("pumice.sh/tenant-volumes", "rw:/home/alice:claim:home\nro:/team:hostPath:/srv/team"),
+    ("pumice.sh/tenant-user", "alice"),
+    ("pumice.sh/tenant-home", "rw:/home/alice:claim:home"),
+    ("pumice.sh/tenant-volumes", "ro:/team:hostPath:/srv/team\nrw:/shared:claim:shared"),
 ];
 
 /// Every way. Names are those of objects.
@@ -95,6 +113,7 @@ pub const WAYS: &[Way] = &[
     way("app-armor-off", Pod("", "securityContext: {appArmorProfile: {type: Unconfined}}", ""), Refused("appArmorProfile")),
     way("app-armor-off-container", Pod("", "", "securityContext: {appArmorProfile: {type: Unconfined}}"), Refused("appArmorProfile")),
     way("app-armor-annotation", Pod("annotations: {container.apparmor.security.beta.kubernetes.io/main: unconfined}", "", ""), Refused("apparmor")),
+    way("users-of-its-own", Pod("", "hostUsers: false", ""), Forced("/spec/hostUsers", "")),
     way("selinux", Pod("", "securityContext: {seLinuxOptions: {type: spc_t}}", ""), Refused("seLinuxOptions")),
     way("sysctl", Pod("", "securityContext: {sysctls: [{name: kernel.shm_rmid_forced, value: \"1\"}]}", ""), Refused("sysctls")),
     way("windows", Pod("", "os: {name: windows}", ""), Refused("windows")),
@@ -106,32 +125,45 @@ pub const WAYS: &[Way] = &[
     way("folder-root", Pod("", "volumes: [{name: v, hostPath: {path: /}}]", ""), Refused("hostPath")),
     way("folder-longer-name", Pod("", "volumes: [{name: v, hostPath: {path: /data/alice2}}]", ""), Refused("hostPath")),
     way("folder-above", Pod("", "volumes: [{name: v, hostPath: {path: /data}}]", ""), Refused("hostPath")),
-    way("folder-dot", Pod("", "volumes: [{name: v, hostPath: {path: /data/alice/./link}}]", ""), Refused("hostPath")),
+    way("folder-of-another", Pod("", "volumes: [{name: v, hostPath: {path: /home/bob}}]", ""), Refused("hostPath")),
     way("folder-made", Pod("", "volumes: [{name: v, hostPath: {path: /data/alice, type: DirectoryOrCreate}}]", ""), Refused("hostPath")),
-    way("folder-written", Pod("", "volumes: [{name: v, hostPath: {path: /data/shared}}]", "volumeMounts: [{name: v, mountPath: /m}]"), Refused("hostPath")),
-    way("folder-written-init", Pod("", "volumes: [{name: v, hostPath: {path: /data/shared}}], initContainers: [{name: i, image: none, volumeMounts: [{name: v, mountPath: /m}]}]", "volumeMounts: [{name: v, mountPath: /m, readOnly: true}]"), Refused("hostPath")),
+    way("folder-written", Pod("", "volumes: [{name: v, hostPath: {path: /data/shared}}]", "volumeMounts: [{name: v, mountPath: /m}]"), Refused("may only read")),
+    way("folder-written-init", Pod("", "volumes: [{name: v, hostPath: {path: /data/shared}}], initContainers: [{name: i, image: none, volumeMounts: [{name: v, mountPath: /m}]}]", "volumeMounts: [{name: v, mountPath: /m, readOnly: true}]"), Refused("may only read")),
     way("nfs", Pod("", "volumes: [{name: v, nfs: {server: s, path: /}}]", ""), Refused("spec.volumes")),
     way("csi", Pod("", "volumes: [{name: v, csi: {driver: d.example.com}}]", ""), Refused("spec.volumes")),
     way("flex-volume", Pod("", "volumes: [{name: v, flexVolume: {driver: a/b}}]", ""), Refused("spec.volumes")),
     way("iscsi", Pod("", "volumes: [{name: v, iscsi: {targetPortal: 10.0.0.1, iqn: \"iqn.2001-04.com.example:a\", lun: 0}}]", ""), Refused("spec.volumes")),
+    way("volume-in-the-name-of-the-home", Pod("", "volumes: [{name: pumice-tenant-0, emptyDir: {}}]", ""), Refused("spec.volumes")),
+    way("ephemeral-volume-of-another", Pod("", "volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {volumeName: home-of-bob, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}]", ""), Refused("spec.volumes")),
+    way("runtime-class", Pod("", "runtimeClassName: bare", ""), Refused("runtimeClassName")),
     way("device", Pod("", "", "resources: {limits: {amd.com/gpu: 1}}"), Refused("resources")),
-    way("device-claim", Pod("", "resourceClaims: [{name: c, resourceClaimName: c}]", ""), Refused("resourceClaims")),
+    way("device-of-pod", Pod("", "resources: {limits: {memory: 1Gi}}", "resources: {requests: {example.com/nic: 1}, limits: {example.com/nic: 1}}"), Refused("resources")),
+    way("device-claim", Object("{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: NAME}, spec: {devices: {requests: [{name: a, exactly: {deviceClassName: gpu.example.com}}]}}}"), Refused("spec.devices")),
+    way("device-claim-first-of", Object("{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: NAME}, spec: {spec: {devices: {requests: [{name: a, firstAvailable: [{name: b, deviceClassName: gpu.example.com}]}]}}}}"), Refused("spec")),
     // Where it runs, and before whom.
     way("node-name", Pod("", "nodeName: node-1", ""), Refused("nodeName")),
     way("other-scheduler", Pod("", "schedulerName: mine", ""), Refused("schedulerName")),
     way("priority-of-the-system", Pod("", "priorityClassName: system-node-critical", ""), Refused("priorityClassName")),
     way("mirror-pod", Pod("annotations: {kubernetes.io/config.mirror: a}", "nodeName: node-1, automountServiceAccountToken: false", ""), Refused("kubernetes.io/config.mirror")),
+    way("source-of-kubelets", Pod("annotations: {kubernetes.io/config.source: file}", "", ""), Refused("kubernetes.io/config.source")),
+    way("tolerates-all", Pod("", "tolerations: [{operator: Exists}]", ""), Refused("tolerations")),
+    way("tolerates-closed-nodes", Pod("", "tolerations: [{key: node.kubernetes.io/unschedulable, operator: Exists}]", ""), Refused("tolerations")),
+    way("tolerates-control-plane", Pod("", "tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists}]", ""), Refused("tolerations")),
+    way("tolerates-later", Patch("pod/BASE", "", r#"{"spec": {"tolerations": [{"operator": "Exists"}, {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}, {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}]}}"#), Refused("tolerations")),
+    way("notes-of-the-node", Pod("annotations: {pumice.sh/accelerators: \"main: nvidia.com/gpu=0\"}", "", ""), Refused("pumice.sh/accelerators")),
     way("binding", Post("pods/BASE/binding", r#"{"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "BASE"}, "target": {"kind": "Node", "name": "node-1"}}"#), Refused("scheduler")),
     way("binding-of-old", Post("bindings", r#"{"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "BASE"}, "target": {"kind": "Node", "name": "node-1"}}"#), Refused("scheduler")),
     way("queue-of-pod", Pod("annotations: {scheduling.volcano.sh/queue-name: other}", "", ""), Refused("queue")),
+    way("queue-of-pod-by-label", Pod("labels: {volcano.sh/queue-name: other}", "", ""), Refused("queue")),
     way("queue-of-pod-later", Patch("pod/BASE", "", r#"{"metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "other"}}}"#), Refused("queue")),
-    way("queue-of-group", Object("{apiVersion: scheduling.volcano.sh/v1beta1, kind: PodGroup, metadata: {name: NAME}, spec: {minMember: 1, queue: other}}"), Refused("spec.queue")),
-    way("queue-of-job", Object("{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {name: NAME}, spec: {queue: other, tasks: [{name: w, replicas: 1, template: {spec: {containers: [{name: main, image: none}]}}}]}}"), Refused("spec.queue")),
+    way("queue-of-group", Object("{apiVersion: scheduling.volcano.sh/v1beta1, kind: PodGroup, metadata: {name: NAME}, spec: {minMember: 1, queue: other}}"), Refused("queue")),
+    way("class-of-group", Object("{apiVersion: scheduling.volcano.sh/v1beta1, kind: PodGroup, metadata: {name: NAME}, spec: {minMember: 1, priorityClassName: system-cluster-critical}}"), Refused("spec.priorityClassName")),
+    way("command-for-a-queue", Object("{apiVersion: bus.volcano.sh/v1alpha1, kind: Command, metadata: {name: NAME}, action: CloseQueue, target: {apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, name: default, uid: u}}"), Refused("target.kind")),
+    way("queue-of-job", Object("{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {name: NAME}, spec: {queue: other, tasks: [{name: w, replicas: 1, template: {spec: {containers: [{name: main, image: none}]}}}]}}"), Refused("queue")),
     // What makes its pods.
     way("deployment", Workload("apps/v1, kind: Deployment", "replicas: 1", "containers: [{name: main, image: none, securityContext: {runAsUser: 0}}]"), Forced("/spec/containers/0/securityContext/runAsUser", "")),
     way("replica-set", Workload("apps/v1, kind: ReplicaSet", "replicas: 1", "hostNetwork: true, containers: [{name: main, image: none}]"), Refused("hostNetwork")),
     way("stateful-set", Workload("apps/v1, kind: StatefulSet", "replicas: 1, serviceName: s", "hostPID: true, containers: [{name: main, image: none}]"), Refused("hostPID")),
-    way("daemon-set", Workload("apps/v1, kind: DaemonSet", "", "containers: [{name: main, image: none, securityContext: {privileged: true}}]"), Forced("/spec/containers/0/securityContext/privileged", "")),
     way("kubernetes-job", Workload("batch/v1, kind: Job", "parallelism: 1", "restartPolicy: Never, volumes: [{name: v, hostPath: {path: /}}], containers: [{name: main, image: none}]"), Refused("hostPath")),
     way("replication-controller", Workload("v1, kind: ReplicationController", "replicas: 1", "securityContext: {runAsUser: 0}, containers: [{name: main, image: none}]"), Forced("/spec/securityContext/runAsUser", "4001")),
     // What is another's.
@@ -139,13 +171,14 @@ pub const WAYS: &[Way] = &[
     way("volume-of-anybody", Object("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: NAME}, spec: {storageClassName: \"\", accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}"), Refused("spec.storageClassName")),
     way("volume-by-label", Object("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: NAME}, spec: {storageClassName: fast, selector: {matchLabels: {of: bob}}, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}"), Refused("spec.selector")),
     way("addresses", Object("{apiVersion: v1, kind: Service, metadata: {name: NAME}, spec: {ports: [{port: 80}], externalIPs: [10.1.2.3]}}"), Refused("spec.externalIPs")),
+    way("owned-by-the-cluster", Object("{apiVersion: v1, kind: ConfigMap, metadata: {name: NAME, ownerReferences: [{apiVersion: v1, kind: Node, name: node-1, uid: u}]}}"), Refused("ownerReferences")),
     way("event-of-the-kubelet", Object("{apiVersion: v1, kind: Event, metadata: {name: NAME}, involvedObject: {kind: Pod, name: BASE, namespace: alice}, reason: Killing, type: Normal, message: m, source: {component: kubelet}}"), Forced("/source/component", "\"alice\"")),
     way("event-of-the-scheduler", Object("{apiVersion: events.k8s.io/v1, kind: Event, metadata: {name: NAME}, regarding: {kind: Pod, name: BASE, namespace: alice}, eventTime: \"2026-01-01T00:00:00.000000Z\", reason: Scheduled, action: Binding, type: Normal, note: m, reportingController: volcano, reportingInstance: i}"), Forced("/reportingController", "\"alice\"")),
-    way("namespace-uid", Patch("namespace/alice", "", r#"{"metadata": {"annotations": {"pumice.sh/tenant-uid": "0"}}}"#), Refused("pumice.sh/tenant-uid")),
-    way("namespace-label-gone", Patch("namespace/alice", "", r#"{"metadata": {"labels": {"pumice.sh/tenant": null}}}"#), Refused("pumice.sh/tenant")),
-    way("namespace-label-of-another", Patch("namespace/alice", "", r#"{"metadata": {"labels": {"pumice.sh/tenant": "bob"}}}"#), Refused("pumice.sh/tenant")),
-    way("namespace-with-status", Patch("namespace/alice", "status", r#"{"metadata": {"annotations": {"pumice.sh/tenant-gid": "0"}}}"#), Refused("pumice.sh/tenant-gid")),
-    way("namespace-security", Patch("namespace/alice", "", r#"{"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}"#), Refused("pod-security.kubernetes.io/enforce")),
+    way("namespace-uid", Patch("namespace/alice", "", r#"{"metadata": {"annotations": {"pumice.sh/tenant-uid": "0"}}}"#), Refused("metadata.annotations")),
+    way("namespace-label-gone", Patch("namespace/alice", "", r#"{"metadata": {"labels": {"pumice.sh/tenant": null}}}"#), Refused("metadata.labels")),
+    way("namespace-label-of-another", Patch("namespace/alice", "", r#"{"metadata": {"labels": {"pumice.sh/tenant": "bob"}}}"#), Refused("metadata.labels")),
+    way("namespace-with-status", Patch("namespace/alice", "status", r#"{"metadata": {"annotations": {"pumice.sh/tenant-gid": "0"}}}"#), Refused("metadata.annotations")),
+    way("namespace-security", Patch("namespace/alice", "", r#"{"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "baseline"}}}"#), Refused("metadata.labels")),
     way("tenant-deleted", Delete("tenant/alice"), Refused("suspend")),
 ];
 
@@ -157,7 +190,7 @@ pub const LAWFUL: &[(&str, Request)] = &[
     ("gpu", Pod("", "", "resources: {limits: {nvidia.com/gpu: 1}}")),
     ("folder", Pod("", "volumes: [{name: v, hostPath: {path: /data/alice}}]", "volumeMounts: [{name: v, mountPath: /m}]")),
     ("folder-read", Pod("", "volumes: [{name: v, hostPath: {path: /data/shared, type: Directory}}]", "volumeMounts: [{name: v, mountPath: /m, readOnly: true}]")),
-    ("own-volumes", Pod("", "volumes: [{name: a, emptyDir: {}}, {name: b, configMap: {name: c}}, {name: c, persistentVolumeClaim: {claimName: c}}]", "volumeMounts: [{name: a, mountPath: /home/alice}]")),
+    ("own-volumes", Pod("", "volumes: [{name: a, emptyDir: {}}, {name: b, configMap: {name: c}}, {name: c, persistentVolumeClaim: {claimName: c}}, {name: d, projected: {sources: [{serviceAccountToken: {path: t}}]}}]", "volumeMounts: [{name: a, mountPath: /home/alice/}]")),
     ("own-queue", Pod("annotations: {scheduling.volcano.sh/queue-name: team}", "", "")),
     ("no-queue", Object("{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, metadata: {name: NAME}, spec: {tasks: [{name: w, replicas: 1, template: {spec: {containers: [{name: main, image: none}]}}}]}}")),
     ("claim", Object("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: NAME}, spec: {storageClassName: fast, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}")),

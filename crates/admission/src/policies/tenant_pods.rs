@@ -61,31 +61,43 @@ pub(super) const VARIABLES: &[Variable] = &[
         is: "variables.known ? variables.of[?'pumice.sh/tenant-groups'].orValue('').split(',').filter(g, g != \
             '').map(g, int(g)) : []",
     },
+    Variable { name: "byComponent", is: "COMPONENT" },
     Variable { name: "closed", is: "variables.of[?'pumice.sh/tenant-closed'].orValue('')" },
     Variable { name: "devices", is: "variables.of[?'pumice.sh/tenant-devices'].orValue('').split(',')" },
-    Variable { name: "queues", is: "variables.of[?'pumice.sh/tenant-queues'].orValue('default').split(',')" },
+    Variable { name: "queues", is: "QUEUES" },
     Variable {
-        name: "folders",
-        is: "variables.of[?'pumice.sh/tenant-host-paths'].orValue('').split('\\n').filter(l, l.matches('^r[wo]:/'))",
+        name: "home",
+        is: " \
+            variables.of[?'pumice.sh/tenant-home'].orValue('').matches('^r[wo]:/[^:]*:(hostPath:/.*|claim:[^:]+)$') \
+            ? [variables.of['pumice.sh/tenant-home']] : []",
     },
     Variable {
         name: "given",
-        is: "variables.of[?'pumice.sh/tenant-volumes'].orValue('').split('\\n').filter(l, \
-            l.matches('^r[wo]:/[^:]*:(hostPath:/|claim:).+'))",
+        is: "(variables.home + variables.of[?'pumice.sh/tenant-volumes'].orValue('').split('\\n').filter(l, \
+            l.matches('^r[wo]:/[^:]*:(hostPath:/.*|claim:[^:]+)$'))).map(l, l.split(':', 4))",
     },
     Variable {
-        name: "writable",
-        is: "variables.folders.filter(l, l.startsWith('rw:')).map(l, l.substring(3)) + variables.given.filter(l, \
-            l.startsWith('rw:')).map(l, l.split(':', 4)).filter(f, f[2] == 'hostPath').map(f, f[3])",
+        name: "folders",
+        is: "variables.of[?'pumice.sh/tenant-host-paths'].orValue('').split('\\n').filter(l, \
+            l.matches('^r[wo]:/')).map(l, l.split(':', 2)) + variables.given.filter(f, f[2] == 'hostPath').map(f, \
+            [f[0], f[3]])",
     },
+    Variable { name: "writable", is: "variables.folders.filter(f, f[0] == 'rw').map(f, f[1])" },
     Variable {
         name: "readable",
-        is: "variables.folders.filter(l, l.startsWith('ro:')).map(l, l.substring(3)) + variables.given.filter(l, \
-            l.startsWith('ro:')).map(l, l.split(':', 4)).filter(f, f[2] == 'hostPath').map(f, f[3])",
+        is: "variables.folders.filter(f, f[0] == 'ro' && !(f[1] in variables.writable)).map(f, f[1])",
     },
+    Variable { name: "readableClaims", is: "variables.given.filter(f, f[0] == 'ro' && f[2] == 'claim').map(f, f[3])" },
     Variable { name: "spec", is: "object.spec" },
     Variable { name: "context", is: "object.spec.?securityContext.orValue({})" },
     Variable { name: "annotations", is: "object.metadata.?annotations.orValue({})" },
+    Variable { name: "labels", is: "object.metadata.?labels.orValue({})" },
+    Variable {
+        name: "creator",
+        is: "!variables.byComponent ? request.userInfo.username : request.userInfo.username in TRUSTED && \
+            variables.annotations[?'pumice.sh/user'].orValue('') != '' ? variables.annotations['pumice.sh/user'] : \
+            variables.of[?'pumice.sh/tenant-user'].orValue('') != '' ? variables.of['pumice.sh/tenant-user'] : variables.tenant",
+    },
     Variable {
         name: "containers",
         is: "variables.spec.containers.map(c, {'at': dyn('spec.containers[' + c.name + ']'), 'is': dyn(c)}) + \
@@ -98,8 +110,16 @@ pub(super) const VARIABLES: &[Variable] = &[
         is: "variables.containers.map(c, {'at': dyn(c.at + '.securityContext'), 'is': \
             dyn(c.is.?securityContext.orValue({}))})",
     },
+    Variable {
+        name: "everyContext",
+        is: "[{'at': dyn('spec.securityContext'), 'is': dyn(variables.context)}] + variables.contexts",
+    },
+    Variable {
+        name: "resources",
+        is: "variables.containers.map(c, {'at': dyn(c.at + '.resources'), 'is': dyn(c.is.?resources.orValue({}))}) \
+            + [{'at': dyn('spec.resources'), 'is': dyn(variables.spec.?resources.orValue({}))}]",
+    },
     Variable { name: "volumes", is: "variables.spec.?volumes.orValue([])" },
-    Variable { name: "folderVolumes", is: "variables.volumes.filter(v, has(v.hostPath))" },
 ];
 
 /// The rules, in the order in which they are told: the first that a pod breaks.
@@ -107,183 +127,229 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "tenant-is-known",
         at: "variables.known ? [] : ['metadata.namespace']",
-        says: "the annotations pumice.sh/tenant-uid, pumice.sh/tenant-gid and pumice.sh/tenant-groups of the namespace \
-            say no user of tenant {tenant}; an administrator sees why with: kubectl describe tenant {tenant}",
+        says: "the annotations pumice.sh/tenant-uid, -gid and -groups of the namespace don't say who tenant \
+            {tenant} is; an administrator sees why by: kubectl describe tenant {tenant}",
     },
     Rule {
         name: "tenant-is-open",
         at: "variables.closed == '' ? [] : ['metadata.namespace']",
-        says: "takes no new pods: {closed}",
+        says: "tenant {tenant} gets no new work: {closed}",
     },
     Rule {
-        name: "mirror",
-        at: "'kubernetes.io/config.mirror' in variables.annotations ? \
-            ['metadata.annotations[kubernetes.io/config.mirror]'] : []",
-        says: "a tenant has no static pods; remove the annotation",
+        name: "queue",
+        at: "['scheduling.volcano.sh/queue-name', 'volcano.sh/queue-name'].filter(key, \
+            !(variables.annotations[?key].orValue('') in [''] + variables.queues)).map(key, \
+            'metadata.annotations[' + key + ']') + ['scheduling.volcano.sh/queue-name', \
+            'volcano.sh/queue-name'].filter(key, !(variables.labels[?key].orValue('') in [''] + \
+            variables.queues)).map(key, 'metadata.labels[' + key + ']')",
+        says: "this queue is not among those of tenant {tenant}; name one that is",
     },
     Rule {
-        name: "annotations-of-confinement",
-        at: "variables.annotations.filter(key, (key.startsWith('container.apparmor.security.beta.kubernetes.io/') || \
-            key.startsWith('seccomp.security.alpha.kubernetes.io/') || \
-            key.startsWith('container.seccomp.security.alpha.kubernetes.io/')) && variables.annotations[key] != \
-            'runtime/default').map(key, 'metadata.annotations[' + key + ']')",
-        says: "pods of tenant {tenant} are confined as the node does by default; remove the annotation",
+        name: "pods-of-kubelets",
+        at: "variables.annotations.filter(key, key.startsWith('kubernetes.io/config.')).map(key, \
+            'metadata.annotations[' + key + ']')",
+        says: "marks a kubelet's own pods, and a tenant has none; remove it",
+    },
+    Rule {
+        name: "old-profiles",
+        at: "variables.annotations.filter(key, OLD_PROFILES.exists(prefix, key.startsWith(prefix))).map(key, \
+            'metadata.annotations[' + key + ']')",
+        says: "chooses another confinement; remove it",
+    },
+    Rule {
+        name: "forged",
+        at: "request.operation != 'CREATE' ? [] : (variables.annotations[?'pumice.sh/user'].orValue('') == \
+            variables.creator ? [] : ['metadata.annotations[pumice.sh/user]']) + (variables.byComponent ? [] : \
+            NOTES.filter(key, key in variables.annotations).map(key, 'metadata.annotations[' + key + ']') + \
+            NOTES.filter(key, key in variables.labels).map(key, 'metadata.labels[' + key + ']'))",
+        says: "is written by the platform; remove it",
     },
     Rule {
         name: "run-as-user",
-        at: "(variables.context.?runAsUser.orValue(0) == variables.uid ? [] : ['spec.securityContext.runAsUser']) + \
-            variables.contexts.filter(c, c.is.?runAsUser.orValue(variables.uid) != variables.uid).map(c, c.at + \
-            '.runAsUser')",
-        says: "pods of tenant {tenant} run as user {uid}; remove the field",
+        at: "variables.context.?runAsUser.orValue(0) == variables.uid ? [] : ['spec.securityContext.runAsUser']",
+        says: "must be {uid}, which is the tenant's; remove the field",
     },
     Rule {
         name: "run-as-group",
-        at: "(variables.context.?runAsGroup.orValue(0) == variables.gid ? [] : ['spec.securityContext.runAsGroup']) + \
-            variables.contexts.filter(c, c.is.?runAsGroup.orValue(variables.gid) != variables.gid).map(c, c.at + \
-            '.runAsGroup')",
-        says: "pods of tenant {tenant} run as group {gid}; remove the field",
+        at: "variables.context.?runAsGroup.orValue(0) == variables.gid ? [] : ['spec.securityContext.runAsGroup']",
+        says: "must be {gid}, which is the tenant's; remove the field",
     },
     Rule {
         name: "file-group",
         at: "variables.context.?fsGroup.orValue(0) == variables.gid ? [] : ['spec.securityContext.fsGroup']",
-        says: "pods of tenant {tenant} have volumes of group {gid}; remove the field",
+        says: "must be {gid}, which is the tenant's; remove the field",
     },
     Rule {
         name: "groups",
-        at: "(sets.equivalent(variables.context.?supplementalGroups.orValue([]), variables.groups) ? [] : \
-            ['spec.securityContext.supplementalGroups']) + (variables.context.?supplementalGroupsPolicy.orValue('') \
-            == 'Strict' ? [] : ['spec.securityContext.supplementalGroupsPolicy'])",
-        says: "pods of tenant {tenant} have the groups of the tenant and no others, not those of images; remove the \
-            field",
+        at: "(variables.context.?supplementalGroups.orValue([]) == variables.groups ? [] : \
+            ['spec.securityContext.supplementalGroups']) + \
+            (variables.context.?supplementalGroupsPolicy.orValue('') == 'Strict' ? [] : \
+            ['spec.securityContext.supplementalGroupsPolicy'])",
+        says: "must be the tenant's groups and no others, not those of images either; remove the field",
     },
     Rule {
         name: "non-root",
-        at: "(variables.context.?runAsNonRoot.orValue(false) ? [] : ['spec.securityContext.runAsNonRoot']) + \
-            variables.contexts.filter(c, !c.is.?runAsNonRoot.orValue(true)).map(c, c.at + '.runAsNonRoot')",
-        says: "pods of tenant {tenant} never run as root; remove the field",
+        at: "variables.context.?runAsNonRoot.orValue(false) ? [] : ['spec.securityContext.runAsNonRoot']",
+        says: "must be true for a tenant's pods; remove the field",
     },
     Rule {
         name: "seccomp",
-        at: "(variables.context.?seccompProfile.?type.orValue('') == 'RuntimeDefault' ? [] : \
-            ['spec.securityContext.seccompProfile']) + variables.contexts.filter(c, \
-            c.is.?seccompProfile.?type.orValue('RuntimeDefault') != 'RuntimeDefault') .map(c, c.at + \
-            '.seccompProfile')",
-        says: "pods of tenant {tenant} have the profile RuntimeDefault; remove the field",
+        at: "variables.context.?seccompProfile.?type.orValue('') == 'RuntimeDefault' ? [] : \
+            ['spec.securityContext.seccompProfile']",
+        says: "must be RuntimeDefault for a tenant's pods; remove the field",
     },
     Rule {
-        name: "app-armor",
-        at: "(variables.context.?appArmorProfile.?type.orValue('RuntimeDefault') == 'RuntimeDefault' ? [] : \
-            ['spec.securityContext.appArmorProfile']) + variables.contexts.filter(c, \
-            c.is.?appArmorProfile.?type.orValue('RuntimeDefault') != 'RuntimeDefault') .map(c, c.at + \
-            '.appArmorProfile')",
-        says: "pods of tenant {tenant} have the profile RuntimeDefault; remove the field",
+        name: "as-the-pod",
+        at: "variables.contexts.map(c, ['runAsUser', 'runAsGroup', 'runAsNonRoot', 'seccompProfile'].filter(field, \
+            field in c.is).map(field, c.at + '.' + field)).filter(found, found.size() > 0).map(found, found[0])",
+        says: "the pod says it for all of its containers; remove the field",
     },
     Rule {
-        name: "selinux",
-        at: "(has(variables.context.seLinuxOptions) ? ['spec.securityContext.seLinuxOptions'] : []) + \
-            variables.contexts.filter(c, has(c.is.seLinuxOptions)).map(c, c.at + '.seLinuxOptions')",
-        says: "pods of tenant {tenant} have the label that the node gives them; remove the field",
+        name: "profiles",
+        at: "variables.everyContext.filter(c, c.is.?appArmorProfile.?type.orValue('') == 'Unconfined').map(c, c.at \
+            + '.appArmorProfile') + variables.everyContext.filter(c, has(c.is.seLinuxOptions) && \
+            c.is.seLinuxOptions.size() > 0).map(c, c.at + '.seLinuxOptions') + variables.everyContext.filter(c, \
+            has(c.is.windowsOptions) && c.is.windowsOptions.size() > 0).map(c, c.at + '.windowsOptions')",
+        says: "is no tenant's to choose; remove the field",
     },
     Rule {
         name: "windows",
-        at: "(variables.spec.?os.?name.orValue('linux') == 'linux' ? [] : ['spec.os.name']) + \
-            (has(variables.context.windowsOptions) ? ['spec.securityContext.windowsOptions'] : []) + \
-            variables.contexts.filter(c, has(c.is.windowsOptions)).map(c, c.at + '.windowsOptions')",
-        says: "pods of tenant {tenant} run on Linux; remove the field",
+        at: "variables.spec.?os.?name.orValue('linux') == 'linux' ? [] : ['spec.os.name']",
+        says: "a tenant's pods run on Linux, not on windows; remove the field",
+    },
+    Rule {
+        name: "sysctls",
+        at: "variables.context.?sysctls.orValue([]).size() == 0 ? [] : ['spec.securityContext.sysctls']",
+        says: "a tenant's pods set none; remove the field",
     },
     Rule {
         name: "escalation",
         at: "variables.contexts.filter(c, c.is.?allowPrivilegeEscalation.orValue(true)).map(c, c.at + \
             '.allowPrivilegeEscalation')",
-        says: "programs of tenant {tenant} gain no rights; set it to false",
+        says: "must be false for a tenant's pods",
     },
     Rule {
         name: "privileged",
         at: "variables.contexts.filter(c, c.is.?privileged.orValue(false)).map(c, c.at + '.privileged')",
-        says: "pods of tenant {tenant} are not privileged; remove the field",
+        says: "a tenant's pods have no rights of the machine; remove the field",
     },
     Rule {
         name: "capabilities",
-        at: "variables.contexts.filter(c, !c.is.?capabilities.?drop.orValue([]).exists(name, name == 'ALL')) .map(c, \
-            c.at + '.capabilities.drop') + variables.contexts.filter(c, \
-            c.is.?capabilities.?add.orValue([]).exists(name, name != 'NET_BIND_SERVICE')) .map(c, c.at + \
-            '.capabilities.add')",
-        says: "pods of tenant {tenant} have no capabilities; remove `add`, and drop ALL",
+        at: "variables.contexts.filter(c, c.is.?capabilities.?drop.orValue([]) != ['ALL'] || \
+            c.is.?capabilities.?add.orValue([]).size() > 0).map(c, c.at + '.capabilities')",
+        says: "must be drop: [ALL] and nothing else for a tenant's pods",
     },
     Rule {
         name: "proc-mount",
         at: "variables.contexts.filter(c, c.is.?procMount.orValue('Default') != 'Default').map(c, c.at + \
             '.procMount')",
-        says: "pods of tenant {tenant} see /proc as by default; remove the field",
+        says: "must be Default for a tenant's pods",
+    },
+    Rule {
+        name: "node-name",
+        at: "variables.spec.?nodeName.orValue('') == '' || request.operation != 'CREATE' ? [] : ['spec.nodeName']",
+        says: "the scheduler places a tenant's pods; name the node by a nodeSelector (kubernetes.io/hostname)",
+    },
+    Rule {
+        name: "scheduler",
+        at: "variables.spec.?schedulerName.orValue('') in SCHEDULERS || request.operation != 'CREATE' ? [] : \
+            ['spec.schedulerName']",
+        says: "places no pods of tenants; remove the field",
     },
     Rule {
         name: "host-namespaces",
-        at: "['hostNetwork', 'hostPID', 'hostIPC'].filter(field, field in variables.spec && variables.spec[field]) \
-            .map(field, 'spec.' + field)",
-        says: "pods of tenant {tenant} share nothing with the node; remove the field",
+        at: "['hostNetwork', 'hostPID', 'hostIPC'].filter(field, field in variables.spec && \
+            variables.spec[field]).map(field, 'spec.' + field)",
+        says: "a tenant's pods share nothing of the machine; remove the field",
+    },
+    Rule {
+        name: "own-users",
+        at: "variables.spec.?hostUsers.orValue(true) ? [] : ['spec.hostUsers']",
+        says: "a tenant's pods have the tenant's uid on the machine, too; remove the field",
+    },
+    Rule {
+        name: "runtime-class",
+        at: "variables.spec.?runtimeClassName.orValue('') == '' ? [] : ['spec.runtimeClassName']",
+        says: "no runtime class is a tenant's to choose; remove the field",
+    },
+    Rule {
+        name: "priority",
+        at: "(variables.spec.?priorityClassName.orValue('').startsWith('system-') ? ['spec.priorityClassName'] : \
+            []) + (variables.spec.?priority.orValue(0) > 1000000000 ? ['spec.priority'] : [])",
+        says: "is for the platform's own pods; name another class",
+    },
+    Rule {
+        name: "tolerations",
+        at: "variables.spec.?tolerations.orValue([]).filter(t, t.?key.orValue('') in [''] + PLATFORM_TAINTS || \
+            t.?key.orValue('').startsWith('node-role.kubernetes.io/')).map(t, 'spec.tolerations[' + \
+            t.?key.orValue('') + ']')",
+        says: "keeps nodes free of people's pods; tolerate the taints only that are meant for yours",
+    },
+    Rule {
+        name: "volumes",
+        at: "variables.volumes.filter(v, v.exists(key, !(key in ['name', 'hostPath', 'ephemeral'] + \
+            VOLUMES))).map(v, 'spec.volumes[' + v.name + ']')",
+        says: "a tenant's pods have claims, objects of their namespace, empty folders and images; use one of these",
+    },
+    Rule {
+        name: "projected",
+        at: "variables.volumes.filter(v, v.?projected.?sources.orValue([]).exists(source, source.exists(key, !(key \
+            in SOURCES)))).map(v, 'spec.volumes[' + v.name + '].projected')",
+        says: "is no tenant's to have; project objects of the namespace only",
+    },
+    Rule {
+        name: "ephemeral-claims",
+        at: "variables.volumes.filter(v, has(v.ephemeral)).filter(v, \
+            v.ephemeral.?volumeClaimTemplate.?spec.?volumeName.orValue('') != '' || \
+            v.ephemeral.?volumeClaimTemplate.?spec.?dataSourceRef.?namespace.orValue('') != '').map(v, \
+            'spec.volumes[' + v.name + '].ephemeral')",
+        says: "names what may be another tenant's; leave volumeName and the namespace of data out",
+    },
+    Rule {
+        name: "own-names",
+        at: "variables.volumes.filter(v, v.name.startsWith('pumice-tenant-')).filter(v, \
+            !variables.given.exists(f, (f[2] == 'hostPath' ? v.?hostPath.?path.orValue('') : \
+            v.?persistentVolumeClaim.?claimName.orValue('')) == f[3])).map(v, 'spec.volumes[' + v.name + '].name')",
+        says: "is the tenant's own volume; name yours otherwise",
+    },
+    Rule {
+        name: "folders",
+        at: "variables.volumes.filter(v, has(v.hostPath)).filter(v, !(v.hostPath.path in variables.writable + \
+            variables.readable)).map(v, 'spec.volumes[' + v.name + '].hostPath.path')",
+        says: "is not among the hostPaths of tenant {tenant}; mount one of those, with what is in it as subPath, or \
+            have an administrator add it",
+    },
+    Rule {
+        name: "folders-made",
+        at: "variables.volumes.filter(v, has(v.hostPath)).filter(v, \
+            v.hostPath.?type.orValue('').endsWith('OrCreate')).map(v, 'spec.volumes[' + v.name + \
+            '].hostPath.type')",
+        says: "the node would make it as its own; make it before, or mount the folder that it is to be in",
+    },
+    Rule {
+        name: "read-only",
+        at: "variables.volumes.filter(v, v.?hostPath.?path.orValue('') in variables.readable || \
+            v.?persistentVolumeClaim.?claimName.orValue('') in variables.readableClaims).filter(v, \
+            variables.containers.exists(c, c.is.?volumeMounts.orValue([]).exists(m, m.name == v.name && \
+            !m.?readOnly.orValue(false)) || c.is.?volumeDevices.orValue([]).exists(d, d.name == v.name))).map(v, \
+            'spec.volumes[' + v.name + ']')",
+        says: "tenant {tenant} may only read it: mount it with readOnly: true",
     },
     Rule {
         name: "host-ports",
         at: "variables.containers.filter(c, c.is.?ports.orValue([]).exists(p, p.?hostPort.orValue(0) != 0)).map(c, \
             c.at + '.ports')",
-        says: "pods of tenant {tenant} have no ports of the node; remove hostPort, and make a Service",
-    },
-    Rule {
-        name: "sysctls",
-        at: "variables.context.?sysctls.orValue([]).size() == 0 ? [] : ['spec.securityContext.sysctls']",
-        says: "pods of tenant {tenant} set nothing of the kernel; remove the field",
-    },
-    Rule {
-        name: "node-name",
-        at: "variables.spec.?nodeName.orValue('') == '' || request.operation != 'CREATE' ? [] : ['spec.nodeName']",
-        says: "the scheduler chooses the node; use a nodeSelector",
-    },
-    Rule {
-        name: "scheduler",
-        at: "variables.spec.?schedulerName.orValue('') in SCHEDULERS ? [] : ['spec.schedulerName']",
-        says: "pods of tenant {tenant} are placed by the scheduler of the platform; remove the field",
-    },
-    Rule {
-        name: "priority",
-        at: "variables.spec.?priorityClassName.orValue('').startsWith('system-') ? ['spec.priorityClassName'] : []",
-        says: "classes of the system are not for tenants; name another one",
-    },
-    Rule {
-        name: "volumes",
-        at: "variables.volumes.filter(v, v.exists(key, !(key in ['name', 'hostPath'] + VOLUMES))).map(v, \
-            'spec.volumes[' + v.name + ']')",
-        says: "a tenant mounts its claims, ConfigMaps, Secrets, images, folders that are the pod's own, and the folders \
-            of nodes that it was given; use one of these",
-    },
-    Rule {
-        name: "folders",
-        at: "variables.folderVolumes.filter(v, !(v.hostPath.path in variables.writable + variables.readable) || \
-            !(v.hostPath.?type.orValue('') in ['', 'Directory', 'File'])).map(v, 'spec.volumes[' + v.name + \
-            '].hostPath')",
-        says: "tenant {tenant} may mount the folders of nodes that its Tenant names in hostPaths, each as a whole (what \
-            is in one by subPath), and makes none; name one of these, or ask an administrator",
-    },
-    Rule {
-        name: "folders-to-read",
-        at: "variables.folderVolumes.filter(v, v.hostPath.path in variables.readable && !(v.hostPath.path in \
-            variables.writable) && variables.containers.exists(c, c.is.?volumeMounts.orValue([]).exists(m, m.name == \
-            v.name && !m.?readOnly.orValue(false)))) .map(v, 'spec.volumes[' + v.name + '].hostPath')",
-        says: "tenant {tenant} may only read this folder; mount it with readOnly: true",
+        says: "a tenant's pods have no ports of the machine; remove hostPort, and use a Service",
     },
     Rule {
         name: "devices",
-        at: "variables.containers.filter(c, c.is.?resources.?requests.orValue({}).exists(key, key.contains('/') && \
-            !(key in variables.devices) && !('*' in variables.devices))).map(c, c.at + '.resources.requests') + \
-            variables.containers.filter(c, c.is.?resources.?limits.orValue({}).exists(key, key.contains('/') && \
-            !(key in variables.devices) && !('*' in variables.devices))).map(c, c.at + '.resources.limits') + \
-            (variables.spec.?resourceClaims.orValue([]).size() == 0 || '*' in variables.devices ? [] : \
-            ['spec.resourceClaims'])",
-        says: "tenant {tenant} may ask for the devices that its Tenant names and no others; ask an administrator",
-    },
-    Rule {
-        name: "queue",
-        at: "['scheduling.volcano.sh/queue-name', 'volcano.sh/queue-name'].filter(key, key in variables.annotations \
-            && !(variables.annotations[key] in variables.queues)).map(key, 'metadata.annotations[' + key + ']')",
-        says: "tenant {tenant} may not use this queue; name one of those of its Tenant",
+        at: "variables.resources.map(c, c.is.?limits.orValue({}).filter(key, key.contains('/') && \
+            !key.matches('^([^/]*[.])?kubernetes[.]io/') && !(key in variables.devices) && !('*' in \
+            variables.devices)).map(key, c.at + '.limits[' + key + ']')).filter(found, found.size() > \
+            0).map(found, found[0]) + variables.resources.map(c, c.is.?requests.orValue({}).filter(key, \
+            key.contains('/') && !key.matches('^([^/]*[.])?kubernetes[.]io/') && !(key in variables.devices) && \
+            !('*' in variables.devices)).map(key, c.at + '.requests[' + key + ']')).filter(found, found.size() > \
+            0).map(found, found[0])",
+        says: "is not among the devices of tenant {tenant}; have an administrator add it",
     },
 ];
