@@ -73,6 +73,7 @@ fn judge(kind: usize, mut new: Value, old: Option<Value>) {
         old: old.as_ref(),
         dry_run: false,
         objects: &queues,
+        tenants: &pumice_apiserver::NoTenants,
         now: now(),
     };
     let before = new.clone();

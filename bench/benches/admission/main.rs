@@ -82,6 +82,7 @@ fn rules(setting: &Setting, figures: &mut Figures) -> anyhow::Result<()> {
         old: None,
         dry_run: false,
         objects: &Nothing,
+        tenants: &pumice_apiserver::NoTenants,
         now: "2026-01-01T00:00:00Z".parse()?,
     };
     let count = setting.size(200_000);

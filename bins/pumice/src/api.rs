@@ -9,8 +9,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use futures::future::BoxFuture;
 use pumice_admission::server::GroupsFile;
-use pumice_admission::{Rules, VolcanoAdmission};
-use pumice_apiserver::{ApiServer, AuditLog, Builder, ConnectionLimits};
+use pumice_admission::{Rules, TenantAdmission, VolcanoAdmission};
+use pumice_apiserver::{Admission, AdmitAll, ApiServer, AuditLog, Builder, ConnectionLimits};
 use pumice_auth::{Ca, Issuer, Policy, TokenKey};
 use pumice_clock::now;
 use pumice_jobs::platform::target::RunFile;
@@ -83,13 +83,14 @@ impl Api {
             let program = std::path::absolute(program).context("make the path of --password-command absolute")?;
             builder = builder.passwords(Arc::new(PasswordCommand(program)));
         }
-        if args.admission {
-            builder = builder.admission(Arc::new(admission));
-        }
         // Who works for a company is told of.
         let always = (store.count(TENANTS, None) > 0).then(|| data.audit_log());
         let audit =
             args.audit.log(always.as_deref())?.map(|(options, policy)| AuditLog::open(options, policy)).transpose()?;
+        let live = admission.rules();
+        // Who a tenant's pods are is said here, wherever Volcano's objects are judged.
+        let inner: Arc<dyn Admission> = if args.admission { Arc::new(admission) } else { Arc::new(AdmitAll) };
+        builder = builder.admission(Arc::new(TenantAdmission::over(inner, live)));
         if let Some(audit) = &audit {
             builder = builder.audit(audit.clone());
         }

@@ -23,10 +23,14 @@ mod routes;
 mod rules;
 pub mod server;
 pub mod tenant;
+mod tenant_objects;
+pub mod tenant_pods;
+mod tenants;
 pub mod user;
 mod view;
 
 pub use adapter::VolcanoAdmission;
 pub use findings::Findings;
 pub use rules::{LiveRules, QUEUE_DEPTH_MAX, Rules};
+pub use tenants::TenantAdmission;
 pub use view::View;

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use pumice_apiserver::{Admission as _, AdmissionRequest, Admitted, ObjectReader, Operation};
+use pumice_apiserver::{Admission as _, AdmissionRequest, Admitted, NoTenants, ObjectReader, Operation};
 use pumice_auth::Identity;
 use pumice_objects::status::Status;
 use serde::Deserialize;
@@ -180,6 +180,7 @@ impl Request {
             old: self.old_object.as_ref(),
             dry_run: self.dry_run.unwrap_or(false),
             objects,
+            tenants: &NoTenants,
             now,
         };
         match (phase, &self.object) {

@@ -12,6 +12,7 @@ pub(crate) mod pod_security;
 pub(crate) mod quota;
 pub(crate) mod security_fields;
 pub(crate) mod submission_rate;
+pub(crate) mod tenants;
 
 use pumice_objects::pod_security::Profile;
 use pumice_objects::status::GroupResource;
@@ -21,6 +22,7 @@ use crate::audit::Annotations;
 use crate::kinds::Descriptor;
 
 pub use in_process::{Admission, AdmissionRequest, AdmitAll, Admitted, Operation};
+pub use tenants::{NamespaceTenant, NoTenants, Tenancy, TenantReader};
 
 /// What a write is of, as the checks of this server look at it.
 #[derive(Clone, Copy)]
@@ -34,6 +36,8 @@ pub(crate) struct Attributes<'a> {
     pub(crate) namespace: &'a str,
     /// What namespaces enforce that say nothing about it.
     pub(crate) default_pod_security: Profile,
+    /// Whose namespaces are, where admission judges what tenants' pods mount.
+    pub(crate) tenants: Option<&'a dyn TenantReader>,
     /// Notes of the audit log on the request, where that tells it.
     pub(crate) annotations: Option<&'a Annotations>,
 }

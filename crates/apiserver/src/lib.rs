@@ -56,7 +56,9 @@ pub use self::http::connections::{
     ConnectionError, ConnectionLimits, Handler, serve_connections, serve_plaintext_connections,
 };
 pub use self::http::request::Verb;
-pub use admission::{Admission, AdmissionRequest, AdmitAll, Admitted, Operation};
+pub use admission::{
+    Admission, AdmissionRequest, AdmitAll, Admitted, NamespaceTenant, NoTenants, Operation, Tenancy, TenantReader,
+};
 pub use audit::{AuditError, AuditLog, AuditOptions, AuditPolicy, AuditPolicyError};
 pub use authn::logins::{LoginOptions, OidcClient, PasswordCheck, PasswordCheckError};
 pub use kinds::aggregated::{AggregatedApi, AggregatedResource, AggregatedRight, AggregatedService};

@@ -25,6 +25,7 @@ use tower::Service;
 
 use crate::admission::dynamic::DynamicAdmission;
 use crate::admission::submission_rate::SubmissionRates;
+use crate::admission::tenants::TenantsCell;
 use crate::admission::{Admission, AdmitAll};
 use crate::audit::AuditLog;
 use crate::authn::logins::{LoginOptions, Logins, PasswordCheck};
@@ -223,6 +224,7 @@ impl Builder {
                 rights: RightsCell::new(self.policy),
                 accounts,
                 logins,
+                tenants: TenantsCell::default(),
                 clock: self.clock,
                 store: self.store,
             });

@@ -5,6 +5,7 @@
 
 mod delete;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pumice_clock::Clock;
@@ -12,6 +13,7 @@ use pumice_objects::status::{GroupResource, Status};
 use pumice_store::{ApplyError, Change, Object, Store};
 
 use crate::admission::dynamic::DynamicAdmission;
+use crate::admission::tenants::{Tenancy, TenantReader, TenantsCell};
 use crate::authn::Authenticator;
 use crate::authn::logins::Logins;
 use crate::authn::service_accounts::Accounts;
@@ -29,6 +31,8 @@ pub(crate) struct Storage {
     pub(crate) rights: RightsCell,
     pub(crate) accounts: Accounts,
     pub(crate) logins: Logins,
+    /// Whose namespaces are.
+    pub(crate) tenants: TenantsCell,
     /// What people configured to judge writes.
     pub(crate) dynamic: DynamicAdmission,
     pub(crate) webhooks: Arc<Webhooks>,
@@ -61,6 +65,16 @@ impl Storage {
     pub(crate) fn authenticator(&self) -> Authenticator<'_> {
         let Self { store, accounts, rights, logins, clock, .. } = self;
         Authenticator { store, accounts, rights, logins, clock: &**clock }
+    }
+}
+
+impl TenantReader for Storage {
+    fn tenancy(&self, namespace: &str) -> Tenancy {
+        self.tenants.tenancy(&self.store, namespace)
+    }
+
+    fn volume_namespaces(&self, volume: &str) -> Option<BTreeSet<String>> {
+        self.tenants.load(&self.store).volume_namespaces(volume)
     }
 }
 

@@ -17,6 +17,11 @@ pub trait ObjectReader: Send + Sync {
     /// All objects of a resource, or of one namespace of it. Parses every body.
     fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value>;
 
+    /// The metadata of one object. Need not parse the rest.
+    fn metadata(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        self.get(resource, namespace, name)?.get_mut("metadata").map(Value::take)
+    }
+
     /// The first object of a resource of the cluster whose field `name`, one of its first level, is `true`.
     fn find_flagged(&self, resource: &str, name: &str) -> Option<Value> {
         self.list(resource, None).into_iter().find(|object| object[name] == true)
@@ -31,6 +36,10 @@ impl ObjectReader for Store {
     fn list(&self, resource: &str, namespace: Option<&str>) -> Vec<Value> {
         let listing = Store::list(self, resource, namespace);
         listing.items.iter().filter_map(|object| serde_json::from_slice(&object.body).ok()).collect()
+    }
+
+    fn metadata(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        serde_json::from_slice(field(&self.find(resource, namespace, name)?.body, "metadata")?).ok()
     }
 
     // Asked for each pod that is made: what is found is parsed, and nothing else.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use pumice_admission::{Rules, VolcanoAdmission};
+use pumice_admission::{Rules, TenantAdmission, VolcanoAdmission};
 use pumice_api::names;
 use pumice_apiserver::ApiServer;
 use pumice_auth::{Identity, MASTERS, Policy};
@@ -50,11 +50,18 @@ pub async fn start(server: &Server, args: &FleetUpArgs) -> Result<Clusters> {
     Ok(clusters)
 }
 
+/// Volcano's rules, and those of tenants.
+fn admission() -> Arc<TenantAdmission> {
+    let volcano = VolcanoAdmission::new(Rules::alone());
+    let rules = volcano.rules();
+    Arc::new(TenantAdmission::over(Arc::new(volcano), rules))
+}
+
 impl Clusters {
     async fn add(&mut self, server: &Server, args: &FleetUpArgs, name: &str, folder: &Path) -> Result<()> {
         let store = Store::open(folder, pumice_store::Options::default()).context("open its store")?;
         let api = ApiServer::builder(store.clone(), Policy::new(pumice_auth::built_in()))
-            .admission(Arc::new(VolcanoAdmission::new(Rules::alone())))
+            .admission(admission())
             .build()
             .await
             .context("start its API server")?;

@@ -8,6 +8,7 @@ use pumice_auth::Identity;
 use pumice_objects::status::Status;
 use serde_json::Value;
 
+use crate::admission::tenants::TenantReader;
 use crate::stored::ObjectReader;
 
 /// What a request does to the object.
@@ -41,6 +42,8 @@ pub struct AdmissionRequest<'a> {
     /// Whether nothing will be stored.
     pub dry_run: bool,
     pub objects: &'a dyn ObjectReader,
+    /// Whose namespaces are.
+    pub tenants: &'a dyn TenantReader,
     pub now: Timestamp,
 }
 
@@ -72,6 +75,11 @@ pub trait Admission: Send + Sync + 'static {
     /// Sees the final, valid object and may still refuse it.
     fn validate(&self, _request: &AdmissionRequest<'_>, _object: Option<&Value>) -> Result<Admitted, Status> {
         Ok(Admitted::default())
+    }
+
+    /// Whether it says which folders of nodes the pods of tenants may mount. Pod Security leaves that to it then.
+    fn judges_tenants(&self) -> bool {
+        false
     }
 }
 

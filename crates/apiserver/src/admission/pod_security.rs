@@ -15,7 +15,7 @@ use pumice_objects::pod_security::{Policy, Profile, VersionedProfile, Violations
 use pumice_objects::status::Status;
 use serde_json::Value;
 
-use crate::admission::{Attributes, Operation};
+use crate::admission::{Attributes, Operation, Tenancy};
 use crate::json_scan::field;
 
 /// The profile that was enforced, in the audit log.
@@ -71,7 +71,10 @@ fn check_pods(
         warn_of_probe_hosts(write, pods, warnings);
         return Ok(());
     }
-    let mut judged = Judged { pods, found: Vec::new() };
+    let without: Vec<Value> =
+        if is_tenants(write, pods) { pods.iter().map(|pod| without_host_folders(pod)).collect() } else { Vec::new() };
+    let shown: Vec<&Value> = without.iter().collect();
+    let mut judged = Judged { pods: if without.is_empty() { pods } else { &shown }, found: Vec::new() };
     if let Some(annotations) = write.annotations
         && let Some(text) = judged.text(policy.audit)
     {
@@ -88,6 +91,24 @@ fn check_pods(
         None => {}
     }
     Ok(())
+}
+
+/// Whether these are pods of a tenant that mount folders of nodes: which it may is its Tenant's to say, whatever the profile.
+fn is_tenants(write: &Attributes<'_>, pods: &[&Value]) -> bool {
+    pods.iter().any(|pod| host_folders(pod).next().is_some())
+        && write.tenants.is_some_and(|tenants| matches!(tenants.tenancy(write.namespace), Tenancy::Of(_)))
+}
+
+fn host_folders(pod: &Value) -> impl Iterator<Item = &Value> {
+    pod["spec"]["volumes"].as_array().into_iter().flatten().filter(|volume| !volume["hostPath"].is_null())
+}
+
+fn without_host_folders(pod: &Value) -> Value {
+    let mut pod = pod.clone();
+    if let Some(volumes) = pod["spec"]["volumes"].as_array_mut() {
+        volumes.retain(|volume| volume["hostPath"].is_null());
+    }
+    pod
 }
 
 /// Pods, and what each profile that was asked for forbids of them: the modes of a namespace mostly have the same one.

@@ -143,6 +143,7 @@ impl Look {
             classes: classes.into_iter().map(|class| (meta::name(&class).to_owned(), class)).collect(),
             used: namespaces.into_iter().flat_map(|namespace| used(storage, namespace)).collect(),
             host_names: self.host_names(storage),
+            tenants: storage.tenants.load(&storage.store),
         }
     }
 

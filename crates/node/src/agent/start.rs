@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, Namespace, Pod, PodSecurityContext, SecurityContext};
 use kube::{Api, Client};
+use pumice_api::names::TENANT;
 use pumice_cluster::EventRecorder;
 use pumice_images::provide::Images;
 use pumice_objects::pod_security::{Policy, Profile};
@@ -353,6 +354,7 @@ async fn confinement(context: &NodeContext, pod: &Pod) -> Result<(Confinement, L
     let found = Api::<Namespace>::all(context.client.clone()).get(&namespace).await;
     let found = found.map_err(|error| StartError::Fetch(Box::new(error)))?;
     let labels = found.metadata.labels.unwrap_or_default();
+    let is_tenants = labels.contains_key(TENANT);
     let values = labels.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();
     let policy = Policy::of_namespace(&namespace, &Value::Object(values), context.default_profile);
     let isolation = context.capabilities.isolation.clone();
@@ -364,7 +366,8 @@ async fn confinement(context: &NodeContext, pod: &Pod) -> Result<(Confinement, L
         _ if is_restricted => Isolation { root: RootKind::AllowList, ..isolation },
         _ => isolation,
     };
-    let users = PodUsers::of(pod, is_restricted, &support(context)).map_err(ResolveError::from)?;
+    // A tenant's pods are the tenant on the machine, too: their files on network storage are its own.
+    let users = PodUsers::of(pod, is_restricted && !is_tenants, &support(context)).map_err(ResolveError::from)?;
     Ok((Confinement { isolation, users }, labels))
 }
 

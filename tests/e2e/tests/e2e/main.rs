@@ -56,6 +56,7 @@ mod shards;
 mod side_doors;
 mod simulate;
 mod status;
+mod tenant_identity;
 mod tenants;
 mod up;
 mod vcctl;

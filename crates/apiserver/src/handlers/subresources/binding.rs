@@ -35,6 +35,7 @@ pub(crate) async fn bind(call: &Call, body: Body) -> Answer {
     let options = WriteOptions::parse(&call.query)?;
     let decoded = write::read_object(call, body).await?;
     let binding = parse_binding(call, &decoded.value)?;
+    write::judge_binding(call, &binding.pod, &decoded.value, options.dry_run)?;
     write::validate_below(call, "CREATE", &decoded.value, options.dry_run).await?;
     for _ in 0..ATTEMPTS_MAX {
         let stored = call

@@ -16,7 +16,7 @@ use crate::admission::limit_ranges;
 use crate::admission::node_restriction;
 use crate::admission::pod_security;
 use crate::admission::security_fields;
-use crate::admission::{AdmissionRequest, Attributes, Operation};
+use crate::admission::{AdmissionRequest, Attributes, Operation, TenantReader};
 use crate::context::Call;
 use crate::handlers::subresources::scale;
 use crate::http::body::Body;
@@ -211,6 +211,7 @@ impl Write<'_> {
             old: self.old,
             dry_run: self.dry_run,
             objects: call.store(),
+            tenants: &*call.state.storage,
             now: self.now,
         }
     }
@@ -365,6 +366,13 @@ pub(crate) async fn validate_below(
     Ok(warnings)
 }
 
+/// Has a binding judged by admission of this process.
+pub(crate) fn judge_binding(call: &Call, pod: &str, binding: &Value, dry_run: bool) -> Result<(), Status> {
+    let write = Write { call, operation: Operation::Create, old: None, dry_run, now: call.now() };
+    let request = AdmissionRequest { subresource: "binding", ..write.request(pod) };
+    call.state.admission.validate(&request, Some(binding)).map(drop)
+}
+
 /// What the checks of this server look at of a write.
 pub(crate) fn attributes(call: &Call, operation: Operation) -> Attributes<'_> {
     Attributes {
@@ -374,6 +382,7 @@ pub(crate) fn attributes(call: &Call, operation: Operation) -> Attributes<'_> {
         subresource: &call.request.subresource,
         namespace: call.stored_namespace(),
         default_pod_security: call.state.default_pod_security,
+        tenants: call.state.admission.judges_tenants().then_some(&*call.state.storage as &dyn TenantReader),
         annotations: call.annotations.as_ref(),
     }
 }

@@ -4,12 +4,14 @@
 //! to one claim only, by its uid, and what was bound is never bound to another. Used by the worker above.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use pumice_objects::meta;
 use pumice_objects::selector::LabelSelector;
 use pumice_units::Quantity;
 use serde_json::{Value, json};
 
+use crate::admission::tenants::Index;
 use crate::authz::nodes::VOLUME_NODE;
 use crate::strategies::claim::{CLAIM_PROTECTION, class_of};
 use crate::strategies::pod::spec::parse_quantity;
@@ -35,6 +37,8 @@ pub(crate) struct View {
     pub(crate) used: BTreeSet<(String, String)>,
     /// The label by which volumes name a node, by the node's name.
     pub(crate) host_names: BTreeMap<String, String>,
+    /// Who may have which volumes.
+    pub(crate) tenants: Arc<Index>,
 }
 
 /// A volume that is to be made.
@@ -132,8 +136,9 @@ impl View {
     /// A claim that was bound is bound to that volume, or to none ever.
     fn keep_bound(&mut self, claim: &mut Value) {
         let name = text(&claim["spec"]["volumeName"]).to_owned();
-        let volume =
-            self.volumes.get(&name).filter(|volume| volume["spec"]["claimRef"].is_null() || is_kept_for(volume, claim));
+        let volume = self.volumes.get(&name).filter(|volume| {
+            is_kept_for(volume, claim) || volume["spec"]["claimRef"].is_null() && self.may_have(&name, volume, claim)
+        });
         if volume.is_some() {
             self.bind(&name, claim);
         } else {
@@ -149,18 +154,25 @@ impl View {
             let volume = self.volumes.get(named)?;
             let free = volume["spec"]["claimRef"].is_null();
             let fits = is_kept_for(volume, claim) || free && suits(volume, claim);
-            return if fits { Some(named.to_owned()) } else { None };
+            return if fits && self.may_have(named, volume, claim) { Some(named.to_owned()) } else { None };
         }
-        let kept = self.volumes.iter().find(|(_, volume)| is_kept_for(volume, claim) && suits(volume, claim));
+        let kept = self.volumes.iter().find(|(name, volume)| {
+            is_kept_for(volume, claim) && suits(volume, claim) && self.may_have(name, volume, claim)
+        });
         if let Some((name, _)) = kept {
             return Some(name.clone());
         }
         if self.waits(claim) {
             return None;
         }
-        let free =
-            self.volumes.iter().filter(|(_, volume)| volume["spec"]["claimRef"].is_null() && suits(volume, claim));
+        let free = self.volumes.iter().filter(|(name, volume)| {
+            volume["spec"]["claimRef"].is_null() && suits(volume, claim) && self.may_have(name, volume, claim)
+        });
         free.min_by_key(|(_, volume)| storage(&volume["spec"]["capacity"])).map(|(name, _)| name.clone())
+    }
+
+    fn may_have(&self, name: &str, volume: &Value, claim: &Value) -> bool {
+        self.tenants.may_have(meta::namespace(claim).unwrap_or_default(), name, is_kept_for(volume, claim))
     }
 
     /// Whether the claim's class waits for a pod.
@@ -342,6 +354,7 @@ mod tests {
                 .into(),
             used: BTreeSet::new(),
             host_names: BTreeMap::new(),
+            tenants: Arc::default(),
         }
     }
 
