@@ -44,7 +44,6 @@ pub(super) mod kinds {
     pub const ADDRESS: u32 = 7;
     pub const PROTOCOL: u32 = 12;
     pub const PORT: u32 = 13;
-    pub const MARK: u32 = 19;
 }
 
 /// What becomes of a packet.
@@ -80,11 +79,10 @@ pub(super) enum Part {
         operator: u32,
         value: Vec<u8>,
     },
-    /// Registers from this one on are in a set. Of a map the value comes into a register.
+    /// Registers from this one on are in a set.
     In {
         set: String,
         from: u32,
-        to: Option<u32>,
     },
     /// What the set says that becomes of it, if it is in there.
     VerdictOf {
@@ -224,7 +222,6 @@ pub(super) struct Shape {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Leads {
-    Mark,
     Verdict,
 }
 
@@ -237,7 +234,6 @@ pub(super) struct Entry {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Target {
-    Mark(u32),
     Verdict(Verdict),
 }
 
@@ -304,7 +300,6 @@ impl Batch {
             let message = message.text(2, name).attribute(3, &be(flags));
             let message = message.attribute(4, &be(shape.key_kind)).attribute(5, &be(shape.key_bytes));
             let message = match shape.leads_to {
-                Some(Leads::Mark) => message.attribute(6, &be(kinds::MARK)).attribute(7, &be(4)),
                 Some(Leads::Verdict) => message.attribute(6, &be(TYPE_VERDICT)).attribute(7, &be(16)),
                 None => message,
             };
@@ -366,7 +361,6 @@ fn be(number: u32) -> [u8; 4] {
 fn element(item: Message, entry: &Entry) -> Message {
     let item = item.nest(1, |key| key.attribute(VALUE, &entry.key));
     match &entry.leads_to {
-        Some(Target::Mark(mark)) => item.nest(2, |data| data.attribute(VALUE, &mark.to_ne_bytes())),
         Some(Target::Verdict(target)) => item.nest(2, |data| verdict(data, target)),
         None => item,
     }
@@ -406,13 +400,7 @@ fn expression(list: Message, part: &Part) -> Message {
             let data = data.attribute(1, &be(A)).attribute(2, &be(*operator));
             data.nest(3, |data| data.attribute(VALUE, value))
         }),
-        Part::In { set, from, to } => named("lookup", &|data| {
-            let data = data.text(1, set).attribute(2, &be(*from));
-            match to {
-                Some(to) => data.attribute(3, &be(*to)),
-                None => data,
-            }
-        }),
+        Part::In { set, from } => named("lookup", &|data| data.text(1, set).attribute(2, &be(*from))),
         Part::VerdictOf { set } => {
             named("lookup", &|data| data.text(1, set).attribute(2, &be(A)).attribute(3, &be(REGISTER_VERDICT)))
         }

@@ -125,6 +125,8 @@ pub(crate) struct Chain {
 /// All rules about the pods of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RuleSet {
+    /// Numbers of tenants who have pods.
+    pub tenants: BTreeSet<u32>,
     /// Numbers of the sets of addresses.
     pub groups: BTreeSet<u32>,
     /// Numbers of the sets of named ports.
@@ -161,6 +163,8 @@ impl Changes {
             }
         }
         rules.chains.retain(|number, _| !removed.chains.contains_key(number));
+        rules.tenants.retain(|number| !removed.tenants.contains(number));
+        rules.tenants.extend(added.tenants);
         rules.groups.retain(|number| !removed.groups.contains(number));
         rules.named.retain(|number| !removed.named.contains(number));
         rules.groups.extend(added.groups);
@@ -184,6 +188,7 @@ fn without(rules: &RuleSet, other: &RuleSet) -> RuleSet {
     });
     let chains = rules.chains.iter().filter(|(number, _)| !other.chains.contains_key(number));
     RuleSet {
+        tenants: rules.tenants.difference(&other.tenants).copied().collect(),
         groups: rules.groups.difference(&other.groups).copied().collect(),
         named: rules.named.difference(&other.named).copied().collect(),
         chains: chains.map(|(number, chain)| (*number, chain.clone())).collect(),

@@ -26,10 +26,10 @@ const HOOK_FORWARD: u32 = 2;
 const PRIORITY_MANGLE: i32 = -150;
 const PRIORITY_FILTER: i32 = 0;
 
-/// Which tenant an address is of.
+/// Addresses of all tenants' pods.
 const TENANTS: &str = "tenants";
-/// Tenants with their addresses.
-const MEMBERS: &str = "members";
+/// Which chain is that of an address's tenant.
+const OWNERS: &str = "owners";
 const INGRESS: &str = "ingress";
 const EGRESS: &str = "egress";
 
@@ -43,7 +43,6 @@ const DNS_PORT: u16 = 53;
 const LINK_LOCAL: ([u8; 4], [u8; 4]) = ([255, 255, 0, 0], [169, 254, 0, 0]);
 
 const ADDRESS: Shape = Shape { key_kind: kinds::ADDRESS, key_bytes: 4, leads_to: None };
-const MEMBER: Shape = Shape { key_kind: kinds::MARK << 6 | kinds::ADDRESS, key_bytes: 8, leads_to: None };
 const NAMED_PORT: Shape =
     Shape { key_kind: (kinds::ADDRESS << 6 | kinds::PROTOCOL) << 6 | kinds::PORT, key_bytes: 12, leads_to: None };
 
@@ -68,8 +67,8 @@ pub(super) fn replace(ground: &Ground, rules: &RuleSet) -> Vec<Message> {
     batch.new_table();
     batch.delete_table();
     batch.new_table();
-    batch.new_set(TENANTS, Shape { leads_to: Some(Leads::Mark), ..ADDRESS });
-    batch.new_set(MEMBERS, MEMBER);
+    batch.new_set(TENANTS, ADDRESS);
+    batch.new_set(OWNERS, Shape { leads_to: Some(Leads::Verdict), ..ADDRESS });
     batch.new_set(INGRESS, Shape { leads_to: Some(Leads::Verdict), ..ADDRESS });
     batch.new_set(EGRESS, Shape { leads_to: Some(Leads::Verdict), ..ADDRESS });
     for chain in [TO_HOST, FROM_TENANT, POLICIES, PODS] {
@@ -86,7 +85,7 @@ pub(super) fn replace(ground: &Ground, rules: &RuleSet) -> Vec<Message> {
     for (chain, rule) in standing_rules(ground) {
         batch.new_rule(chain, &rule);
     }
-    add(&mut batch, rules);
+    add(&mut batch, ground, rules);
     batch.finish()
 }
 
@@ -97,9 +96,13 @@ pub(super) fn change(ground: &Ground, changes: &Changes) -> Vec<Message> {
     for (set, entries) in entries(&changes.removed) {
         batch.delete_elements(&set, &entries);
     }
-    add(&mut batch, &changes.added);
+    add(&mut batch, ground, &changes.added);
     for (number, chain) in &changes.removed.chains {
         batch.delete_chain(&chain_name(chain.direction, *number));
+    }
+    for number in &changes.removed.tenants {
+        batch.delete_chain(&tenant_name(*number));
+        batch.delete_set(&tenant_name(*number));
     }
     for number in &changes.removed.groups {
         batch.delete_set(&group_name(*number));
@@ -117,7 +120,18 @@ pub(super) fn remove(table: &str) -> Vec<Message> {
     batch.finish()
 }
 
-fn add(batch: &mut Batch, rules: &RuleSet) {
+fn add(batch: &mut Batch, ground: &Ground, rules: &RuleSet) {
+    for number in &rules.tenants {
+        let name = tenant_name(*number);
+        batch.new_set(&name, ADDRESS);
+        batch.new_chain(&name, None);
+        let to_pod = parts::output_group(EQUAL, ground.group);
+        let to_own = [to_pod.clone(), is_in(parts::destination(A), &name)].concat();
+        let then = |parts: Vec<Part>, verdict| [parts, vec![Part::Then(verdict)]].concat();
+        batch.new_rule(&name, &then(to_own, Verdict::Goto(POLICIES.to_owned())));
+        batch.new_rule(&name, &then(to_pod, Verdict::Drop));
+        batch.new_rule(&name, &[Part::Then(Verdict::Goto(POLICIES.to_owned()))]);
+    }
     for number in &rules.groups {
         batch.new_set(&group_name(*number), ADDRESS);
     }
@@ -147,8 +161,10 @@ fn entries(rules: &RuleSet) -> BTreeMap<String, Vec<Entry>> {
                 |set: String, key: Vec<u8>, leads_to| sets.entry(set).or_default().push(Entry { key, leads_to });
             match element {
                 Element::Tenant(number) => {
-                    put(TENANTS.to_owned(), address.to_vec(), Some(Target::Mark(*number)));
-                    put(MEMBERS.to_owned(), [number.to_ne_bytes(), address].concat(), None);
+                    let chain = Verdict::Goto(tenant_name(*number));
+                    put(TENANTS.to_owned(), address.to_vec(), None);
+                    put(tenant_name(*number), address.to_vec(), None);
+                    put(OWNERS.to_owned(), address.to_vec(), Some(Target::Verdict(chain)));
                 }
                 Element::Group(number) => put(group_name(*number), address.to_vec(), None),
                 Element::Named { set, protocol, port } => {
@@ -169,6 +185,11 @@ fn entries(rules: &RuleSet) -> BTreeMap<String, Vec<Entry>> {
         }
     }
     sets
+}
+
+/// Of the set of a tenant's addresses, and of the chain for what they send.
+fn tenant_name(number: u32) -> String {
+    format!("tenant-{number}")
 }
 
 fn group_name(number: u32) -> String {
@@ -195,7 +216,7 @@ fn allow_rule(direction: Direction, allow: &Allow) -> Vec<Part> {
     let mut rule = Vec::new();
     match &allow.peers {
         Peers::Anybody => {}
-        Peers::Group(number) => rule.extend([peer, Part::In { set: group_name(*number), from: A, to: None }]),
+        Peers::Group(number) => rule.extend([peer, Part::In { set: group_name(*number), from: A }]),
         Peers::Block { within, except } => {
             let blocks = [(within, parts::is as fn(&[u8]) -> Part)].into_iter();
             for (block, compare) in blocks.chain(except.iter().map(|block| (block, parts::is_not as fn(&[u8]) -> Part)))
@@ -217,12 +238,7 @@ fn allow_rule(direction: Direction, allow: &Allow) -> Vec<Part> {
         }
         Ports::Named(number) => {
             let set = named_name(*number);
-            rule.extend([
-                parts::destination(A),
-                parts::protocol_to(B),
-                parts::port(C),
-                Part::In { set, from: A, to: None },
-            ]);
+            rule.extend([parts::destination(A), parts::protocol_to(B), parts::port(C), Part::In { set, from: A }]);
         }
     }
     rule.push(Part::Then(Verdict::Return));
@@ -243,9 +259,12 @@ fn rule(chain: &'static str, conditions: &[Vec<Part>], verdict: Verdict) -> (&'s
     (chain, parts)
 }
 
-/// Membership in a map is asked for as a value that nobody uses.
+fn is_in(part: Part, set: &str) -> Vec<Part> {
+    vec![part, Part::In { set: set.to_owned(), from: A }]
+}
+
 fn is_tenants(part: Part) -> Vec<Part> {
-    vec![part, Part::In { set: TENANTS.to_owned(), from: A, to: Some(B) }]
+    is_in(part, TENANTS)
 }
 
 /// What pods send, before anything becomes of it.
@@ -306,21 +325,13 @@ fn between_pods(ground: &Ground) -> Vec<(&'static str, Vec<Part>)> {
     let (from_pod, to_pod) = (parts::input_group(EQUAL, group), parts::output_group(EQUAL, group));
     let between = [from_pod.clone(), to_pod.clone()].concat();
     let to_policies = || Verdict::Goto(POLICIES.to_owned());
-    // The tenant of its source with its destination.
-    let same_tenant = vec![
-        parts::source(A),
-        Part::In { set: TENANTS.to_owned(), from: A, to: Some(A) },
-        parts::destination(B),
-        Part::In { set: MEMBERS.to_owned(), from: A, to: None },
-    ];
     let verdict_of = |part: Part, set: &str| vec![part, Part::VerdictOf { set: set.to_owned() }];
     let (egress, ingress) = (verdict_of(parts::source(A), EGRESS), verdict_of(parts::destination(A), INGRESS));
     vec![
         rule("forward", std::slice::from_ref(&from_pod), Verdict::Goto(PODS.to_owned())),
         rule("forward", std::slice::from_ref(&to_pod), Verdict::Goto(PODS.to_owned())),
         rule(PODS, &[parts::is_not_ipv4()], Verdict::Drop),
-        rule(PODS, &[between.clone(), same_tenant], to_policies()),
-        rule(PODS, &[between.clone(), is_tenants(parts::source(A))], Verdict::Drop),
+        (PODS, [from_pod.clone(), verdict_of(parts::source(A), OWNERS)].concat()),
         rule(PODS, &[between, is_tenants(parts::destination(A))], Verdict::Drop),
         rule(
             PODS,

@@ -210,7 +210,9 @@ impl World {
             }
             Element::Tenant(number) => {
                 let key = self.tenants.iter().find(|(_, other)| *other == number).map(|(key, _)| key.clone());
-                key.and_then(|key| self.tenants.release(&key));
+                if key.and_then(|key| self.tenants.release(&key)).is_some() {
+                    self.rules.tenants.remove(&number);
+                }
             }
             Element::Group(_) | Element::Named { .. } => {}
         }
@@ -222,7 +224,9 @@ impl World {
         self.forget(pod.address);
         let mut elements = BTreeSet::new();
         if let Some(tenant) = self.namespaces.get(&pod.namespace).and_then(|labels| labels.get(TENANT)) {
-            elements.insert(Element::Tenant(self.tenants.acquire(tenant).0));
+            let (number, _) = self.tenants.acquire(tenant);
+            self.rules.tenants.insert(number);
+            elements.insert(Element::Tenant(number));
         }
         let groups = self.groups.iter().filter(|(key, _)| is_in(key, &pod, &self.namespaces));
         elements.extend(groups.map(|(_, number)| Element::Group(number)));
