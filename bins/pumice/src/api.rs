@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use pumice_admission::server::GroupsFile;
 use pumice_admission::{Rules, TenantAdmission, VolcanoAdmission};
 use pumice_apiserver::{Admission, AdmitAll, ApiServer, AuditLog, Builder, ConnectionLimits};
-use pumice_auth::{Ca, Issuer, Policy, TokenKey};
+use pumice_auth::{Issuer, Policy};
 use pumice_clock::now;
 use pumice_jobs::platform::target::RunFile;
 use pumice_store::Store;
@@ -20,14 +20,14 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::api::ApiArgs;
+use crate::certificates::{Certificates, service};
 use crate::data_dir::DataDir;
 use crate::descriptors;
 use crate::output::announce;
 use crate::password_command::PasswordCommand;
 use crate::{forbidden_tenants, room};
 
-/// User of the kubeconfig, a member of `system:masters`.
-pub const ADMINISTRATOR: &str = "pumice:administrator";
+pub use crate::certificates::ADMINISTRATOR;
 
 /// The store's name of Tenants.
 const TENANTS: &str = "pumice.sh/tenants";
@@ -35,10 +35,10 @@ const TENANTS: &str = "pumice.sh/tenants";
 /// An API server, and what it stands on.
 pub struct Api {
     pub server: ApiServer,
-    pub ca: Ca,
+    pub certificates: Arc<Certificates>,
     store: Store,
-    /// Reads the resource groups again when they change, opens the audit log anew at SIGHUP, looks at the room on the disk;
-    /// never ends.
+    /// Reads the resource groups again when they change, opens the audit log anew at SIGHUP, looks at the room on the disk, renews
+    /// certificates; never ends.
     pub following: BoxFuture<'static, ()>,
 }
 
@@ -50,7 +50,7 @@ impl Api {
         args: &ApiArgs,
         address: IpAddr,
         schedulers: &[String],
-        complete: impl FnOnce(Builder, &Store, &Ca) -> Result<Builder>,
+        complete: impl FnOnce(Builder, &Store, &Certificates) -> Result<Builder>,
     ) -> Result<(Api, TcpListener)> {
         let store = Store::open(data.path(), pumice_store::Options::default()).context("open the store")?;
         // One that crashed has left its note.
@@ -65,10 +65,13 @@ impl Api {
         let rules = admission.rules();
         let groups = args.admission_conf.as_deref().map(|path| GroupsFile::load(path, &rules));
         let groups = groups.transpose().context("read --admission-conf")?;
-        let ca = Ca::open_or_create(&data.pki(), now()).context("open the certificate authority")?;
-        let tokens = TokenKey::open_or_create(&data.pki()).context("open the key of tokens")?;
+        let certificates = Arc::new(Certificates::open(&data.pki())?);
+        let authority = certificates.authority();
+        let counted = Arc::clone(&certificates);
         let mut builder = ApiServer::builder(store.clone(), Policy::new(pumice_auth::built_in()))
-            .service_accounts(tokens, ca.pem())
+            .service_accounts(authority.tokens(), authority.bundle())
+            .aggregate(service::api(&certificates))
+            .more_metrics(move |page| counted.show(page))
             .connections(ConnectionLimits::for_descriptors(descriptors::limit()))
             .warn_room(args.warn_room)
             .default_pod_security(args.profile.enforced())
@@ -95,8 +98,9 @@ impl Api {
             builder = builder.audit(audit.clone());
         }
         let reopening = reopening(audit)?;
-        let server = complete(builder, &store, &ca)?.build().await.context("start the API server")?;
+        let server = complete(builder, &store, &certificates)?.build().await.context("start the API server")?;
         let (room, warn_bytes) = (store.clone(), args.warn_room);
+        let renewing = Arc::clone(&certificates);
         let following = Box::pin(async move {
             let groups = async {
                 match groups {
@@ -115,23 +119,17 @@ impl Api {
                 () = issuer => {}
                 () = reopening => {}
                 () = room::watch(room, warn_bytes) => {}
+                () = renewing.follow() => {}
             }
         });
-        Ok((Api { server, ca, store, following }, listener))
-    }
-
-    /// The kubeconfig of `user`, who is in `groups`.
-    pub fn kubeconfig(&self, url: &str, user: &str, groups: &[&str]) -> Result<String> {
-        let client = self.ca.issue_client(user, groups, now())?;
-        Ok(pumice_auth::kubeconfig(url, &self.ca, &client))
+        Ok((Api { server, certificates, store, following }, listener))
     }
 
     /// Tells clients where the platform is, and the user that it is up.
     pub fn announce(&self, data: &DataDir, url: &str) -> Result<()> {
-        let kubeconfig = self.kubeconfig(url, ADMINISTRATOR, &[pumice_auth::MASTERS])?;
         let running =
             RunFile { pid: std::process::id(), url: url.to_owned(), kubeconfig: data.kubeconfig(), started: now() };
-        data.announce(&kubeconfig, &running)?;
+        data.announce(&running)?;
         announce(format_args!("pumice is up at {url} (KUBECONFIG={})", data.kubeconfig().display()));
         Ok(())
     }

@@ -4,8 +4,8 @@
 //! one line on standard output appears.
 
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result};
 use pumice_api::names;
@@ -17,17 +17,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, ADMINISTRATOR, Api};
 use crate::args::api::ApiServerArgs;
+use crate::certificates::Certificates;
+use crate::certificates::service::COMPONENTS;
 use crate::data_dir::DataDir;
 use crate::process::{go_last_for_memory, host_name, stop_on_signal};
 use crate::{logging, room};
-
-/// Components besides nodes, and who they are.
-const COMPONENTS: [(&str, &str); 4] = [
-    ("scheduler", names::USER_SCHEDULER),
-    ("controllers", names::USER_CONTROLLERS),
-    ("admission", names::USER_ADMISSION),
-    ("history", names::USER_HISTORY),
-];
 
 /// Serves until a signal.
 pub fn run(args: &ApiServerArgs) -> Result<()> {
@@ -42,11 +36,12 @@ pub fn run(args: &ApiServerArgs) -> Result<()> {
 
 async fn serve(args: &ApiServerArgs, data: &DataDir) -> Result<()> {
     let stop = stop_on_signal()?;
+    let nodes = OnceLock::new();
     let (mut api, listener) =
-        Api::open(data, &args.api, args.bind_address, &args.scheduler_name, |builder, store, ca| {
-            let shown = ca.issue_client(names::USER_APISERVER, &[], now())?;
-            let tls = pumice_auth::client_config(ca.pem(), Some(&shown)).context("set up TLS to the nodes")?;
-            Ok(builder.node_proxy(Arc::new(RemoteNodes::new(store.clone(), tls))))
+        Api::open(data, &args.api, args.bind_address, &args.scheduler_name, |builder, store, certificates| {
+            let reached = Arc::new(RemoteNodes::new(store.clone(), certificates.to_nodes()?));
+            let nodes = nodes.get_or_init(|| reached);
+            Ok(builder.node_proxy(Arc::new(Arc::clone(nodes))))
         })
         .await?;
     let port = listener.local_addr().context("read the port")?.port();
@@ -57,13 +52,14 @@ async fn serve(args: &ApiServerArgs, data: &DataDir) -> Result<()> {
     let url = format!("https://{}", std::net::SocketAddr::from((host, port)));
     let names = api::names(&host_name(), [pumice_node::host_ip()]);
     let names: Vec<String> = names.into_iter().chain([host.to_string()]).collect();
-    let certificate = api.ca.issue_server(&names, now()).context("issue the server's certificate")?;
-    let tls = pumice_auth::server_config(&api.ca, &certificate).context("set up TLS")?;
+    let tls = api.certificates.listen(names)?;
 
     let administrator = client_over(api.server.client_service(Identity::new(ADMINISTRATOR, [pumice_auth::MASTERS])));
     install_definitions(&administrator, pumice_api::crds::all()).await.context("install Volcano's definitions")?;
     components_namespace(&administrator).await?;
-    write_kubeconfigs(args, data, &api, &url)?;
+    let kubeconfigs = Kubeconfigs::new(args, data, &url)?;
+    api.certificates
+        .runs(api.server.clone(), nodes.into_inner(), move |certificates| kubeconfigs.write(certificates))?;
     let closing = CancellationToken::new();
     let serving = api.server.serve(listener, tls, closing.clone());
     let following = std::mem::replace(&mut api.following, Box::pin(std::future::pending()));
@@ -93,22 +89,36 @@ async fn components_namespace(client: &pumice_cluster::Client) -> Result<()> {
     }
 }
 
-/// Writes a kubeconfig for each component, and for each node.
-fn write_kubeconfigs(args: &ApiServerArgs, data: &DataDir, api: &Api, url: &str) -> Result<()> {
-    let folder = data.kubeconfigs();
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-    made.with_context(|| format!("make {}", folder.display()))?;
-    for (component, user) in COMPONENTS {
-        write_private(&folder.join(component), api.kubeconfig(url, user, &[])?.as_bytes())?;
-    }
-    write_node(&folder.join("node"), api, url, &host_name())?;
-    for node in &args.node {
-        write_node(&folder.join(format!("node-{node}")), api, url, node)?;
-    }
-    Ok(())
+/// The kubeconfigs of the administrator, of each component and of each node.
+struct Kubeconfigs {
+    url: String,
+    administrator: PathBuf,
+    folder: PathBuf,
+    /// By their files.
+    nodes: Vec<(String, String)>,
 }
 
-fn write_node(path: &Path, api: &Api, url: &str, node: &str) -> Result<()> {
-    let issued = api.ca.issue_node(node, now()).context("issue a node's certificate")?;
-    Ok(write_private(path, pumice_auth::kubeconfig(url, &api.ca, &issued).as_bytes())?)
+impl Kubeconfigs {
+    fn new(args: &ApiServerArgs, data: &DataDir, url: &str) -> Result<Self> {
+        let folder = data.kubeconfigs();
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.with_context(|| format!("make {}", folder.display()))?;
+        let named = args.node.iter().map(|node| (format!("node-{node}"), node.clone()));
+        let nodes = std::iter::once(("node".to_owned(), host_name())).chain(named).collect();
+        Ok(Self { url: url.to_owned(), administrator: data.kubeconfig(), folder, nodes })
+    }
+
+    fn write(&self, certificates: &Certificates) -> Result<()> {
+        for (component, user) in COMPONENTS {
+            let text = certificates.component(&self.url, |ca| Ok(ca.issue_component(user, now())?))?;
+            write_private(&self.folder.join(component), text.as_bytes())?;
+        }
+        for (file, node) in &self.nodes {
+            let text = certificates.component(&self.url, |ca| {
+                ca.issue_node(node, now()).with_context(|| format!("issue a certificate for node {node}"))
+            })?;
+            write_private(&self.folder.join(file), text.as_bytes())?;
+        }
+        Ok(write_private(&self.administrator, certificates.administrator(&self.url)?.as_bytes())?)
+    }
 }

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 pub mod admission;
 pub mod api;
 mod backup;
+pub mod ca;
 pub mod cluster;
 pub mod controllers;
 pub mod fleet;
@@ -52,6 +53,9 @@ pub enum Command {
     Backup(BackupArgs),
     /// Make the platform's directory anew from a backup
     Restore(RestoreArgs),
+    /// Look after the certificate authority of the platform of this machine
+    #[command(subcommand)]
+    Ca(ca::CaCommand),
     /// Run the API server by itself, and write kubeconfigs for the other components
     #[command(name = "apiserver")]
     ApiServer(Box<api::ApiServerArgs>),

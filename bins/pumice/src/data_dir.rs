@@ -110,9 +110,8 @@ impl DataDir {
         self.path.join("up.log")
     }
 
-    /// Writes the kubeconfig, then the note that says the platform runs: who finds the note finds the rest.
-    pub fn announce(&self, kubeconfig: &str, running: &RunFile) -> Result<()> {
-        write_private(&self.kubeconfig(), kubeconfig.as_bytes())?;
+    /// Writes the note that says the platform runs. The kubeconfig is there already: who finds the note finds the rest.
+    pub fn announce(&self, running: &RunFile) -> Result<()> {
         write_private(&self.path.join(RUN_FILE), &serde_json::to_vec_pretty(running)?)?;
         Ok(())
     }
@@ -208,7 +207,8 @@ mod tests {
             kubeconfig: data.kubeconfig(),
             started: jiff::Timestamp::UNIX_EPOCH,
         };
-        data.announce("secret", &running).unwrap();
+        write_private(&data.kubeconfig(), b"secret").unwrap();
+        data.announce(&running).unwrap();
         assert_eq!(read_run_file(data.path()).unwrap(), Some(running));
         for file in [data.kubeconfig(), data.path().join(RUN_FILE)] {
             assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "{}", file.display());

@@ -10,6 +10,9 @@ mod api;
 mod apiserver;
 mod args;
 mod backup;
+mod ca;
+mod certificates;
+mod credentials;
 mod data_dir;
 mod descriptors;
 mod down;
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Command::Status(args) => return status::status(&args),
         Command::Backup(args) => backup::backup(&args),
         Command::Restore(args) => restore::restore(&args),
+        Command::Ca(command) => ca::run(&command),
         Command::ApiServer(args) => apiserver::run(&args),
         Command::Scheduler(command) => return scheduler::run(&command),
         Command::Controllers(ControllersCommand::Run(args)) => standalone::controllers(&args),

@@ -5,23 +5,21 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use pumice_api::names;
 use pumice_apiserver::{Body, ConnectionLimits, Handler, serve_connections};
+use pumice_auth::{ClientTrust, ServingCertificate};
 use pumice_node::{Handle, NodeBody};
-use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::node::NodeRunArgs;
+use crate::credentials::Credentials;
 use crate::data_dir::DataDir;
 use crate::descriptors;
 use crate::output::announce;
@@ -40,9 +38,16 @@ pub fn run(args: &NodeRunArgs) -> Result<()> {
     let kubeconfig =
         args.cluster.kubeconfig.as_deref().context("say with --kubeconfig which API server and as whom")?;
     let credentials = Credentials::read(kubeconfig)?;
-    let tls = pumice_auth::agent_server_config(&credentials.authority, &credentials.certificate, &credentials.key)
-        .with_context(|| format!("use the certificate in {}", kubeconfig.display()))?;
-    standalone::run(&args.cluster, async |client, stop| {
+    let unusable = || format!("use the certificate in {}", kubeconfig.display());
+    let trust = Arc::new(ClientTrust::new(&credentials.authorities, true).with_context(unusable)?);
+    let shown = Arc::new(ServingCertificate::default());
+    shown.show(&credentials.certificate, &credentials.key).with_context(unusable)?;
+    let tls = pumice_auth::trusting_server_config(&trust, Arc::clone(&shown)).with_context(unusable)?;
+    let used = |fresh: &Credentials| {
+        trust.replace(&fresh.authorities)?;
+        Ok(shown.show(&fresh.certificate, &fresh.key)?)
+    };
+    standalone::run_renewed(&args.cluster, used, async |client, stop| {
         go_last_for_memory();
         // Where its Node object says that it is.
         let address = SocketAddr::from((pumice_node::host_ip(), args.port));
@@ -85,32 +90,4 @@ fn answer<B>(handle: &Handle, trusted: bool, request: Request<B>) -> Response<No
     let mut response = Response::new(said.map_err(|never: Infallible| match never {}).boxed());
     *response.status_mut() = StatusCode::FORBIDDEN;
     response
-}
-
-/// What a kubeconfig with embedded certificates says about its holder, PEM.
-struct Credentials {
-    authority: String,
-    certificate: String,
-    key: String,
-}
-
-impl Credentials {
-    fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-        let parsed: Value =
-            serde_saphyr::from_str(&text).with_context(|| format!("{} is no kubeconfig", path.display()))?;
-        let lacks =
-            |what: &str| format!("{} has no {what}; use one that `pumice apiserver` writes for a node", path.display());
-        let get = |of: &Value, what: &str| -> Result<String> {
-            let data = of[what].as_str().with_context(|| lacks(what))?;
-            let bytes = STANDARD.decode(data).with_context(|| lacks(what))?;
-            String::from_utf8(bytes).with_context(|| lacks(what))
-        };
-        let (cluster, user) = (&parsed["clusters"][0]["cluster"], &parsed["users"][0]["user"]);
-        Ok(Credentials {
-            authority: get(cluster, "certificate-authority-data")?,
-            certificate: get(user, "client-certificate-data")?,
-            key: get(user, "client-key-data")?,
-        })
-    }
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use pumice_clock::now;
-use pumice_cluster::connect::client_from;
 use pumice_cluster::{Client, Elector, LeaseOptions, Pages, Vitals, serve};
 use pumice_node::SimulatedOptions;
 use tokio::net::TcpListener;
@@ -16,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::cluster::{ClusterArgs, ControllersArgs, NodeArgs};
 use crate::args::serving::ServingArgs;
+use crate::credentials::{Credentials, renewed_client};
 use crate::output::announce;
 
 /// Name of the Lease of Volcano's controllers.
@@ -25,12 +25,24 @@ const CONTROLLERS_METRICS_PORT: u16 = 8081;
 
 /// Connects to the cluster and does `work` until it ends; the token is cancelled by a signal.
 pub fn run(args: &ClusterArgs, work: impl AsyncFnOnce(Client, CancellationToken) -> Result<()>) -> Result<()> {
+    run_renewed(args, |_| Ok(()), work)
+}
+
+/// The same; `used` is told of new credentials.
+pub fn run_renewed(
+    args: &ClusterArgs,
+    used: impl Fn(&Credentials) -> Result<()>,
+    work: impl AsyncFnOnce(Client, CancellationToken) -> Result<()>,
+) -> Result<()> {
     crate::logging::start(&args.log, None)?;
     let runtime = crate::process::runtime()?;
     runtime.block_on(async {
         let stop = crate::process::stop_on_signal()?;
-        let client = client_from(args.kubeconfig.as_deref(), args.master.as_deref()).await?;
-        work(client, stop).await
+        let (client, renewing) = renewed_client(args.kubeconfig.as_deref(), args.master.as_deref(), used).await?;
+        tokio::select! {
+            result = work(client, stop) => result,
+            () = renewing => Ok(()),
+        }
     })
 }
 

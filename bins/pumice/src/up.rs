@@ -12,8 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use pumice_auth::Identity;
-use pumice_clock::now;
+use pumice_auth::{Identity, write_private};
 use pumice_cluster::{client_over, connect, install_definitions};
 use pumice_history::Location;
 use tokio::net::TcpListener;
@@ -101,9 +100,7 @@ async fn serve(
     install_definitions(&administrator, pumice_api::crds::all()).await.context("install Volcano's definitions")?;
     let mut components = Components::start(&api.server, late, (args, history), data.path(), port)?;
     let gateway = late.node.get().and_then(pumice_node::Handle::gateway);
-    let certificate =
-        api.ca.issue_server(&api::names(node, gateway), now()).context("issue the server's certificate")?;
-    let tls = pumice_auth::server_config(&api.ca, &certificate).context("set up TLS")?;
+    let tls = api.certificates.listen(api::names(node, gateway))?;
     let for_pods = match gateway {
         Some(address) => listen_for_pods(address, port).await,
         None => None,
@@ -126,6 +123,10 @@ async fn serve(
         if args.scheduler_after.is_none() {
             connect::queue_exists(&administrator, pumice_api::names::DEFAULT_QUEUE, READY_WITHIN).await?;
         }
+        let (kubeconfig, reached) = (data.kubeconfig(), url.clone());
+        api.certificates.runs(api.server.clone(), None, move |certificates| {
+            Ok(write_private(&kubeconfig, certificates.administrator(&reached)?.as_bytes())?)
+        })?;
         api.announce(data, &url)
     };
     let outcome = tokio::select! {

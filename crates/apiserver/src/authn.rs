@@ -82,7 +82,7 @@ impl Authenticator<'_> {
     pub(crate) fn of_issuer(&self, shown: Option<&Identity>, headers: &HeaderMap) -> Option<(Issuer, String)> {
         let issuer = self.logins.issuer.as_ref().filter(|_| shown.is_none())?;
         let token = token(headers)?;
-        let is_one = OidcToken::is_one(&token) && !self.accounts.key.has_signed(&token);
+        let is_one = OidcToken::is_one(&token) && !self.accounts.keys.has_signed(&token);
         is_one.then(|| (issuer.clone(), token.into_owned()))
     }
 

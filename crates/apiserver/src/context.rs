@@ -9,6 +9,7 @@ use http::HeaderMap;
 use hyper::upgrade::OnUpgrade;
 use jiff::Timestamp;
 use pumice_auth::Identity;
+use pumice_metrics::Page;
 use pumice_objects::pod_security::Profile;
 use pumice_objects::status::GroupResource;
 use pumice_store::Store;
@@ -29,6 +30,9 @@ use crate::kinds::Descriptor;
 use crate::nodes::NodeProxy;
 use crate::storage::Storage;
 
+/// Adds to a page of metrics.
+pub(crate) type ShowMetrics = Box<dyn Fn(&mut Page) + Send + Sync>;
+
 /// What every request shares.
 pub(crate) struct State {
     pub(crate) storage: Arc<Storage>,
@@ -44,6 +48,8 @@ pub(crate) struct State {
     pub(crate) default_pod_security: Profile,
     /// Limits of the connections of all listeners.
     pub(crate) connections: Arc<ConnectionLimits>,
+    /// What others add to the page of metrics.
+    pub(crate) more_metrics: Option<ShowMetrics>,
     /// Whose turn it is.
     pub(crate) flow: Flow,
 }

@@ -37,7 +37,7 @@ pub(crate) fn wanted(method: &Method, segments: &[String]) -> Option<Wanted> {
 
 /// What anybody is told.
 pub(crate) fn methods(state: &State) -> Answer {
-    Ok(respond::json(StatusCode::OK, state.storage.logins.document.clone()))
+    Ok(respond::json(StatusCode::OK, state.storage.logins.document()))
 }
 
 /// Ends the login of a token, of which `verified` is what the issuer says. One of our own is `token`.

@@ -15,8 +15,9 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use pumice_auth::{Identity, Policy, TokenKey, TokenKeyError};
+use pumice_auth::{Identity, Policy, TokenKey, TokenKeyError, TokenKeys};
 use pumice_clock::{Clock, SystemClock};
+use pumice_metrics::Page;
 use pumice_objects::pod_security::Profile;
 use pumice_store::{ApplyError, Store};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -31,7 +32,7 @@ use crate::audit::AuditLog;
 use crate::authn::logins::{LoginOptions, Logins, PasswordCheck};
 use crate::authn::service_accounts::Accounts;
 use crate::authz::RightsCell;
-use crate::context::State;
+use crate::context::{ShowMetrics, State};
 use crate::handlers::{metrics_api, pipeline, retained_logs};
 use crate::health::{Check, Health, Weight};
 use crate::http::body::Body;
@@ -68,7 +69,7 @@ pub enum BuildError {
 pub struct Builder {
     store: Store,
     policy: Policy,
-    accounts: Option<(TokenKey, String)>,
+    accounts: Option<(Arc<TokenKeys>, String)>,
     logins: Option<LoginOptions>,
     passwords: Option<Arc<dyn PasswordCheck>>,
     admission: Arc<dyn Admission>,
@@ -77,6 +78,7 @@ pub struct Builder {
     aggregated: Vec<AggregatedApi>,
     metrics: bool,
     retained_logs: bool,
+    more_metrics: Option<ShowMetrics>,
     bookmark_every: Duration,
     checks: Vec<Check>,
     warn_room_bytes: u64,
@@ -145,10 +147,10 @@ impl Builder {
         self
     }
 
-    /// What tokens of service accounts are signed with, and the authority's certificate (PEM) that pods find in each
+    /// What tokens of service accounts are signed with, and the authorities' certificates (PEM) that pods find in each
     /// namespace. By default tokens end with the server, and there is no certificate.
-    pub fn service_accounts(mut self, key: TokenKey, root_certificate: impl Into<String>) -> Self {
-        self.accounts = Some((key, root_certificate.into()));
+    pub fn service_accounts(mut self, keys: impl Into<Arc<TokenKeys>>, root_certificates: impl Into<String>) -> Self {
+        self.accounts = Some((keys.into(), root_certificates.into()));
         self
     }
 
@@ -188,6 +190,12 @@ impl Builder {
         self
     }
 
+    /// Adds to what `/metrics` shows. It must not wait.
+    pub fn more_metrics(mut self, show: impl Fn(&mut Page) + Send + Sync + 'static) -> Self {
+        self.more_metrics = Some(Box::new(show));
+        self
+    }
+
     /// Limits of the connections of all its listeners: 4,096 by default.
     pub fn connections(mut self, limits: ConnectionLimits) -> Self {
         self.connections = Arc::new(limits);
@@ -213,8 +221,8 @@ impl Builder {
             let certificate = self.accounts.as_ref().map(|(_, certificate)| certificate.as_str());
             let logins = Logins::new(self.logins, self.passwords, certificate);
             let accounts = match self.accounts {
-                Some((key, root_certificate)) => Accounts::new(key, Some(root_certificate)),
-                None => Accounts::new(TokenKey::passing().map_err(BuildError::Key)?, None),
+                Some((keys, root_certificates)) => Accounts::new(keys, Some(root_certificates)),
+                None => Accounts::new(Arc::new(TokenKey::passing().map_err(BuildError::Key)?.into()), None),
             };
             let webhooks = Arc::new(Webhooks::new(&self.store));
             let storage = Arc::new(Storage {
@@ -240,6 +248,7 @@ impl Builder {
                 audit: self.audit,
                 default_pod_security: self.default_pod_security,
                 connections: self.connections,
+                more_metrics: self.more_metrics,
                 flow: Flow::default(),
             });
             let stop = CancellationToken::new();
@@ -294,6 +303,7 @@ impl ApiServer {
             aggregated: Vec::new(),
             metrics: false,
             retained_logs: false,
+            more_metrics: None,
             bookmark_every: BOOKMARK_EVERY,
             checks: Vec::new(),
             warn_room_bytes: WARN_ROOM_BYTES,
@@ -312,6 +322,21 @@ impl ApiServer {
     /// Answers a request that carries its caller's [`Identity`].
     pub(crate) fn answer(&self, request: Request<Body>) -> BoxFuture<'static, Response<Body>> {
         Box::pin(pipeline::answer(Arc::clone(&self.state), request))
+    }
+
+    /// Has pods of all namespaces trust these authorities (PEM), and ends connections whose client shows a certificate that
+    /// `takes` does not take any more.
+    pub fn trust<'a>(
+        &'a self,
+        root_certificates: &'a str,
+        takes: &'a (dyn Fn(&[u8]) -> bool + Sync),
+    ) -> BoxFuture<'a, Result<(), ApplyError>> {
+        Box::pin(async move {
+            self.state.connections.end_untrusted(takes);
+            self.state.storage.accounts.trust(root_certificates);
+            self.state.storage.logins.trust(root_certificates);
+            service_accounts::complete(&self.state.storage).await
+        })
     }
 
     /// Stops the tasks behind the server and waits for them. Requests are still answered.

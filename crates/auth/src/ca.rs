@@ -25,10 +25,15 @@ use crate::sec1;
 
 pub(crate) const CERTIFICATE_FILE: &str = "ca.crt";
 pub(crate) const KEY_FILE: &str = "ca.key";
+/// The authority that takes the place of the one above.
+pub(crate) const NEXT_CERTIFICATE_FILE: &str = "next-ca.crt";
+pub(crate) const NEXT_KEY_FILE: &str = "next-ca.key";
 const AUTHORITY_NAME: &str = "pumice";
 
 const AUTHORITY_DAYS: i32 = 3650;
 const LEAF_DAYS: i32 = 365;
+/// Certificates of the platform's own servers, components and nodes are renewed while these run.
+const RENEWED_DAYS: i32 = 30;
 /// A certificate is renewed when it has less than this left.
 const RENEW_DAYS: i32 = 30;
 /// Clocks of clients may be behind ours.
@@ -101,7 +106,11 @@ impl Ca {
     pub fn open_or_create(directory: &Path, now: Timestamp) -> Result<Self, CaError> {
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
         made.map_err(|source| CaError::CreateDirectory { directory: directory.to_path_buf(), source })?;
-        let (certificate_path, key_path) = (directory.join(CERTIFICATE_FILE), directory.join(KEY_FILE));
+        Self::open(directory.join(CERTIFICATE_FILE), directory.join(KEY_FILE), now)
+    }
+
+    /// The same in these files, whose directory exists.
+    pub(crate) fn open(certificate_path: PathBuf, key_path: PathBuf, now: Timestamp) -> Result<Self, CaError> {
         let certificate_pem = files::read_text(&certificate_path)?;
         let key = match files::read_text(&key_path)? {
             Some(text) => KeyPair::from_pem(&text).map_err(|error| damaged(&key_path, error.to_string()))?,
@@ -146,25 +155,46 @@ impl Ca {
         &self.certificate_pem
     }
 
+    /// When the authority's certificate ends.
+    pub fn not_after(&self) -> Timestamp {
+        not_after_of(Path::new(CERTIFICATE_FILE), &self.certificate).unwrap_or(Timestamp::MAX)
+    }
+
     /// The authority's certificate, DER.
     pub fn certificate(&self) -> &CertificateDer<'static> {
         &self.certificate
     }
 
+    /// A certificate for a server that is reached under `names`, DNS names and IP addresses, and that replaces it before its end.
+    pub fn issue_renewed_server(&self, names: &[String], now: Timestamp) -> Result<Issued, CaError> {
+        self.server(names, RENEWED_DAYS, now)
+    }
+
     /// A certificate for a server that is reached under `names`: DNS names and IP addresses.
     pub fn issue_server(&self, names: &[String], now: Timestamp) -> Result<Issued, CaError> {
+        self.server(names, LEAF_DAYS, now)
+    }
+
+    fn server(&self, names: &[String], days: i32, now: Timestamp) -> Result<Issued, CaError> {
         let name = names.first().map_or("server", String::as_str);
         let mut params = CertificateParams::new(names).map_err(|source| issue_error(&names.join(","), source))?;
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, name);
-        self.issue(name, params, vec![ExtendedKeyUsagePurpose::ServerAuth], now)
+        self.issue(name, params, vec![ExtendedKeyUsagePurpose::ServerAuth], days, now)
     }
 
     /// A certificate that makes its holder `user`, a member of `groups` (at most two).
     pub fn issue_client(&self, user: &str, groups: &[&str], now: Timestamp) -> Result<Issued, CaError> {
         let mut params = CertificateParams::default();
         params.distinguished_name = subject_of(user, groups)?;
-        self.issue(user, params, vec![ExtendedKeyUsagePurpose::ClientAuth], now)
+        self.issue(user, params, vec![ExtendedKeyUsagePurpose::ClientAuth], LEAF_DAYS, now)
+    }
+
+    /// The same for a component that has it renewed.
+    pub fn issue_component(&self, user: &str, now: Timestamp) -> Result<Issued, CaError> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = subject_of(user, &[])?;
+        self.issue(user, params, vec![ExtendedKeyUsagePurpose::ClientAuth], RENEWED_DAYS, now)
     }
 
     /// A certificate for the agent of the node `name`: it is that node where it asks, and the host of that name where it is asked.
@@ -172,7 +202,7 @@ impl Ca {
         let mut params = CertificateParams::new([name.to_owned()]).map_err(|source| issue_error(name, source))?;
         params.distinguished_name = subject_of(&node_user(name), &[NODES])?;
         let usages = vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
-        self.issue(name, params, usages, now)
+        self.issue(name, params, usages, RENEWED_DAYS, now)
     }
 
     fn issue(
@@ -180,9 +210,10 @@ impl Ca {
         name: &str,
         mut params: CertificateParams,
         usages: Vec<ExtendedKeyUsagePurpose>,
+        days: i32,
         now: Timestamp,
     ) -> Result<Issued, CaError> {
-        set_validity(&mut params, now, LEAF_DAYS)?;
+        set_validity(&mut params, now, days)?;
         params.is_ca = IsCa::ExplicitNoCa;
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -210,6 +241,11 @@ impl Issued {
     /// Whether it should be replaced by a new one.
     pub fn is_near_end(&self, now: Timestamp) -> bool {
         is_near_end(self.not_after, now).unwrap_or(true)
+    }
+
+    /// Whether one that is renewed while its holder runs is due: when a third of its time is over.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        is_due(self.not_after, now)
     }
 
     pub(crate) fn key(&self) -> Result<PrivateKeyDer<'static>, rustls::pki_types::pem::Error> {
@@ -267,6 +303,12 @@ fn not_after_of(path: &Path, certificate: &CertificateDer<'_>) -> Result<Timesta
 fn is_near_end(not_after: Timestamp, now: Timestamp) -> Result<bool, CaError> {
     let soon = now.checked_add((i64::from(RENEW_DAYS) * 24).hours()).map_err(|_| CaError::Clock { now })?;
     Ok(not_after < soon)
+}
+
+/// Whether a certificate of [`RENEWED_DAYS`] that ends then has had a third of them.
+pub fn is_due(not_after: Timestamp, now: Timestamp) -> bool {
+    let left = i64::from(RENEWED_DAYS) * 2 / 3 * 24;
+    now.checked_add(left.hours()).is_ok_and(|then| not_after < then)
 }
 
 fn set_validity(params: &mut CertificateParams, now: Timestamp, days: i32) -> Result<(), CaError> {

@@ -7,10 +7,18 @@ use std::path::Path;
 use thiserror::Error;
 
 use crate::files::{FileError, read_text, write_private};
-use crate::{ca, tokens};
+use crate::{authority, ca, tokens};
 
 /// Names of all files of a platform's identity; a new one must be listed here to go into backups.
-const FILES: [&str; 3] = [ca::CERTIFICATE_FILE, ca::KEY_FILE, tokens::KEY_FILE];
+const FILES: [&str; 7] = [
+    ca::CERTIFICATE_FILE,
+    ca::KEY_FILE,
+    tokens::KEY_FILE,
+    ca::NEXT_CERTIFICATE_FILE,
+    ca::NEXT_KEY_FILE,
+    tokens::OLD_KEY_FILE,
+    authority::ROTATION_FILE,
+];
 
 /// Why such a file can't be put back.
 #[derive(Debug, Error)]
@@ -42,7 +50,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::{Ca, TokenKey};
+    use crate::{Authority, Ca, TokenKey};
 
     #[test]
     fn what_is_kept_makes_the_same_authority_elsewhere() {
@@ -51,6 +59,7 @@ mod tests {
         let now: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
         let ca = Ca::open_or_create(old.path(), now).unwrap();
         TokenKey::open_or_create(old.path()).unwrap();
+        Authority::open(old.path(), now).unwrap().rotate(now, false).unwrap();
         let kept = identity_files(old.path()).unwrap();
         assert_eq!(kept.len(), std::fs::read_dir(old.path()).unwrap().count(), "a new file must be kept, too");
         for (name, contents) in kept {

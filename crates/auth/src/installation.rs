@@ -11,7 +11,7 @@ use pumice_api::names::{
 use serde_json::{Value, json};
 
 use crate::rbac::{Grant, Scope, Subject};
-use crate::roles::{ROLE_WORKLOADS, built_in};
+use crate::roles::{ROLE_RENEWALS, ROLE_WORKLOADS, built_in};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -68,8 +68,8 @@ pub enum Identities {
 pub fn installation(components: &[Component], namespace: &str, identities: Identities) -> Vec<Value> {
     let mut objects = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})];
     let mut grants = built_in();
-    // A cluster has a controller manager.
-    grants.retain(|grant| grant.role.name != ROLE_WORKLOADS);
+    // A cluster has a controller manager, and an authority of its own.
+    grants.retain(|grant| grant.role.name != ROLE_WORKLOADS && grant.role.name != ROLE_RENEWALS);
     for component in components {
         let subject = match identities {
             Identities::Users => json!({"apiGroup": RBAC, "kind": "User", "name": component.user()}),

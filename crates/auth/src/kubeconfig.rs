@@ -11,11 +11,16 @@ use crate::ca::{Ca, Issued};
 
 /// The text of a kubeconfig with one context, `pumice`, for the holder of `client`.
 pub fn kubeconfig(server_url: &str, ca: &Ca, client: &Issued) -> String {
+    kubeconfig_of(server_url, ca.pem(), &client.certificate_pem, &client.key_pem)
+}
+
+/// The same of texts in PEM: the authorities that are trusted, a certificate, and its key.
+pub fn kubeconfig_of(server_url: &str, authorities_pem: &str, certificate_pem: &str, key_pem: &str) -> String {
     // A JSON string is a YAML string.
     let server = serde_json::Value::from(server_url);
-    let ca = STANDARD.encode(ca.pem());
-    let certificate = STANDARD.encode(&client.certificate_pem);
-    let key = STANDARD.encode(&client.key_pem);
+    let ca = STANDARD.encode(authorities_pem);
+    let certificate = STANDARD.encode(certificate_pem);
+    let key = STANDARD.encode(key_pem);
     format!(
         "apiVersion: v1
 kind: Config

@@ -7,6 +7,7 @@
 // These panic where a disk is full or a pipe is closed.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod authority;
 mod bundle;
 mod ca;
 mod cluster_roles;
@@ -26,8 +27,9 @@ mod token_cache;
 mod tokens;
 mod trust;
 
+pub use authority::{Authority, AuthorityError, Phase, Rotation, TRUST_DAYS};
 pub use bundle::bundle_client_config;
-pub use ca::{Ca, CaError, Issued};
+pub use ca::{Ca, CaError, Issued, is_due};
 pub use cluster_roles::{CLUSTER_ADMIN, DefaultRole, default_cluster_roles};
 pub use escalation::{describe, parts, uncovered};
 pub use files::{FileError, write_private};
@@ -38,14 +40,14 @@ pub use identity::{
 pub use identity_files::{IdentityFileError, identity_files, write_identity_file};
 pub use installation::{Component, Identities, installation};
 pub use issuer::{Issuer, IssuerError, IssuerSettings, Unknown};
-pub use kubeconfig::{credentials, kubeconfig};
+pub use kubeconfig::{credentials, kubeconfig, kubeconfig_of};
 pub use oidc::{OidcError, OidcKeys, OidcRules, OidcToken, Verified, is_reserved};
 pub use rbac::{Attributes, Decision, Grant, Policy, Role, Rule, Scope, Subject, Target, named};
 pub use roles::{built_in, node_rules};
 pub use tls::{
-    ServingCertificate, TlsError, agent_server_config, changing_server_config, client_config, peer_server_config,
-    server_config,
+    ClientTrust, ServingCertificate, TlsError, agent_server_config, changing_server_config, client_config,
+    peer_server_config, server_config, trusting_server_config,
 };
-pub use token_cache::TokenCache;
+pub use token_cache::TokenKeys;
 pub use tokens::{BoundTo, Claims, ISSUER, Named, TokenError, TokenKey, TokenKeyError};
 pub use trust::{TrustError, authorities};

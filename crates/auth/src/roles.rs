@@ -13,6 +13,8 @@ use pumice_api::names::{
 use crate::identity::{AUTHENTICATED, UNAUTHENTICATED};
 use crate::rbac::{Grant, Role, Rule, Scope, Subject};
 
+/// The role of components that have their certificates renewed, as they are of our authority.
+pub(crate) const ROLE_RENEWALS: &str = "system:pumice:renewals";
 /// The role that the controllers need only where no controller manager is.
 pub(crate) const ROLE_WORKLOADS: &str = "system:pumice:controllers-workloads";
 
@@ -59,6 +61,11 @@ const EDIT: &[&str] = &["get", "list", "watch", "create", "update", "patch", "de
 const EVENTS: Line = on(&["", "events.k8s.io"], &["events"], &["create", "update", "patch"]);
 const LEASES: Line = on(&["coordination.k8s.io"], &["leases"], &["get", "list", "watch", "create", "update", "patch"]);
 const PRIORITY_CLASSES: Line = on(&["scheduling.k8s.io"], &["priorityclasses"], READ);
+
+/// The ConfigMap of each namespace with the authorities that pods trust.
+const AUTHORITIES: &str = "kube-root-ca.crt";
+/// A certificate for who asks, in place of his own.
+const RENEWALS: Line = on(&["certificates.pumice.sh"], &["renewals"], &["create"]);
 
 const SCHEDULER: &[Line] = &[
     on(CORE, &["pods", "nodes", "namespaces", "resourcequotas"], READ),
@@ -191,6 +198,7 @@ const AGENT: &[Line] = &[
     // How far its pods are confined, and whom they reach.
     on(CORE, &["namespaces"], READ),
     on(&["networking.k8s.io"], &["networkpolicies"], READ),
+    RENEWALS,
     EVENTS,
 ];
 
@@ -214,7 +222,10 @@ const MONITORING: &str = "system:monitoring";
 
 /// What the agent of any node may do, whatever its pods are.
 pub fn node_rules() -> &'static [Rule] {
-    static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| AGENT.iter().map(Line::rule).collect());
+    static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+        let authorities = named(on(CORE, &["configmaps"], READ), AUTHORITIES);
+        AGENT.iter().map(Line::rule).chain([authorities]).collect()
+    });
     &RULES
 }
 
@@ -237,6 +248,9 @@ pub fn built_in() -> Vec<Grant> {
             grant(Subject::User(user.to_owned()), user, rules)
         })
         .collect();
+    for user in [USER_SCHEDULER, USER_CONTROLLERS, USER_ADMISSION, USER_HISTORY] {
+        grants.push(grant(Subject::User(user.to_owned()), ROLE_RENEWALS, vec![RENEWALS.rule()]));
+    }
     grants.extend(admission_of_a_cluster());
     grants.push(lease_of_the_history());
     let workloads = WORKLOADS.iter().map(Line::rule).collect();

@@ -24,6 +24,8 @@ use crate::identity::{Identity, service_account_user};
 pub const ISSUER: &str = "https://kubernetes.default.svc";
 
 pub(crate) const KEY_FILE: &str = "service-accounts.key";
+/// The key before, whose tokens still count.
+pub(crate) const OLD_KEY_FILE: &str = "service-accounts.old.key";
 const ALGORITHM: &str = "ES256";
 /// Longest token that is read at all, in bytes; ours have about one thousand.
 const TOKEN_BYTES_MAX: usize = 8 * 1024;
@@ -146,21 +148,32 @@ struct Kubernetes {
 impl TokenKey {
     /// The key in `directory`, which exists; made on first use, for its owner's eyes alone.
     pub fn open_or_create(directory: &Path) -> Result<Self, TokenKeyError> {
-        let path = directory.join(KEY_FILE);
-        if let Some(text) = files::read_text(&path)? {
-            let damaged = |detail: String| TokenKeyError::Damaged { path: path.display().to_string(), detail };
-            let key = KeyPair::from_pem(&text).map_err(|error| damaged(error.to_string()))?;
-            return Self::of(&key).map_err(damaged);
+        if let Some(key) = Self::open_file(&directory.join(KEY_FILE))? {
+            return Ok(key);
         }
+        let (text, key) = Self::make()?;
+        files::write_private(&directory.join(KEY_FILE), text.as_bytes())?;
+        Ok(key)
+    }
+
+    /// The key in a file, if that is there.
+    pub(crate) fn open_file(path: &Path) -> Result<Option<Self>, TokenKeyError> {
+        let Some(text) = files::read_text(path)? else { return Ok(None) };
+        let damaged = |detail: String| TokenKeyError::Damaged { path: path.display().to_string(), detail };
+        let key = KeyPair::from_pem(&text).map_err(|error| damaged(error.to_string()))?;
+        Self::of(&key).map(Some).map_err(damaged)
+    }
+
+    /// A new key, and its text.
+    pub(crate) fn make() -> Result<(String, Self), TokenKeyError> {
         let key = KeyPair::generate().map_err(|error| TokenKeyError::Make { detail: error.to_string() })?;
-        files::write_private(&path, key.serialize_pem().as_bytes())?;
-        Self::of(&key).map_err(|detail| TokenKeyError::Make { detail })
+        let made = Self::of(&key).map_err(|detail| TokenKeyError::Make { detail })?;
+        Ok((key.serialize_pem(), made))
     }
 
     /// A key that is kept nowhere: its tokens end with it.
     pub fn passing() -> Result<Self, TokenKeyError> {
-        let key = KeyPair::generate().map_err(|error| TokenKeyError::Make { detail: error.to_string() })?;
-        Self::of(&key).map_err(|detail| TokenKeyError::Make { detail })
+        Ok(Self::make()?.1)
     }
 
     fn of(key: &KeyPair) -> Result<Self, String> {

@@ -1,6 +1,7 @@
 //! Clients without a socket, and waiting for what a start-up needs.
 
 use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -35,6 +36,39 @@ where
     B::Error: Into<tower::BoxError>,
 {
     Client::new(service, "default")
+}
+
+/// A client in whose place another can be put while it is used, as when its certificate was renewed. Watches that go on stay with
+/// the one that they began with.
+#[derive(Clone)]
+pub struct ReplaceableClient(Arc<RwLock<Client>>);
+
+impl ReplaceableClient {
+    /// Begins with this one.
+    pub fn new(client: Client) -> Self {
+        Self(Arc::new(RwLock::new(client)))
+    }
+
+    /// A client that is always the one of now. Needs a tokio runtime.
+    pub fn client(&self) -> Client {
+        let cell = Arc::clone(&self.0);
+        let service = tower::service_fn(move |request| {
+            let client = cell.read().unwrap_or_else(PoisonError::into_inner).clone();
+            async move { client.send(request).await }
+        });
+        let namespace = self.now().default_namespace().to_owned();
+        Client::new(service, namespace)
+    }
+
+    /// The one of now.
+    pub fn now(&self) -> Client {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Uses this one from now on.
+    pub fn replace(&self, client: Client) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = client;
+    }
 }
 
 /// Why no client could be made.

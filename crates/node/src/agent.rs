@@ -50,6 +50,7 @@ use crate::networks::bridge::{NodeFirewall, NodeNetwork};
 use crate::node_images;
 use crate::pod_index::PodIndex;
 use crate::pod_journal::PodJournal;
+use crate::pod_spec::tokens::follow_authorities;
 use crate::pods_folder;
 use crate::project_quota::Projects;
 use crate::shim_starter::ShimStarter;
@@ -247,6 +248,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         id_ranges,
         ids,
         owner_probe: owner_probe.ok(),
+        authorities: watch::Sender::default(),
         client: options.client,
         node_name: options.node_name,
         filters: FilterFolder::new(seccomp_profiles_dir(&paths.data_dir), seccomp_filters_dir(&paths.node_dir)),
@@ -345,9 +347,10 @@ impl NodeAgent {
             // With the last handle gone, nobody can ask for a drain any more; ours must not be it.
             let _handle = handle;
             let mut parts = JoinSet::new();
+            let following = follow_authorities(context.client.clone(), context.authorities.clone());
             let (reclaiming, reclaim_shutdown) = (Box::pin(claims::reclaim(Arc::clone(&context))), shutdown.clone());
             parts.spawn(async move {
-                let _ = reclaim_shutdown.run_until_cancelled(reclaiming).await;
+                let _ = reclaim_shutdown.run_until_cancelled(futures::future::join(reclaiming, following)).await;
                 Ok(())
             });
             let (removing, removal_shutdown) = (Arc::clone(&context), shutdown.clone());

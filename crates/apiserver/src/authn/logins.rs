@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is told to anybody has no secrets. Shared by requests and by the task that ends streams.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -10,7 +10,7 @@ use pumice_auth::Issuer;
 use pumice_objects::status::{GroupResource, Status};
 use pumice_store::Store;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::attempts::Attempts;
@@ -83,7 +83,7 @@ pub(crate) struct Logins {
     pub(crate) checks: Semaphore,
     pub(super) issuer: Option<Issuer>,
     /// What anybody is told.
-    pub(crate) document: Bytes,
+    document: RwLock<Value>,
     pub(crate) streams: LiveStreams,
     suspensions: SuspensionsCell,
 }
@@ -110,11 +110,21 @@ impl Logins {
             passwords,
             attempts: Attempts::default(),
             checks: Semaphore::new(CHECKS_MAX),
-            document: document.to_string().into(),
+            document: RwLock::new(document),
             issuer: options.map(|options| options.issuer),
             streams: LiveStreams::default(),
             suspensions: SuspensionsCell::default(),
         }
+    }
+
+    /// What anybody is told.
+    pub(crate) fn document(&self) -> Bytes {
+        self.document.read().unwrap_or_else(PoisonError::into_inner).to_string().into()
+    }
+
+    /// Tells of these authorities (PEM) from now on.
+    pub(crate) fn trust(&self, certificates: &str) {
+        self.document.write().unwrap_or_else(PoisonError::into_inner)["certificateAuthority"] = json!(certificates);
     }
 
     /// Why a caller has no access any more, if that is so.

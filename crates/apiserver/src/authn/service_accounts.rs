@@ -3,10 +3,10 @@
 //! Invariant: a token counts only while its account, and the pod or secret that it is bound to, are stored with the same
 //! uid; that is looked up with every request. Asked by the pipeline and by token reviews.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use jiff::Timestamp;
-use pumice_auth::{BoundTo, Claims, Named, TokenCache, TokenError, TokenKey};
+use pumice_auth::{BoundTo, Claims, Named, TokenError, TokenKeys};
 use pumice_clock::{Clock, wire_time};
 use pumice_objects::meta;
 use pumice_store::{Change, Expect, Key, Store};
@@ -25,10 +25,9 @@ const CERTIFICATE_KEY: &str = "ca.crt";
 
 /// What tokens are signed with, and what pods are told to trust.
 pub(crate) struct Accounts {
-    pub(crate) key: TokenKey,
-    token_cache: TokenCache,
-    /// The authority's certificate, PEM.
-    root_certificate: Option<String>,
+    pub(crate) keys: Arc<TokenKeys>,
+    /// The certificates of the authorities that are trusted, PEM.
+    root_certificates: RwLock<Option<Arc<str>>>,
 }
 
 /// Why a token lets nobody in.
@@ -41,8 +40,13 @@ pub(crate) enum Rejected {
 }
 
 impl Accounts {
-    pub(crate) fn new(key: TokenKey, root_certificate: Option<String>) -> Self {
-        Self { key, token_cache: TokenCache::default(), root_certificate }
+    pub(crate) fn new(keys: Arc<TokenKeys>, root_certificates: Option<String>) -> Self {
+        Self { keys, root_certificates: RwLock::new(root_certificates.map(Arc::from)) }
+    }
+
+    /// Has pods trust these from now on: what namespaces have is made anew where somebody looks at them.
+    pub(crate) fn trust(&self, root_certificates: &str) {
+        *self.root_certificates.write().unwrap_or_else(PoisonError::into_inner) = Some(root_certificates.into());
     }
 
     /// What `token` says, if it holds now for one of `audiences`.
@@ -53,7 +57,7 @@ impl Accounts {
         audiences: &[&str],
         now: Timestamp,
     ) -> Result<Arc<Claims>, Rejected> {
-        let claims = self.token_cache.open(&self.key, token)?;
+        let claims = self.keys.open(token)?;
         claims.check(audiences, now)?;
         let namespace = &claims.namespace;
         require(store, SERVICE_ACCOUNTS, namespace, &claims.account)?;
@@ -78,19 +82,20 @@ impl Accounts {
             let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(DEFAULT) });
             changes.push(put(Key::new(SERVICE_ACCOUNTS, namespace, DEFAULT), &account, Expect::Absent));
         }
-        let Some(certificate) = &self.root_certificate else { return changes };
+        let certificate = self.root_certificates.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(certificate) = certificate else { return changes };
         let key = Key::new(CONFIG_MAPS, namespace, ROOT_CERTIFICATE);
         let Some(stored) = store.get(&key) else {
             let map = json!({
                 "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(ROOT_CERTIFICATE),
-                "data": { CERTIFICATE_KEY: certificate },
+                "data": { CERTIFICATE_KEY: &*certificate },
             });
             changes.push(put(key, &map, Expect::Absent));
             return changes;
         };
         let mut map = parse(&stored);
-        if map["data"][CERTIFICATE_KEY] != **certificate {
-            map["data"] = json!({ CERTIFICATE_KEY: certificate });
+        if map["data"][CERTIFICATE_KEY] != *certificate {
+            map["data"] = json!({ CERTIFICATE_KEY: &*certificate });
             changes.push(put(key, &map, Expect::Revision(stored.revision)));
         }
         changes

@@ -79,6 +79,21 @@ impl NodeRights {
         attributes: &Attributes<'_>,
         selected: Selected<'_>,
     ) -> Result<(), NotAllowed> {
+        let refused = match self.by_object(store, node, attributes, selected) {
+            Ok(()) => return Ok(()),
+            Err(refused) => refused,
+        };
+        if node_rules().iter().any(|rule| rule.allows(attributes)) { Ok(()) } else { Err(refused) }
+    }
+
+    /// What depends on the object.
+    fn by_object(
+        &self,
+        store: &Store,
+        node: &str,
+        attributes: &Attributes<'_>,
+        selected: Selected<'_>,
+    ) -> Result<(), NotAllowed> {
         let Target::Resource { group, resource, subresource, namespace, name } = attributes.target else {
             return Err(NotAllowed::Other);
         };
@@ -97,7 +112,6 @@ impl NodeRights {
             ("", "pods", "status") if matches!(access.verb, "update" | "patch") => Ok(()),
             ("", "nodes", "" | "status") => own_node(node, subresource, access),
             ("coordination.k8s.io", "leases", "") if access.namespace == LEASES => own_lease(node, access),
-            _ if node_rules().iter().any(|rule| rule.allows(attributes)) => Ok(()),
             _ => Err(NotAllowed::Other),
         }
     }

@@ -24,6 +24,9 @@ pub(crate) fn answer(state: &State) -> Response<Body> {
     if let Some(audit) = &state.audit {
         audit.show(&mut page);
     }
+    if let Some(show) = &state.more_metrics {
+        show(&mut page);
+    }
     let mut response = Response::new(Body::from(page.into_text()));
     response.headers_mut().insert(header::CONTENT_TYPE, FORMAT);
     response

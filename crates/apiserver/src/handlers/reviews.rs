@@ -62,7 +62,7 @@ async fn token(call: &Call, spec: &Value) -> Result<Value, Status> {
     let accounts = &call.state.storage.accounts;
     if let Some(issuer) = call.state.storage.logins.issuer()
         && OidcToken::is_one(token)
-        && !accounts.key.has_signed(token)
+        && !accounts.keys.has_signed(token)
     {
         let verified = issuer.identify(token, now).await;
         return Ok(login(call, verified.map_err(|error| error.to_string()), &audiences));

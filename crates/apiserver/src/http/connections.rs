@@ -170,6 +170,9 @@ async fn connection(
     let handler = handlers(peer, certificate)?;
     let user = certificate.map(|certificate| identity_of(certificate)).transpose()?.map(|identity| identity.user);
     seat.shook_hands(user.as_deref());
+    if let Some(certificate) = transport.certificate() {
+        seat.showed(certificate);
+    }
     let broken_off = ConnectionEnd(CancellationToken::new());
     let counted = Counted::new(transport, Arc::clone(&seat), &broken_off);
     let asked = Arc::clone(&seat);

@@ -4,7 +4,7 @@
 //! user of the API server. Each request has a connection of its own, which ends with it; a stream goes on until one of its
 //! two ends does. Given to the server by `pumice apiserver`.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -30,7 +30,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Reaches nodes where their objects say.
 pub struct RemoteNodes {
     store: Store,
-    tls: TlsConnector,
+    tls: RwLock<TlsConnector>,
     /// Connections that go on.
     tasks: TaskTracker,
 }
@@ -38,7 +38,12 @@ pub struct RemoteNodes {
 impl RemoteNodes {
     /// The nodes of a store. `tls` trusts the authority alone and shows who the API server is.
     pub fn new(store: Store, tls: ClientConfig) -> Self {
-        Self { store, tls: TlsConnector::from(Arc::new(tls)), tasks: TaskTracker::new() }
+        Self { store, tls: RwLock::new(TlsConnector::from(Arc::new(tls))), tasks: TaskTracker::new() }
+    }
+
+    /// Trusts and shows what `tls` says from now on.
+    pub fn replace(&self, tls: ClientConfig) {
+        *self.tls.write().unwrap_or_else(PoisonError::into_inner) = TlsConnector::from(Arc::new(tls));
     }
 
     fn agent(&self, node: &str) -> Option<AgentAddress> {
@@ -62,10 +67,17 @@ fn agent(node: &Value) -> Option<AgentAddress> {
     Some(AgentAddress { host: internal["address"].as_str()?.to_owned(), port: u16::try_from(port).ok()? })
 }
 
+impl NodeProxy for Arc<RemoteNodes> {
+    fn call(&self, node: &str, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, NodeProxyError>> {
+        (**self).call(node, request)
+    }
+}
+
 impl NodeProxy for RemoteNodes {
     fn call(&self, node: &str, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, NodeProxyError>> {
         let (agent, node) = (self.agent(node), node.to_owned());
-        let (tls, tasks) = (self.tls.clone(), self.tasks.clone());
+        let tls = self.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let tasks = self.tasks.clone();
         Box::pin(async move {
             let Some(agent) = agent else { return Err(NodeProxyError::NotConnected { node }) };
             let asked = tokio::time::timeout(ANSWER_WITHIN, ask(&node, agent, request, tls, tasks)).await;

@@ -15,8 +15,8 @@ use crate::storage::Storage;
 use crate::stored::parse;
 use crate::strategies::service_account::{DEFAULT, ROOT_CERTIFICATE, SERVICE_ACCOUNTS};
 
-/// Makes what namespaces lack that are there already.
-async fn complete(storage: &Storage) -> Result<(), ApplyError> {
+/// Makes what namespaces lack that are there already, and replaces certificates that are no longer the authority's.
+pub(crate) async fn complete(storage: &Storage) -> Result<(), ApplyError> {
     let now = wire_time(storage.clock.now());
     for namespace in storage.store.list(NAMESPACES, None).items {
         restore(storage, &namespace.key.name, &now).await?;

@@ -6,7 +6,7 @@ use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use jiff::{SignedDuration, Timestamp};
 use pumice_apiserver::{ApiServer, Body, Clock};
-use pumice_auth::{Policy, TokenKey, built_in};
+use pumice_auth::{Policy, TokenKey, TokenKeys, built_in};
 use pumice_store::{Options, Store};
 use serde_json::{Value, json};
 use tower::Service;
@@ -128,7 +128,7 @@ async fn a_token_ends_at_its_time() {
     let store = Store::in_memory(Options::default()).expect("store");
     let api = ApiServer::builder(store, Policy::new(built_in()))
         .clock(clock.clone())
-        .service_accounts(TokenKey::passing().expect("key"), "the certificate")
+        .service_accounts(TokenKeys::from(TokenKey::passing().expect("key")), "the certificate")
         .build()
         .await
         .expect("build");

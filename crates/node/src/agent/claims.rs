@@ -16,14 +16,11 @@ use super::start::NodeContext;
 use crate::layout::claims_dir;
 use crate::pod_spec::claims::ended;
 
-/// Label that the API server gives to a volume that is a folder of a node.
-const VOLUME_NODE: &str = "pumice.sh/node";
-
 /// Removes what has ended. Never ends by itself.
 pub(crate) async fn reclaim(context: Arc<NodeContext>) {
     let volumes: Api<PersistentVolume> = Api::all(context.client.clone());
-    // Others are not this node's to see. Without a value it is a folder of each node.
-    let own = WatchScope::labels(format!("{VOLUME_NODE} in ({},)", context.node_name));
+    // The API server labels folders; others are not this node's to see. Without a value one is a folder of each node.
+    let own = WatchScope::labels(format!("pumice.sh/node in ({},)", context.node_name));
     let mut changes = watch_optional(volumes.clone(), own).boxed();
     while let Some(change) = changes.next().await {
         let (all, is_gone) = match change {

@@ -64,6 +64,7 @@ use pumice_shim::spec::{ContainerSpec, Isolation, MountSpec, Network, RootKind, 
 /// What all starts on this node share.
 pub(crate) struct NodeContext {
     pub client: Client,
+    pub authorities: tokio::sync::watch::Sender<Option<Arc<str>>>,
     pub node_name: String,
     pub data_dir: PathBuf,
     pub pods_dir: PathBuf,

@@ -9,12 +9,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use pumice_clock as clock;
+use pumice_cluster::{Change, WatchScope};
+use tokio::sync::watch;
 
 use crate::pod_spec::volumes;
 
@@ -25,6 +28,11 @@ const SECONDS_MAX: i64 = 24 * 3600;
 /// Pause after a renewal that failed, and the longest time without a look at the clock of the wall.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_secs(600);
+
+/// Where the authorities are in each namespace, and the namespace that every cluster has.
+const AUTHORITIES_MAP: &str = "kube-root-ca.crt";
+const AUTHORITIES_KEY: &str = "ca.crt";
+const AUTHORITIES_NAMESPACE: &str = "kube-system";
 
 /// One token: a file of a projected volume.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,10 +104,21 @@ async fn request(client: &Client, pod: &Pod, file: &TokenFile) -> Result<String,
     token.ok_or_else(|| kube::Error::SerdeError(serde::de::Error::custom("the answer has no token")))
 }
 
-/// Renews the tokens of `pod` under `folder`, where its volumes are, until it is dropped.
-pub(crate) async fn keep(client: Client, pod: Arc<Pod>, folder: PathBuf) {
+/// The authorities that pods trust, as the API server says them; nothing while it is not known.
+pub(crate) type Authorities = watch::Receiver<Option<Arc<str>>>;
+
+/// Renews the tokens of `pod` under `folder`, where its volumes are, and the authorities beside them, until it is dropped.
+pub(crate) async fn keep(client: Client, pod: Arc<Pod>, folder: PathBuf, mut authorities: Authorities) {
     let files = files(&pod);
+    let authority_files = authority_files(&pod);
+    authorities.mark_changed();
     loop {
+        if authorities.has_changed().unwrap_or(false) {
+            let text = authorities.borrow_and_update().clone();
+            if let Some(text) = text {
+                trust(&pod, &authority_files, &folder, text).await;
+            }
+        }
         let mut next = LOOK_EVERY;
         for file in &files {
             let path = folder.join(&file.volume).join(&file.path);
@@ -114,7 +133,69 @@ pub(crate) async fn keep(client: Client, pod: Arc<Pod>, folder: PathBuf) {
             }
             next = next.min(wait);
         }
-        tokio::time::sleep(next).await;
+        tokio::select! {
+            () = tokio::time::sleep(next) => {}
+            // Without the agent's watch there is nothing to wait for.
+            changed = authorities.changed() => match changed {
+                Ok(()) => authorities.mark_changed(),
+                Err(_) => tokio::time::sleep(next).await,
+            }
+        }
+    }
+}
+
+/// Where volumes of `pod` have the authorities: by volume and path.
+fn authority_files(pod: &Pod) -> Vec<(String, String)> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let parts = volumes.flat_map(|volume| {
+        let parts = volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
+        parts.filter_map(|part| Some((&volume.name, part.config_map.as_ref()?)))
+    });
+    let ours = parts.filter(|(_, source)| source.name == AUTHORITIES_MAP);
+    let paths = ours.flat_map(|(volume, source)| {
+        let listed = source.items.iter().flatten().filter(|item| item.key == AUTHORITIES_KEY);
+        let listed: Vec<_> = listed.map(|item| (volume.clone(), item.path.clone())).collect();
+        if source.items.is_none() { vec![(volume.clone(), AUTHORITIES_KEY.to_owned())] } else { listed }
+    });
+    paths.collect()
+}
+
+/// Puts the authorities in place of those that a running pod has, where they are others.
+async fn trust(pod: &Pod, files: &[(String, String)], folder: &Path, text: Arc<str>) {
+    for (volume, path) in files {
+        let (volume, path, text) = (folder.join(volume), path.clone(), Arc::clone(&text));
+        let written = tokio::task::spawn_blocking(move || {
+            let is_same = std::fs::read(volume.join(&path)).is_ok_and(|found| found == text.as_bytes());
+            if is_same { Ok(()) } else { volumes::replace(&volume, &path, text.as_bytes()) }
+        });
+        let written = written.await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        if let Err(error) = written {
+            let name = pod.metadata.name.as_deref().unwrap_or_default();
+            tracing::warn!(pod = name, %error, "the authorities that a pod trusts stay as they were");
+        }
+    }
+}
+
+/// Follows what the API server says of its authorities, until it is dropped. All namespaces have the same.
+pub(crate) async fn follow_authorities(client: Client, told: watch::Sender<Option<Arc<str>>>) {
+    let maps: Api<ConfigMap> = Api::namespaced(client, AUTHORITIES_NAMESPACE);
+    let scope = WatchScope::fields(format!("metadata.name={AUTHORITIES_MAP}"));
+    let mut changes = std::pin::pin!(pumice_cluster::watch(maps, scope));
+    while let Some(change) = changes.next().await {
+        let found = match change {
+            Change::Replace(all) => all.into_iter().next(),
+            Change::Applied(map) => Some(map),
+            Change::Deleted(_) => None,
+        };
+        let text = found.and_then(|map| map.data?.remove(AUTHORITIES_KEY));
+        if let Some(text) = text {
+            let text: Arc<str> = text.into();
+            told.send_if_modified(|before| {
+                let is_new = before.as_ref() != Some(&text);
+                *before = Some(text);
+                is_new
+            });
+        }
     }
 }
 
@@ -165,6 +246,21 @@ mod tests {
             seconds,
         };
         assert_eq!(files(&pod), [file("token", None, 3607), file("x/vault", Some("vault"), 3600)]);
+    }
+
+    #[test]
+    fn authorities_are_found_where_volumes_have_them() {
+        let pod = json!({"spec": {"containers": [], "volumes": [
+            {"name": "a", "projected": {"sources": [
+                {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "x/ca.pem"}]}},
+                {"configMap": {"name": "other"}},
+            ]}},
+            {"name": "b", "projected": {"sources": [{"configMap": {"name": "kube-root-ca.crt"}}]}},
+            {"name": "c", "emptyDir": {}},
+        ]}});
+        let pair = |volume: &str, path: &str| (volume.to_owned(), path.to_owned());
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        assert_eq!(authority_files(&pod), [pair("a", "x/ca.pem"), pair("b", "ca.crt")]);
     }
 
     #[test]

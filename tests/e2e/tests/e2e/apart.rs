@@ -238,3 +238,54 @@ fn each_component_is_a_user_of_its_own_with_its_own_rights() {
     let second = apart.pumice(&apart.words("node").iter().map(String::as_str).collect::<Vec<_>>());
     assert!(second.code != 0 && second.stderr.contains("be the only node agent here"), "{second:?}");
 }
+
+/// Components and nodes come to know another authority by themselves, and what they have is renewed.
+#[test]
+fn the_authority_is_rotated_under_all_five() {
+    let mut apart = Apart::start();
+    let data = apart.data().display().to_string();
+    let rotate =
+        |apart: &Apart, flags: &[&str]| apart.pumice(&[&["ca", "rotate", "--data-dir", &data], flags].concat());
+    let node = apart.data().join("kubeconfigs/node");
+    let authorities = |text: &str| {
+        let line = text.lines().find_map(|line| line.trim().strip_prefix("certificate-authority-data: ")).unwrap();
+        apart.clients.run(Path::new("base64"), ["-d"], Some(line)).ok().matches("BEGIN").count()
+    };
+    // As on another machine, where only the agent itself writes it.
+    let own = apart.directory.path().join("own");
+    std::fs::copy(&node, &own).unwrap();
+    let at = apart.processes.iter().position(|process| process.name() == "node").unwrap();
+    let mut agent = apart.processes.remove(at);
+    agent.stop();
+    let words: Vec<String> = apart
+        .words("node")
+        .into_iter()
+        .map(|word| word.replace(node.to_str().unwrap(), own.to_str().unwrap()))
+        .collect();
+    let mut command = Command::new(binary("pumice"));
+    command.args(words);
+    let agent = Process::start("node", &mut command, apart.directory.path());
+    apart.processes.push(agent);
+    rotate(&apart, &[]).ok();
+    eventually("the agent has both authorities", || {
+        let text = std::fs::read_to_string(&own).unwrap();
+        if authorities(&text) == 2 { Ok(()) } else { Err(text) }
+    });
+    eventually("the old authority is dropped", || {
+        let finished = rotate(&apart, &["--finish"]);
+        if finished.code == 0 { Ok(()) } else { Err(finished.stderr) }
+    });
+    eventually("the agent has the new authority alone", || {
+        let text = std::fs::read_to_string(&own).unwrap();
+        if authorities(&text) == 1 { Ok(()) } else { Err(text) }
+    });
+    apart.revive();
+    apart.submit("after", "echo went on", 2);
+    eventually("a job runs", || {
+        let phase = phase(&apart.clients, "after");
+        if phase == "Completed" { Ok(()) } else { Err(phase) }
+    });
+    // Logs come from the agent, which the API server and the agent believe each other of.
+    let logs = apart.clients.run(&binary("jobctl"), ["logs", "after"], None).ok();
+    assert!(logs.contains("went on"), "{logs}");
+}

@@ -11,6 +11,7 @@ mod audit;
 mod autostart;
 mod backup;
 mod bad_input;
+mod certificates;
 mod confinement;
 mod crash;
 mod debug;

@@ -109,7 +109,7 @@ pub(crate) async fn create(call: &Call, body: Body) -> Answer {
         id: Uuid::now_v7().to_string(),
         bound_to,
     };
-    let token = call.state.storage.accounts.key.sign(&claims).map_err(Status::internal_error)?;
+    let token = call.state.storage.accounts.keys.sign(&claims).map_err(Status::internal_error)?;
     let mut response = respond::json(StatusCode::CREATED, answer(&claims, seconds, &token, issued).to_string());
     respond::warn(&mut response, &warnings);
     Ok(response)

@@ -38,6 +38,7 @@ pub(super) enum Ended {
     UncertifiedFull,
     Full,
     Descriptors,
+    Untrusted,
 }
 
 impl Ended {
@@ -55,6 +56,7 @@ impl Ended {
             Self::UncertifiedFull => "too-many-without-certificate",
             Self::Full => "too-many",
             Self::Descriptors => "no-descriptors",
+            Self::Untrusted => "certificate-not-trusted",
         }
     }
 }
@@ -80,6 +82,8 @@ enum Owner {
 struct Entry {
     address: IpAddr,
     stage: Stage,
+    /// What its peer showed.
+    certificate: Option<Box<[u8]>>,
     activity: Arc<Activity>,
     end: CancellationToken,
 }
@@ -161,7 +165,8 @@ impl ConnectionLimits {
     pub(super) fn enter(self: &Arc<Self>, address: IpAddr) -> Seat {
         let address = network(address);
         let (activity, end) = (Arc::new(Activity::default()), CancellationToken::new());
-        let entry = Entry { address, stage: Stage::Handshake, activity: Arc::clone(&activity), end: end.clone() };
+        let (stage, activity_of) = (Stage::Handshake, Arc::clone(&activity));
+        let entry = Entry { address, stage, certificate: None, activity: activity_of, end: end.clone() };
         let mut entries = self.entries();
         let id = entries.next;
         entries.next += 1;
@@ -169,6 +174,16 @@ impl ConnectionLimits {
         let is_handshake = |entry: &Entry| entry.stage == Stage::Handshake;
         self.bound(&entries, (self.max / 8).max(1), Ended::HandshakesFull, is_handshake);
         Seat { limits: Arc::clone(self), id, activity, end }
+    }
+
+    /// Ends connections whose certificate is not taken any more, with what they carry.
+    pub(crate) fn end_untrusted(&self, takes: &dyn Fn(&[u8]) -> bool) {
+        for entry in self.entries().by_id.values().filter(|entry| !entry.end.is_cancelled()) {
+            if entry.certificate.as_ref().is_some_and(|certificate| !takes(certificate)) {
+                entry.end.cancel();
+                self.count(Ended::Untrusted, None);
+            }
+        }
     }
 
     /// There are no descriptors left: whoever has the most connections loses one.
@@ -228,6 +243,13 @@ impl Seat {
         match user {
             Some(user) => self.move_to(Stage::Certificate(user.into())),
             None => self.move_to(Stage::Anonymous),
+        }
+    }
+
+    /// The certificate that the peer showed, and that was taken.
+    pub(super) fn showed(&self, certificate: &[u8]) {
+        if let Some(entry) = self.limits.entries().by_id.get_mut(&self.id) {
+            entry.certificate = Some(certificate.into());
         }
     }
 
@@ -317,6 +339,17 @@ mod tests {
         let mut page = Page::default();
         limits.show(&mut page);
         page.into_text().contains(&format!("pumice_connections_ended_total{{reason=\"{reason}\"}}"))
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_taken_any_more_ends_its_connections() {
+        let limits = Arc::new(ConnectionLimits::new(64));
+        let seats = [certified(&limits, "ann"), certified(&limits, "bob"), anonymous(&limits, address(2))];
+        seats[0].showed(b"old");
+        seats[1].showed(b"new");
+        limits.end_untrusted(&|certificate| certificate == b"new");
+        assert_eq!(seats.each_ref().map(|seat| seat.end.is_cancelled()), [true, false, false]);
+        assert!(counted(&limits, "certificate-not-trusted"));
     }
 
     #[test]

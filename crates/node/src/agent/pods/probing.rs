@@ -80,7 +80,8 @@ impl Pods {
         }
         let Some(pod) = entry.pod() else { return };
         if !tokens::files(pod).is_empty() {
-            let keeping = tokens::keep(self.context.client.clone(), Arc::clone(pod), layout::volumes_dir(&entry.dir));
+            let (client, authorities) = (self.context.client.clone(), self.context.authorities.subscribe());
+            let keeping = tokens::keep(client, Arc::clone(pod), layout::volumes_dir(&entry.dir), authorities);
             entry.token_keeper = Some(AbortOnDropHandle::new(self.probers.spawn(keeping)));
         }
     }
