@@ -7,6 +7,7 @@ pub mod autostart;
 pub mod call;
 pub mod connection;
 pub mod contexts;
+pub mod expiry;
 pub mod login;
 pub mod target;
 pub mod user;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use pumice_jobs::platform::target::{Flags, Target};
-use pumice_jobs::platform::{autostart, contexts};
+use pumice_jobs::platform::{autostart, contexts, expiry};
 use pumice_jobs::{Connection, Error, Exit};
 use tokio::runtime::Runtime;
 
@@ -145,6 +145,10 @@ impl Session {
         let runtime = runtime()?;
         let outcome = runtime.block_on(async {
             let connection = Connection::open(target.clone(), namespace.as_deref()).await?;
+            let notice = connection.certificate_until().and_then(|until| expiry::notice(until, terminal::now()));
+            if let Some(notice) = notice {
+                terminal::say(&format!("jobctl: {notice}"));
+            }
             verb(connection).await
         });
         // Open watches must not keep the process.

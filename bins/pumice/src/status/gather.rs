@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::accelerators::Accelerators;
 use super::report::{Component, Disk, Nodes, Queue, Report};
 use crate::args::StatusArgs;
+use crate::certificates::service::AUTHORITIES;
 use crate::data_dir::DataDir;
 
 /// Objects read at a time.
@@ -28,6 +29,8 @@ const NAMED_MAX: usize = 10;
 const LEASES: [(&str, &str); 2] = [("scheduler", "volcano"), ("controllers", "vc-controller-manager")];
 /// How long after its end a Lease may still be renewed: it is written a while before it is seen.
 const GRACE_SECONDS: i64 = 5;
+/// How long before its end it is said of a certificate.
+const SAID_BEFORE_SECONDS: i64 = 30 * 86_400;
 
 #[derive(Deserialize)]
 struct List<T> {
@@ -176,9 +179,27 @@ pub async fn gather(client: &Client, server: String, data: &DataDir, args: &Stat
     })
     .await?;
     let ready = well && nodes.ready > 0;
+    // A cluster with an authority of its own tells nothing.
+    let certificates = get::<Value>(client, AUTHORITIES).await.map_or_else(|_| Vec::new(), |told| to_do(&told, now()));
     let disk = if args.kubeconfig.is_none() { disk(data) } else { None };
     let (version, scattered) = (version.git_version, accelerators.scattered());
-    Ok(Report { ready, server, version, revision, components, nodes, pods, queues, scattered, disk })
+    Ok(Report { ready, server, version, revision, components, nodes, pods, queues, scattered, certificates, disk })
+}
+
+/// What is to be done about certificates: those that end within a month, and a rotation that waits for its end.
+fn to_do(told: &Value, now: Timestamp) -> Vec<String> {
+    let time = |value: &Value| value.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+    let soon = now.as_second() + SAID_BEFORE_SECONDS;
+    let ends = [("authority", "pumice ca rotate"), ("administrator", "start the platform anew")];
+    let ends = ends.into_iter().filter_map(|(what, remedy)| {
+        let until = time(&told[what]["until"]).filter(|until| until.as_second() < soon)?;
+        Some(format!("the certificate of the {what} ends at {until}: {remedy}"))
+    });
+    let mut all: Vec<String> = ends.collect();
+    if let (true, Some(started)) = (told["nextAuthority"].is_object(), time(&told["rotation"]["started"])) {
+        all.push(format!("two authorities are trusted since {started}: pumice ca rotate --finish"));
+    }
+    all
 }
 
 /// The lines of a health page.
@@ -322,6 +343,22 @@ mod tests {
                 ("x".to_owned(), said("reason withheld"))
             ]
         );
+    }
+
+    #[test]
+    fn what_ends_soon_is_said() {
+        let now: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
+        let told = |authority: &str, next: bool| {
+            serde_json::json!({
+                "authority": {"until": authority}, "administrator": {"until": "2027-01-01T00:00:00Z"},
+                "nextAuthority": next.then(|| serde_json::json!({"until": "2036-01-01T00:00:00Z"})),
+                "rotation": {"started": "2026-01-01T00:00:00Z"},
+            })
+        };
+        assert_eq!(to_do(&told("2036-01-01T00:00:00Z", false), now), [] as [&str; 0]);
+        let all = to_do(&told("2026-02-01T00:00:00Z", true), now);
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert!(all[0].contains("the authority ends at 2026-02-01") && all[1].contains("--finish"), "{all:?}");
     }
 
     #[test]

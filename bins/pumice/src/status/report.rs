@@ -27,6 +27,9 @@ pub struct Report {
     /// Accelerators that are free, where no node has all of its own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scattered: Vec<Scattered>,
+    /// What is to be done about certificates.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub certificates: Vec<String>,
     /// Where it keeps its data, if that is this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<Disk>,
@@ -92,6 +95,9 @@ impl fmt::Display for Report {
         for scattered in &self.scattered {
             writeln!(f, "look    {scattered}")?;
         }
+        for said in &self.certificates {
+            writeln!(f, "look    {said}")?;
+        }
         if let Some(Disk { path, free_bytes, total_bytes, store_bytes }) = &self.disk {
             let free = gigabytes(*free_bytes);
             writeln!(
@@ -130,6 +136,7 @@ mod tests {
             pods: [("Running".to_owned(), 3), ("Pending".to_owned(), 1)].into(),
             queues: vec![Queue { name: "default".into(), pending: 2, inqueue: 1 }],
             scattered: vec![Scattered { resource: "nvidia.com/gpu".into(), free: 24, nodes: 4, most: 6, whole: 8 }],
+            certificates: vec!["the authority ends".into()],
             disk: Some(Disk { path: "/d".into(), free_bytes: 3 << 30, total_bytes: 8 << 30, store_bytes: 5 << 20 }),
         };
         let wanted = "not ready at https://127.0.0.1:6440 (v1.36.0+pumice, revision 17)\n  store            ok\n  \
@@ -137,6 +144,7 @@ mod tests {
             pods    1 Pending, 3 Running\nqueue   default: 2 wait, 1 are about to be placed\n\
             look    24 nvidia.com/gpu are free on 4 nodes, at most 6 on one: a pod that asks for 8 waits; the scheduler's plugin \
             binpack fills one node after the other\n\
+            look    the authority ends\n\
             disk    3.0 GB of 8.0 GB free in /d; store 5 MB\n";
         assert_eq!(report.to_string(), wanted);
     }

@@ -6,10 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::task::JoinSet;
 
-use super::NAME_ONE;
+use super::{NAME_ONE, expiry};
 use crate::error::{Failure, Remedy};
 use crate::exit_code::Exit;
 use crate::fleet::FleetError;
@@ -36,6 +38,8 @@ pub struct Connection {
     manager: &'static str,
     /// Refreshes the token of a login for as long as somebody has the connection.
     _login: Option<Arc<JoinSet<()>>>,
+    /// When the certificate ends that is shown.
+    certificate_until: Option<Timestamp>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -117,7 +121,9 @@ impl Connection {
         if let Target::Fleet(fleet) = &target {
             let (client, url) = (fleet.client()?, fleet.url.clone());
             let namespace = namespace.unwrap_or(FLEET_NAMESPACE).to_owned();
-            return Ok(Connection { client, namespace, url, target: Some(target), manager: MANAGER, _login: None });
+            let manager = MANAGER;
+            let (target, certificate_until, _login) = (Some(target), None, None);
+            return Ok(Connection { client, namespace, url, target, manager, certificate_until, _login });
         }
         let Found { config, path, login } = config_of(&target).await?;
         let namespace = namespace.map_or_else(|| config.default_namespace.clone(), str::to_owned);
@@ -180,9 +186,11 @@ impl Connection {
         // The client's own retries would repeat a POST with generateName.
         config.default_retry = false;
         let url = config.cluster_url.to_string();
+        let certificate_until = config.auth_info.client_certificate_data.as_deref().and_then(end_of);
         let client = kube::Client::try_from(config)
             .map_err(|source| ConnectError::BuildClient { path: shown, source: Box::new(source) })?;
-        Ok(Connection { client, namespace, url, target, manager: MANAGER, _login: None })
+        let manager = MANAGER;
+        Ok(Connection { client, namespace, url, target, manager, certificate_until, _login: None })
     }
 
     /// Uses a client that is there already, for example one without a socket.
@@ -194,6 +202,7 @@ impl Connection {
             target: None,
             manager: MANAGER,
             _login: None,
+            certificate_until: None,
         }
     }
 
@@ -239,10 +248,26 @@ impl Connection {
         self.manager
     }
 
+    /// When the certificate ends that is shown, if one is.
+    pub fn certificate_until(&self) -> Option<Timestamp> {
+        self.certificate_until
+    }
+
     /// The server's URL, for messages.
     pub fn url(&self) -> &str {
         &self.url
     }
+}
+
+/// When the certificate of a kubeconfig ends: base64 of PEM.
+fn end_of(data: &str) -> Option<Timestamp> {
+    let decode = |text: String| serde_json::from_value::<ByteString>(text.into()).ok();
+    let ByteString(pem) = decode(data.to_owned())?;
+    let pem = String::from_utf8(pem).ok()?;
+    let (_, body) = pem.split_once("-----BEGIN CERTIFICATE-----")?;
+    let (body, _) = body.split_once("-----END")?;
+    let ByteString(certificate) = decode(body.split_whitespace().collect())?;
+    expiry::not_after(&certificate)
 }
 
 /// What a target's kubeconfig says.
@@ -269,4 +294,22 @@ async fn config_of(target: &Target) -> Result<Found, ConnectError> {
     }
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unusable)?;
     Ok(Found { config, path: shown, login })
+}
+
+#[cfg(test)]
+mod tests {
+    use pumice_auth::{Ca, kubeconfig};
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_kubeconfigs_certificate_is_known() {
+        let now: Timestamp = "2026-12-01T04:00:00Z".parse().unwrap();
+        let ca = Ca::passing(now).unwrap();
+        let issued = ca.issue_client("ann", &[], now).unwrap();
+        let text = kubeconfig("https://h", &ca, &issued);
+        let data = text.lines().find_map(|line| line.trim().strip_prefix("client-certificate-data: ")).unwrap();
+        assert_eq!(end_of(data), Some(issued.not_after));
+        assert_eq!(end_of("AAAA"), None);
+    }
 }
