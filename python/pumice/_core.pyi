@@ -45,7 +45,7 @@ class Description(TypedDict):
     url: str
     namespace: str
     local: bool
-    """Whether it is the `pumice up` of this machine."""
+    """Whether it is a `pumice up` of this machine: the user's own, or the one that users of the machine share."""
     data_dir: str | None
     kubeconfig: str | None
     context: str | None

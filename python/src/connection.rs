@@ -128,10 +128,10 @@ impl Connection {
         let (data_dir, kubeconfig, context) = match &self.target {
             Target::Local { data_dir, context, .. } => (Some(data_dir), None, context),
             Target::Kubeconfig { path, context } => (None, Some(path), context),
-            Target::Fleet(_) => (None, None, &None),
+            Target::Socket(_) | Target::Fleet(_) => (None, None, &None),
         };
         let described = json!({
-            "url": connection.url(), "namespace": self.namespace, "local": data_dir.is_some(),
+            "url": connection.url(), "namespace": self.namespace, "local": data_dir.is_some() || matches!(self.target, Target::Socket(_)),
             "data_dir": data_dir, "kubeconfig": kubeconfig, "context": context, "fleet": connection.is_fleet(),
         });
         json::to_python(py, &described)

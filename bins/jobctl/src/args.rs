@@ -32,7 +32,7 @@ pub use login::{LoginArgs, LogoutArgs};
 pub use logs::LogsArgs;
 pub use platform::{
     CheckArgs, ContextAddArgs, ContextCommand, ListOutput, NodeCommand, QueueCommand, TopArgs, UsageArgs, UsageBy,
-    VersionArgs,
+    VersionArgs, WhoamiArgs,
 };
 pub use results::{ResultsArgs, ResultsForm};
 pub use session::{Global, Session, runtime};
@@ -117,6 +117,8 @@ pub enum Command {
         /// The login's file
         session: std::path::PathBuf,
     },
+    /// Say who you are to the platform, and what your pods are
+    Whoami(WhoamiArgs),
     /// Print the completion script of a shell
     Completion {
         /// The shell
@@ -254,6 +256,8 @@ mod tests {
             &["login", "farm:6440", "--user", "ann"],
             &["logout"],
             &["version", "--client", "-o", "json"],
+            &["whoami"],
+            &["whoami", "-o", "json"],
         ] {
             parse(args).unwrap_or_else(|error| panic!("{args:?}: {error}"));
         }

@@ -27,6 +27,7 @@ mod top;
 mod version;
 mod wait;
 mod watch;
+mod whoami;
 mod why;
 mod work;
 
@@ -56,6 +57,9 @@ fn not_of_a_fleet(command: &Command) -> Option<(&'static str, &'static str)> {
             Some(("a fleet has the log of a pod's last try alone", "jobctl logs JOB"))
         }
         Command::Delete(_) => Some(("a fleet forgets ended jobs by itself, and deletes none", "jobctl cancel JOB")),
+        Command::Whoami(_) => {
+            Some(("a fleet says who you are by the certificate that you show", "jobctl context show"))
+        }
         Command::Suspend(_) | Command::Resume(_) => Some(("a fleet suspends no jobs", "jobctl cancel JOB")),
         _ => None,
     }
@@ -97,6 +101,7 @@ pub fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Logout(args) => login::logout(&session, &args),
         Command::Credential { session } => login::credential(&session),
         Command::Completion { shell } => version::completion(shell),
+        Command::Whoami(args) => whoami::run(&session, &args),
         Command::Version(args) => version::version(&session, &args),
         Command::Suspend(args) => act::run(&session, &args, DesiredState::Suspend),
         Command::Resume(args) => act::run(&session, &args, DesiredState::Resume),

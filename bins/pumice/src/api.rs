@@ -4,6 +4,7 @@
 //! last.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -31,6 +32,15 @@ pub use crate::certificates::ADMINISTRATOR;
 
 /// The store's name of Tenants.
 const TENANTS: &str = "pumice.sh/tenants";
+
+/// Where a platform is reached besides the loopback.
+#[derive(Debug, Default)]
+pub struct Places {
+    /// By users of this machine.
+    pub socket: Option<PathBuf>,
+    /// From other machines, as URLs.
+    pub listen: Vec<String>,
+}
 
 /// An API server, and what it stands on.
 pub struct Api {
@@ -74,7 +84,7 @@ impl Api {
             .more_metrics(move |page| counted.show(page))
             .connections(ConnectionLimits::for_descriptors(descriptors::limit()))
             .warn_room(args.warn_room)
-            .default_pod_security(args.profile.enforced())
+            .default_pod_security(args.profile().enforced())
             .events(args.events.limits())
             .metrics()
             .retained_logs();
@@ -125,12 +135,22 @@ impl Api {
         Ok((Api { server, certificates, store, following }, listener))
     }
 
-    /// Tells clients where the platform is, and the user that it is up.
-    pub fn announce(&self, data: &DataDir, url: &str) -> Result<()> {
-        let running =
-            RunFile { pid: std::process::id(), url: url.to_owned(), kubeconfig: data.kubeconfig(), started: now() };
+    /// Tells clients where the platform is, and the user that it is up. `places` is where else it is than at `url`.
+    pub fn announce(&self, data: &DataDir, url: &str, places: Places) -> Result<()> {
+        let Places { socket, listen } = places;
+        let mut also = String::new();
+        socket.iter().for_each(|socket| also.push_str(&format!(", for users of this machine at {}", socket.display())));
+        listen.iter().for_each(|url| also.push_str(&format!(", for other machines at {url}")));
+        let running = RunFile {
+            pid: std::process::id(),
+            url: url.to_owned(),
+            kubeconfig: data.kubeconfig(),
+            started: now(),
+            socket,
+            listen,
+        };
         data.announce(&running)?;
-        announce(format_args!("pumice is up at {url} (KUBECONFIG={})", data.kubeconfig().display()));
+        announce(format_args!("pumice is up at {url} (KUBECONFIG={}){also}", data.kubeconfig().display()));
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use pumice_clock::now;
 use pumice_cluster::{client_over, install_definitions};
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{self, ADMINISTRATOR, Api};
+use crate::api::{self, ADMINISTRATOR, Api, Places};
 use crate::args::api::ApiServerArgs;
 use crate::certificates::Certificates;
 use crate::certificates::service::COMPONENTS;
@@ -63,7 +63,7 @@ async fn serve(args: &ApiServerArgs, data: &DataDir) -> Result<()> {
     let closing = CancellationToken::new();
     let serving = api.server.serve(listener, tls, closing.clone());
     let following = std::mem::replace(&mut api.following, Box::pin(std::future::pending()));
-    api.announce(data, &url)?;
+    api.announce(data, &url, Places::default())?;
     let ending = async {
         tokio::select! {
             () = stop.cancelled() => {}

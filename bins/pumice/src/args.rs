@@ -26,6 +26,7 @@ pub mod serving;
 pub mod simulate;
 mod status;
 pub mod tenant;
+pub mod tenants;
 pub mod vcctl;
 pub use backup::{BackupArgs, RestoreArgs};
 use pumice_node::{Faults, NodeShape};
@@ -198,6 +199,8 @@ pub struct UpArgs {
     pub background: bool,
     #[command(flatten)]
     pub api: api::ApiArgs,
+    #[command(flatten)]
+    pub sharing: tenants::TenantsArgs,
     #[command(flatten)]
     pub scheduling: scheduler::PolicyArgs,
     /// Don't record what the scheduler is told and decides (see docs/recording.md)

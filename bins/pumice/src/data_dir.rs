@@ -80,6 +80,11 @@ impl DataDir {
         self.path.join("pki")
     }
 
+    /// The certificate of the authority, PEM, if there is one.
+    pub fn authority(&self) -> Option<String> {
+        fs::read_to_string(self.pki().join("ca.crt")).ok()
+    }
+
     /// The API server's objects.
     pub fn store(&self) -> PathBuf {
         self.path.join("store.redb")
@@ -201,12 +206,7 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let data = DataDir::choose(Some(&temporary.path().join("new/data"))).unwrap();
         data.create().unwrap();
-        let running = RunFile {
-            pid: 1,
-            url: "https://x".into(),
-            kubeconfig: data.kubeconfig(),
-            started: jiff::Timestamp::UNIX_EPOCH,
-        };
+        let running = RunFile { pid: 1, url: "https://x".into(), kubeconfig: data.kubeconfig(), ..RunFile::default() };
         write_private(&data.kubeconfig(), b"secret").unwrap();
         data.announce(&running).unwrap();
         assert_eq!(read_run_file(data.path()).unwrap(), Some(running));

@@ -6,6 +6,8 @@
 mod background;
 mod components;
 mod late;
+mod local_socket;
+mod sharing;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -15,10 +17,10 @@ use anyhow::{Context, Result};
 use pumice_auth::{Identity, write_private};
 use pumice_cluster::{client_over, connect, install_definitions};
 use pumice_history::Location;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{self, ADMINISTRATOR, Api};
+use crate::api::{self, ADMINISTRATOR, Api, Places};
 use crate::args::UpArgs;
 use crate::data_dir::{DataDir, keep_private};
 use crate::output::note;
@@ -27,12 +29,14 @@ use crate::{logging, room};
 use components::Components;
 pub use components::{node_options, shim_program, tell_what_is_missing};
 use late::Late;
+use local_socket::LocalSocket;
 
 /// How long a start-up may take before it is given up.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// Runs the platform until a signal or a failure ends it, or has that done in the background.
-pub fn up(args: UpArgs) -> Result<()> {
+pub fn up(mut args: UpArgs) -> Result<()> {
+    args.sharing.settle(&mut args.api)?;
     let data = DataDir::choose(args.data_dir.data_dir.as_deref())?;
     data.create()?;
     if args.background {
@@ -70,10 +74,11 @@ async fn run(args: &UpArgs, data: &DataDir) -> Result<()> {
     if let (true, Err(said)) = (args.without_pods, without_pods()) {
         note(format_args!("pumice: {said}"));
     }
+    let socket = args.sharing.socket().map(LocalSocket::open).transpose()?;
     let node_lock = args.runs_pods().then(|| data.lock_node()).transpose()?;
     let following = std::mem::replace(&mut api.following, Box::pin(std::future::pending()));
     let result = tokio::select! {
-        result = Box::pin(serve(args, data, &api, (&late, history), listener, stop)) => result,
+        result = Box::pin(serve(args, data, &api, (&late, history), (listener, socket), stop)) => result,
         () = following => Ok(()),
     };
     // Before the platform's own: `pumice down` asks whoever holds one to end, and a process that is asked twice ends at once.
@@ -88,7 +93,7 @@ async fn serve(
     data: &DataDir,
     api: &Api,
     (late, history): (&Late, Option<Location>),
-    listener: TcpListener,
+    (listener, socket): (TcpListener, Option<(LocalSocket, UnixListener)>),
     stop: CancellationToken,
 ) -> Result<()> {
     let port = listener.local_addr().context("read the port")?.port();
@@ -96,21 +101,40 @@ async fn serve(
     let node = late.node_name.as_str();
 
     let identity = Identity::new(ADMINISTRATOR, [pumice_auth::MASTERS]);
-    let administrator = client_over(api.server.client_service(identity));
+    let administrator = client_over(api.server.client_service(identity.clone()));
     install_definitions(&administrator, pumice_api::crds::all()).await.context("install Volcano's definitions")?;
-    let mut components = Components::start(&api.server, late, (args, history), data.path(), port)?;
+    sharing::make_directory(&administrator, &args.sharing).await?;
+    sharing::check_exposure(&api.server, &args.sharing)?;
+    let others = sharing::listeners(&args.sharing.listen, port).await?;
+    let hidden = socket.iter().map(|(socket, _)| socket.folder().to_owned()).collect();
+    let mut components = Components::start(&api.server, late, (args, history), (data.path(), hidden), port)?;
     let gateway = late.node.get().and_then(pumice_node::Handle::gateway);
-    let tls = api.certificates.listen(api::names(node, gateway))?;
+    let mut names = api::names(node, gateway);
+    names.extend(sharing::certificate_names(&args.sharing, &others));
+    let tls = api.certificates.listen(names)?;
     let for_pods = match gateway {
         Some(address) => listen_for_pods(address, port).await,
         None => None,
     };
     let simulated = components.simulated();
     let closing = CancellationToken::new();
-    let serving = tokio::task::JoinSet::from_iter([listener].into_iter().chain(for_pods).map(|listener| {
+    let mut places = Places::default();
+    let mut serving = tokio::task::JoinSet::from_iter([listener].into_iter().chain(for_pods).map(|listener| {
         let (server, tls, closing) = (api.server.clone(), Arc::clone(&tls), closing.clone());
         async move { server.serve(listener, tls, closing).await }
     }));
+    for listener in others {
+        places.listen.push(sharing::url(&args.sharing, &listener)?);
+        serving.spawn(sharing::serve(api.server.clone(), listener, Arc::clone(&tls), closing.clone()));
+    }
+    if let Some((socket, listener)) = socket {
+        places.socket = Some(socket.path().to_owned());
+        let served = api.server.serve_local(listener, identity, closing.clone()).context("serve the local socket")?;
+        serving.spawn(async move {
+            served.await;
+            drop(socket);
+        });
+    }
 
     let ready = async {
         if args.runs_pods() {
@@ -127,7 +151,7 @@ async fn serve(
         api.certificates.runs(api.server.clone(), None, move |certificates| {
             Ok(write_private(&kubeconfig, certificates.administrator(&reached)?.as_bytes())?)
         })?;
-        api.announce(data, &url)
+        api.announce(data, &url, places)
     };
     let outcome = tokio::select! {
         () = stop.cancelled() => Ok(()),

@@ -7,6 +7,7 @@
 pub(crate) mod attempts;
 pub(crate) mod ended_logins;
 pub(crate) mod live_streams;
+pub(crate) mod local_users;
 pub(crate) mod logins;
 pub(crate) mod password_logins;
 pub(crate) mod service_accounts;

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use pumice_auth::Identity;
 use pumice_metrics::Page;
 use pumice_objects::pod_security::Profile;
-use pumice_objects::status::GroupResource;
+use pumice_objects::status::{GroupResource, Status};
 use pumice_store::Store;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -63,6 +63,19 @@ pub(crate) struct Listener {
     pub(crate) sockets: TaskTracker,
 }
 
+/// How a listener knows who sends its requests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShownBy {
+    /// As `jobctl whoami` says it.
+    pub(crate) what: &'static str,
+    /// Until when it is good, seconds since 1970; as long as it likes where there is none.
+    pub(crate) until: Option<i64>,
+}
+
+/// Set by a listener on the requests of somebody who has to be known and is not: they are answered with this, whatever they bring.
+#[derive(Clone, Debug)]
+pub(crate) struct UnknownPeer(pub(crate) Status);
+
 /// A request whose sender may make it.
 pub(crate) struct Call {
     pub(crate) state: Arc<State>,
@@ -74,6 +87,8 @@ pub(crate) struct Call {
     pub(crate) listener: Listener,
     /// Breaks the connection off.
     pub(crate) connection: Option<ConnectionEnd>,
+    /// How the listener knows the sender; none where a token says it, and in this process.
+    pub(crate) shown_by: Option<ShownBy>,
     /// The connection, to be had once this request is answered, if the client asks to change its protocol.
     pub(crate) upgrade: Option<OnUpgrade>,
     /// What the audit log is to note beside the request, where that tells it.

@@ -65,7 +65,7 @@ pub use kinds::aggregated::{AggregatedApi, AggregatedResource, AggregatedRight, 
 pub use kinds::compatibility::compatibility_table;
 pub use nodes::remote::RemoteNodes;
 pub use nodes::{NoNodes, NodeProxy, NodeProxyError};
-pub use server::{ApiServer, BuildError, Builder, ClientService, WARN_ROOM_BYTES};
+pub use server::{ApiServer, BuildError, Builder, ClientService, Exposure, WARN_ROOM_BYTES};
 pub use stored::ObjectReader;
 pub use strategies::pod::validate_pod_template;
 pub use workers::event_expiry::{EventLimits, LIFE_HOURS as EVENT_LIFE_HOURS};

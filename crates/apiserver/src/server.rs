@@ -4,6 +4,7 @@
 //! and by tests; called by the listener and by in-process clients.
 
 mod bootstrap;
+mod exposure;
 mod listener;
 
 use std::convert::Infallible;
@@ -29,6 +30,7 @@ use crate::admission::submission_rate::SubmissionRates;
 use crate::admission::tenants::TenantsCell;
 use crate::admission::{Admission, AdmitAll};
 use crate::audit::AuditLog;
+use crate::authn::local_users::TenantUsersCell;
 use crate::authn::logins::{LoginOptions, Logins, PasswordCheck};
 use crate::authn::service_accounts::Accounts;
 use crate::authz::RightsCell;
@@ -47,6 +49,8 @@ use crate::webhooks::Webhooks;
 use crate::workers::event_expiry::EventLimits;
 use crate::workers::service_accounts;
 use crate::workers::{disruption, ended_access, endpoints, event_expiry, gc, quota_status, volumes};
+
+pub use exposure::Exposure;
 
 /// How much should be free on the store's disk, unless the builder says otherwise.
 pub const WARN_ROOM_BYTES: u64 = 1 << 30;
@@ -233,6 +237,7 @@ impl Builder {
                 accounts,
                 logins,
                 tenants: TenantsCell::default(),
+                tenant_users: TenantUsersCell::default(),
                 clock: self.clock,
                 store: self.store,
             });

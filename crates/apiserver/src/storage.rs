@@ -15,6 +15,7 @@ use pumice_store::{ApplyError, Change, Object, Store};
 use crate::admission::dynamic::DynamicAdmission;
 use crate::admission::tenants::{Tenancy, TenantReader, TenantsCell};
 use crate::authn::Authenticator;
+use crate::authn::local_users::TenantUsersCell;
 use crate::authn::logins::Logins;
 use crate::authn::service_accounts::Accounts;
 use crate::authz::RightsCell;
@@ -33,6 +34,8 @@ pub(crate) struct Storage {
     pub(crate) logins: Logins,
     /// Whose namespaces are.
     pub(crate) tenants: TenantsCell,
+    /// Who is whose tenant.
+    pub(crate) tenant_users: TenantUsersCell,
     /// What people configured to judge writes.
     pub(crate) dynamic: DynamicAdmission,
     pub(crate) webhooks: Arc<Webhooks>,

@@ -8,6 +8,8 @@ use std::fmt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use rcgen::{
@@ -329,6 +331,13 @@ fn set_validity(params: &mut CertificateParams, now: Timestamp, days: i32) -> Re
     params.not_before = rcgen::date_time_ymd(i32::from(from.year()), from_month, from_day);
     params.not_after = rcgen::date_time_ymd(i32::from(to.year()), to_month, to_day);
     Ok(())
+}
+
+/// What people compare of an authority's certificate (PEM): `SHA256:` and its hash, as ssh shows keys. None where it is none.
+pub fn fingerprint(certificate_pem: &str) -> Option<String> {
+    let certificate = CertificateDer::from_pem_slice(certificate_pem.as_bytes()).ok()?;
+    let hash = ring::digest::digest(&ring::digest::SHA256, &certificate);
+    Some(format!("SHA256:{}", STANDARD_NO_PAD.encode(hash)))
 }
 
 fn damaged(path: &Path, detail: impl Into<String>) -> CaError {

@@ -18,10 +18,12 @@ mod identity_files;
 mod installation;
 mod issuer;
 mod kubeconfig;
+mod local_peer;
 mod oidc;
 mod rbac;
 mod roles;
 mod sec1;
+mod tenants;
 mod tls;
 mod token_cache;
 mod tokens;
@@ -29,7 +31,7 @@ mod trust;
 
 pub use authority::{Authority, AuthorityError, Phase, Rotation, TRUST_DAYS};
 pub use bundle::bundle_client_config;
-pub use ca::{Ca, CaError, Issued, is_due};
+pub use ca::{Ca, CaError, Issued, fingerprint, is_due};
 pub use cluster_roles::{CLUSTER_ADMIN, DefaultRole, default_cluster_roles};
 pub use escalation::{describe, parts, uncovered};
 pub use files::{FileError, write_private};
@@ -41,9 +43,11 @@ pub use identity_files::{IdentityFileError, identity_files, write_identity_file}
 pub use installation::{Component, Identities, installation};
 pub use issuer::{Issuer, IssuerError, IssuerSettings, Unknown};
 pub use kubeconfig::{credentials, kubeconfig, kubeconfig_of};
+pub use local_peer::{LocalPeer, LocalPeers, PeerError};
 pub use oidc::{OidcError, OidcKeys, OidcRules, OidcToken, Verified, is_reserved};
 pub use rbac::{Attributes, Decision, Grant, Policy, Role, Rule, Scope, Subject, Target, named};
 pub use roles::{built_in, node_rules};
+pub use tenants::{Account, NoTenant, TenantFacts, Tenants};
 pub use tls::{
     ClientTrust, ServingCertificate, TlsError, agent_server_config, changing_server_config, client_config,
     peer_server_config, server_config, trusting_server_config,

@@ -8,10 +8,12 @@ pub mod call;
 pub mod connection;
 pub mod contexts;
 pub mod expiry;
+pub mod local_socket;
 pub mod login;
 pub mod target;
 pub mod user;
 pub mod watch;
+pub mod whoami;
 
 use crate::error::{Error, Remedy};
 use target::Target;

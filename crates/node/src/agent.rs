@@ -252,6 +252,7 @@ fn build(options: Options) -> Result<NodeAgent, AgentError> {
         client: options.client,
         node_name: options.node_name,
         filters: FilterFolder::new(seccomp_profiles_dir(&paths.data_dir), seccomp_filters_dir(&paths.node_dir)),
+        hidden: options.hidden,
         data_dir: paths.data_dir,
         pods_dir: paths.pods_dir,
         events: recorder,

@@ -26,7 +26,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("linux", &[]),
     ("store", &["units", "objects"]),
-    ("auth", &["units", "objects", "api", "clock"]),
+    ("auth", &["units", "objects", "api", "clock", "linux"]),
     ("apiserver", &["units", "metrics", "objects", "api", "clock", "store", "auth"]),
     ("cluster", &["units", "metrics", "objects", "api"]),
     // components

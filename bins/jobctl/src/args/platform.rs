@@ -1,4 +1,4 @@
-//! Flags of the verbs about the platform: `top`, `usage`, `queue`, `node`, `context`, `completion`, `version`.
+//! Flags of the verbs about the platform: `top`, `usage`, `queue`, `node`, `context`, `completion`, `version`, `whoami`.
 
 use std::path::PathBuf;
 
@@ -171,6 +171,14 @@ pub struct VersionArgs {
     /// Don't ask the platform
     #[arg(long)]
     pub client: bool,
+    /// Form of what is printed
+    #[arg(short, long, value_enum, default_value_t = Form::Table)]
+    pub output: Form,
+}
+
+/// Flags of `whoami`.
+#[derive(Debug, Args)]
+pub struct WhoamiArgs {
     /// Form of what is printed
     #[arg(short, long, value_enum, default_value_t = Form::Table)]
     pub output: Form,

@@ -29,7 +29,7 @@ pub struct Global {
     /// Namespace of the job
     #[arg(short, long, global = true, value_name = "NAME", add = completion::namespaces())]
     pub namespace: Option<String>,
-    /// Name of a context, of jobctl or in the kubeconfig, or the path of a kubeconfig [default: $PUMICE_CONTEXT, else the running pumice up]
+    /// Name of a context, of jobctl or in the kubeconfig, or the path of a kubeconfig [default: $PUMICE_CONTEXT, else the running pumice up, else this machine's socket]
     #[arg(long, global = true, value_name = "PATH|NAME", add = completion::contexts())]
     pub context: Option<String>,
     /// Kubeconfig to use
@@ -64,9 +64,9 @@ pub struct Session {
 }
 
 impl Session {
-    /// Whether the platform is the one that runs on this machine.
+    /// Whether the platform is one that runs on this machine.
     pub fn is_local(&self) -> bool {
-        matches!(self.target(), Ok((Target::Local { .. }, _)))
+        matches!(self.target(), Ok((Target::Local { .. } | Target::Socket(_), _)))
     }
 
     /// Whether a platform was named that is not the one of this machine.
@@ -90,7 +90,7 @@ impl Session {
         contexts::resolve(flags, &self.surroundings.target)
     }
 
-    /// The namespace that commands work in. Nothing is sent.
+    /// The namespace that commands work in. Nothing is sent, unless the platform is the one that users of this machine share.
     pub fn namespace(&self) -> Result<String, Failure> {
         let (target, namespace) = self.target()?;
         match self.global.namespace.clone().or(namespace) {

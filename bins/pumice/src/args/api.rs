@@ -31,9 +31,10 @@ pub struct ApiArgs {
     /// Warn when less than this is free on the disk of the store; of a small disk it is a tenth
     #[arg(long, value_name = "BYTES", default_value = "1Gi", value_parser = bytes)]
     pub warn_room: u64,
-    /// What pods may ask for in namespaces whose labels don't say it (see docs/confinement.md)
-    #[arg(long, value_enum, default_value_t)]
-    pub profile: ProfileArg,
+    /// What pods may ask for in namespaces whose labels don't say it (see docs/confinement.md) [default: open; restricted with
+    /// --tenants]
+    #[arg(long, value_enum)]
+    pub profile: Option<ProfileArg>,
     #[command(flatten)]
     pub oidc: OidcArgs,
     /// Let users of Tenants log in with passwords that this program finds good: it reads a name and a password, each ended by a
@@ -44,6 +45,13 @@ pub struct ApiArgs {
     pub events: EventArgs,
     #[command(flatten)]
     pub audit: AuditArgs,
+}
+
+impl ApiArgs {
+    /// What is asked for, or goes without saying.
+    pub fn profile(&self) -> ProfileArg {
+        self.profile.unwrap_or_default()
+    }
 }
 
 /// A profile of pods that holds for a whole platform.

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use pumice_api::names::NAMESPACE_SYSTEM;
 use pumice_clock::now;
 use pumice_cluster::Client;
+use pumice_jobs::platform::target::{RunFile, read_run_file};
 use pumice_store::DiskSpace;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -182,8 +183,30 @@ pub async fn gather(client: &Client, server: String, data: &DataDir, args: &Stat
     // A cluster with an authority of its own tells nothing.
     let certificates = get::<Value>(client, AUTHORITIES).await.map_or_else(|_| Vec::new(), |told| to_do(&told, now()));
     let disk = if args.kubeconfig.is_none() { disk(data) } else { None };
+    let note =
+        if args.kubeconfig.is_none() { read_run_file(data.path())?.unwrap_or_default() } else { RunFile::default() };
+    let authority = match args.kubeconfig {
+        None => data.authority().as_deref().and_then(pumice_auth::fingerprint),
+        Some(_) => None,
+    };
     let (version, scattered) = (version.git_version, accelerators.scattered());
-    Ok(Report { ready, server, version, revision, components, nodes, pods, queues, scattered, certificates, disk })
+    let RunFile { socket, listen, .. } = note;
+    Ok(Report {
+        ready,
+        server,
+        version,
+        revision,
+        components,
+        nodes,
+        pods,
+        queues,
+        scattered,
+        certificates,
+        socket,
+        listen,
+        authority,
+        disk,
+    })
 }
 
 /// What is to be done about certificates: those that end within a month, and a rotation that waits for its end.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::Serialize;
 
@@ -30,6 +31,15 @@ pub struct Report {
     /// What is to be done about certificates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<String>,
+    /// Where users of this machine reach it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket: Option<PathBuf>,
+    /// Where other machines reach it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub listen: Vec<String>,
+    /// What people compare of its authority's certificate before they trust it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub authority: Option<String>,
     /// Where it keeps its data, if that is this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<Disk>,
@@ -78,6 +88,15 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ready = if self.ready { "ready" } else { "not ready" };
         writeln!(f, "{ready} at {} ({}, revision {})", self.server, self.version, self.revision)?;
+        if let Some(socket) = &self.socket {
+            writeln!(f, "socket  {}", socket.display())?;
+        }
+        for url in &self.listen {
+            writeln!(f, "listens {url}")?;
+        }
+        if let Some(authority) = &self.authority {
+            writeln!(f, "trust   {authority}")?;
+        }
         for Component { name, healthy, reason } in &self.components {
             let state = if *healthy { "ok" } else { reason.as_deref().unwrap_or("not well") };
             writeln!(f, "  {name:<16} {state}")?;
@@ -137,9 +156,13 @@ mod tests {
             queues: vec![Queue { name: "default".into(), pending: 2, inqueue: 1 }],
             scattered: vec![Scattered { resource: "nvidia.com/gpu".into(), free: 24, nodes: 4, most: 6, whole: 8 }],
             certificates: vec!["the authority ends".into()],
+            socket: Some("/run/pumice/api.sock".into()),
+            listen: vec!["https://192.0.2.7:6440".into()],
+            authority: Some("SHA256:abc".into()),
             disk: Some(Disk { path: "/d".into(), free_bytes: 3 << 30, total_bytes: 8 << 30, store_bytes: 5 << 20 }),
         };
-        let wanted = "not ready at https://127.0.0.1:6440 (v1.36.0+pumice, revision 17)\n  store            ok\n  \
+        let wanted = "not ready at https://127.0.0.1:6440 (v1.36.0+pumice, revision 17)\n\
+            socket  /run/pumice/api.sock\nlistens https://192.0.2.7:6440\ntrust   SHA256:abc\n  store            ok\n  \
             scheduler        it does not run\nnodes   1 of 2 ready\n  b                unheard of for 50 s\n\
             pods    1 Pending, 3 Running\nqueue   default: 2 wait, 1 are about to be placed\n\
             look    24 nvidia.com/gpu are free on 4 nodes, at most 6 on one: a pod that asks for 8 waits; the scheduler's plugin \

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,12 +45,13 @@ pub struct Components {
 }
 
 impl Components {
-    /// Starts history, controllers, scheduler and nodes, each as a user of its own; pods are told of the API's `port`.
+    /// Starts history, controllers, scheduler and nodes, each as a user of its own; pods are told of the API's `port` and see nothing
+    /// of the `hidden` folders.
     pub fn start(
         api: &ApiServer,
         late: &Late,
         (args, history): (&UpArgs, Option<Location>),
-        data: &Path,
+        (data, hidden): (&Path, Vec<PathBuf>),
         port: u16,
     ) -> Result<Components> {
         let node = late.node_name.as_str();
@@ -98,8 +99,9 @@ impl Components {
         if args.runs_pods() {
             let agent = client_over(api.client_service(Identity::node(node)));
             let mut options = node_options(&args.node, data, node, agent)?;
+            options.hidden = hidden;
             options.api_port = Some(port);
-            options.default_profile = args.api.profile.enforced();
+            options.default_profile = args.api.profile().enforced();
             let agent = options.build().context("start the node agent")?;
             tell_what_is_missing(&agent.handle());
             let _ = late.node.set(agent.handle());

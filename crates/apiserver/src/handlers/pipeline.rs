@@ -18,7 +18,7 @@ use tokio_util::sync::DropGuard;
 use crate::audit::{Annotations, Source};
 use crate::authn::{self, Caller, Credential, Refused};
 use crate::authz::nodes::Selected;
-use crate::context::{Call, Listener, State};
+use crate::context::{Call, Listener, ShownBy, State, UnknownPeer};
 use crate::handlers::request_log::{RequestLog, STREAMS};
 use crate::handlers::{non_resource, reviews, subresources, verbs};
 use crate::http::body::Body;
@@ -123,6 +123,9 @@ fn caller_of(
     target: &Target,
     verified: Option<Result<Verified, Unknown>>,
 ) -> Result<Caller, Refused> {
+    if let Some(UnknownPeer(status)) = request.extensions().get() {
+        return Err(Refused { status: status.clone(), who: None });
+    }
     let shown = request.extensions().get::<Identity>();
     if let Some(caller) = state.storage.authenticator().identify(shown, request.headers(), verified)? {
         return Ok(caller);
@@ -244,11 +247,12 @@ fn call(
     http: &Request<Body>,
 ) -> Call {
     let listener = http.extensions().get::<Listener>().cloned().unwrap_or_default();
+    let shown_by = http.extensions().get::<ShownBy>().copied();
     let upgrade = http.extensions().get::<OnUpgrade>().cloned();
     let annotations = http.extensions().get::<Annotations>().cloned();
     let connection = http.extensions().get::<ConnectionEnd>().cloned();
     let headers = http.headers().clone();
-    Call { state, descriptor, identity, request, query, headers, listener, connection, upgrade, annotations }
+    Call { state, descriptor, identity, request, query, headers, listener, shown_by, connection, upgrade, annotations }
 }
 
 /// `POST /api/v1/namespaces/x/bindings` names the pod in its body.

@@ -4,6 +4,8 @@
 //! Called by the pipeline once the caller may ask.
 
 use http::StatusCode;
+use jiff::Timestamp;
+use pumice_api::names::{TENANT, TENANT_GID, TENANT_GROUPS, TENANT_UID};
 use pumice_auth::{Attributes, BoundTo, Claims, Decision, ISSUER, Identity, OidcToken, Rule, Target, Verified, named};
 use pumice_clock::wire_time;
 use pumice_objects::meta;
@@ -12,12 +14,17 @@ use serde_json::{Value, json};
 
 use crate::authn::service_accounts::Rejected;
 use crate::authn::{Caller, Credential};
-use crate::context::Call;
+use crate::context::{Call, ShownBy};
 use crate::handlers::verbs::write;
 use crate::http::body::Body;
 use crate::http::query::WriteOptions;
 use crate::http::respond::{self, Answer};
 use crate::kinds::Review;
+
+/// Keys of what a review of oneself says beside the name: how the caller is known, until when, and the namespaces of his tenants.
+const IDENTIFIED_BY: &str = "pumice.sh/identified-by";
+const IDENTIFIED_UNTIL: &str = "pumice.sh/identified-until";
+const TENANT_NAMESPACE: &str = "pumice.sh/tenant-namespace";
 
 /// Answers a create of a review.
 pub(crate) async fn answer(call: &Call, review: Review, body: Body) -> Answer {
@@ -29,7 +36,7 @@ pub(crate) async fn answer(call: &Call, review: Review, body: Body) -> Answer {
     let mut warnings = Vec::new();
     write::clean(&call.descriptor, &mut object, &decoded.duplicates, options.field_validation, &mut warnings)?;
     let status = match review {
-        Review::Myself => json!({ "userInfo": user(&call.identity) }),
+        Review::Myself => json!({ "userInfo": myself(call) }),
         Review::Token => token(call, &object["spec"]).await?,
         Review::MyRules => rules(call, &object["spec"])?,
         Review::MyAccess => access(call, &call.identity, &object["spec"])?,
@@ -49,6 +56,39 @@ pub(crate) async fn answer(call: &Call, review: Review, body: Body) -> Answer {
 
 fn user(identity: &Identity) -> Value {
     json!({ "username": identity.user, "groups": identity.groups })
+}
+
+/// The caller, how he is known, and the tenants that he works for, his own first: one entry each of what a namespace's annotations say.
+fn myself(call: &Call) -> Value {
+    let mut user = user(&call.identity);
+    let mut extra = json!({});
+    if let Some(ShownBy { what, until }) = call.shown_by {
+        extra[IDENTIFIED_BY] = json!([what]);
+        if let Some(until) = until.and_then(|until| Timestamp::from_second(until).ok()) {
+            extra[IDENTIFIED_UNTIL] = json!([wire_time(until)]);
+        }
+    }
+    let tenants = call.state.storage.tenant_users.load(call.store());
+    for tenant in tenants.of(&call.identity) {
+        let groups = tenant.groups.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+        let facts = [
+            (TENANT, tenant.name.clone()),
+            (TENANT_NAMESPACE, tenant.namespace.clone()),
+            (TENANT_UID, tenant.uid.to_string()),
+            (TENANT_GID, tenant.gid.to_string()),
+            (TENANT_GROUPS, groups),
+        ];
+        for (key, fact) in facts {
+            match extra.get_mut(key).and_then(Value::as_array_mut) {
+                Some(all) => all.push(json!(fact)),
+                None => extra[key] = json!([fact]),
+            }
+        }
+    }
+    if extra.as_object().is_some_and(|extra| !extra.is_empty()) {
+        user["extra"] = extra;
+    }
+    user
 }
 
 async fn token(call: &Call, spec: &Value) -> Result<Value, Status> {

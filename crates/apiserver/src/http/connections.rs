@@ -1,4 +1,4 @@
-//! Connections over TLS, or plain ones where that is asked for: HTTP/1.1 and HTTP/2, limits, graceful end.
+//! Connections over TLS, plain ones where that is asked for, and those of a local socket: HTTP/1.1 and HTTP/2, limits, graceful end.
 //!
 //! Invariant: whatever a peer does costs at most one connection for a bounded time, and a connection that was accepted is
 //! answered to its end, also at the shutdown. A new connection is always accepted: where there are too many,
@@ -7,7 +7,9 @@
 
 use std::convert::Infallible;
 use std::error::Error;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ use hyper_util::server::conn::auto;
 use pumice_auth::{Authenticated, identity_of};
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -60,9 +62,14 @@ pub type ConnectionError = Box<dyn Error + Send + Sync>;
 /// Answers the requests of one connection. An answer that carries [`Authenticated`] shows whose the connection is.
 pub type Handler = Box<dyn Fn(Request<Incoming>) -> BoxFuture<'static, Response<Body>> + Send>;
 
+/// What answers one connection of a local socket, and the user that it is, where it is somebody.
+pub(crate) type LocalHandler = (Handler, Option<String>);
+
 /// Makes the handler of one connection, from its peer's address and the certificate that the peer showed.
 type Handlers =
     Arc<dyn Fn(SocketAddr, Option<&CertificateDer<'static>>) -> Result<Handler, ConnectionError> + Send + Sync>;
+/// The same of a local socket, from what the kernel says of the other end.
+type LocalHandlers = Arc<dyn Fn(BorrowedFd<'_>) -> BoxFuture<'static, LocalHandler> + Send + Sync>;
 
 /// Answers connections until `shutdown`: then stops accepting and lets requests under way finish for as long as `drain`.
 /// `handlers` makes what answers one connection.
@@ -77,7 +84,8 @@ pub fn serve_connections<F>(
 where
     F: Fn(SocketAddr, Option<&CertificateDer<'static>>) -> Result<Handler, ConnectionError> + Send + Sync + 'static,
 {
-    serve(Listening { listener, tls: Some(tls), limits, shutdown, drain }, Arc::new(handlers))
+    let listener = Listener::Network { listener, tls: Some(tls.into()), handlers: Arc::new(handlers) };
+    serve(Listening { listener, limits, shutdown, drain })
 }
 
 /// The same without TLS: whoever can listen to the network reads all of it. For listeners on loopback.
@@ -91,33 +99,98 @@ pub fn serve_plaintext_connections<F>(
 where
     F: Fn(SocketAddr, Option<&CertificateDer<'static>>) -> Result<Handler, ConnectionError> + Send + Sync + 'static,
 {
-    serve(Listening { listener, tls: None, limits, shutdown, drain }, Arc::new(handlers))
+    let listener = Listener::Network { listener, tls: None, handlers: Arc::new(handlers) };
+    serve(Listening { listener, limits, shutdown, drain })
+}
+
+/// The same on a local socket, where the kernel says who connects.
+pub(crate) fn serve_local_connections<F>(
+    listener: UnixListener,
+    limits: Arc<ConnectionLimits>,
+    shutdown: CancellationToken,
+    drain: Duration,
+    handlers: F,
+) -> BoxFuture<'static, ()>
+where
+    F: Fn(BorrowedFd<'_>) -> BoxFuture<'static, LocalHandler> + Send + Sync + 'static,
+{
+    let listener = Listener::Local { listener, handlers: Arc::new(handlers) };
+    serve(Listening { listener, limits, shutdown, drain })
+}
+
+/// Where connections come in, and who answers them.
+enum Listener {
+    Network { listener: TcpListener, tls: Option<TlsAcceptor>, handlers: Handlers },
+    Local { listener: UnixListener, handlers: LocalHandlers },
+}
+
+/// A peer that has shown who it is or that it is nobody: how bytes come and go from then on, what answers, and its user.
+type Introduced = (Transport, Handler, Option<String>);
+
+impl Listener {
+    /// The next connection: whose it is until it has shown more, and the handshake.
+    async fn accept(&self) -> io::Result<(IpAddr, BoxFuture<'static, Result<Introduced, ConnectionError>>)> {
+        match self {
+            Self::Network { listener, tls, handlers } => {
+                let (socket, peer) = listener.accept().await?;
+                let (tls, handlers) = (tls.clone(), Arc::clone(handlers));
+                Ok((peer.ip(), Box::pin(introduce(socket, peer, tls, handlers))))
+            }
+            Self::Local { listener, handlers } => {
+                let (socket, _) = listener.accept().await?;
+                let uid = socket.peer_cred().map_or(u32::MAX, |credentials| credentials.uid());
+                let handling = handlers(socket.as_fd());
+                let introduced = handling.map(|(handler, user)| Ok((Transport::Local(socket), handler, user)));
+                Ok((local_address(uid), Box::pin(introduced)))
+            }
+        }
+    }
+}
+
+async fn introduce(
+    socket: TcpStream,
+    peer: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    handlers: Handlers,
+) -> Result<Introduced, ConnectionError> {
+    socket.set_nodelay(true)?;
+    let transport = match tls {
+        None => Transport::Plain(socket),
+        Some(tls) => Transport::Tls(Box::new(tls.accept(socket).await?)),
+    };
+    let certificate = transport.certificate();
+    let handler = handlers(peer, certificate)?;
+    let user = certificate.map(|certificate| identity_of(certificate)).transpose()?.map(|identity| identity.user);
+    Ok((transport, handler, user))
+}
+
+/// Stands for a user of this machine among the addresses that limits count: of the range for private networks, one that nobody has.
+fn local_address(uid: u32) -> IpAddr {
+    Ipv6Addr::new(0xfd70, 0x756d, (uid >> 16) as u16, uid as u16, 0, 0, 0, 1).into()
 }
 
 /// A listener and how it is served.
 struct Listening {
-    listener: TcpListener,
-    tls: Option<Arc<ServerConfig>>,
+    listener: Listener,
     limits: Arc<ConnectionLimits>,
     shutdown: CancellationToken,
     drain: Duration,
 }
 
 /// Knows no types of its callers, so that HTTP is compiled here only and not by each of them.
-fn serve(listening: Listening, handlers: Handlers) -> BoxFuture<'static, ()> {
-    Box::pin(accept(listening, handlers))
+fn serve(listening: Listening) -> BoxFuture<'static, ()> {
+    Box::pin(accept(listening))
 }
 
-async fn accept(listening: Listening, handlers: Handlers) {
-    let Listening { listener, tls, limits, shutdown, drain } = listening;
-    let acceptor = tls.map(TlsAcceptor::from);
+async fn accept(listening: Listening) {
+    let Listening { listener, limits, shutdown, drain } = listening;
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
             () = shutdown.cancelled() => break,
             accepted = listener.accept() => accepted,
         };
-        let (socket, peer) = match accepted {
+        let (address, introduction) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -126,11 +199,11 @@ async fn accept(listening: Listening, handlers: Handlers) {
                 continue;
             }
         };
-        let seat = limits.enter(peer.ip());
-        let (handlers, acceptor, shutdown) = (Arc::clone(&handlers), acceptor.clone(), shutdown.clone());
+        let seat = limits.enter(address);
+        let shutdown = shutdown.clone();
         connections.spawn(async move {
-            if let Err(error) = connection(socket, peer, seat, acceptor, shutdown, handlers).await {
-                tracing::debug!(%peer, error = %error, "a connection ended");
+            if let Err(error) = connection(introduction, seat, shutdown).await {
+                tracing::debug!(peer = %address, error = %error, "a connection ended");
             }
         });
         while connections.try_join_next().is_some() {}
@@ -144,31 +217,17 @@ async fn accept(listening: Listening, handlers: Handlers) {
 }
 
 async fn connection(
-    socket: TcpStream,
-    peer: SocketAddr,
+    introduction: BoxFuture<'static, Result<Introduced, ConnectionError>>,
     seat: Seat,
-    acceptor: Option<TlsAcceptor>,
     shutdown: CancellationToken,
-    handlers: Handlers,
 ) -> Result<(), ConnectionError> {
-    socket.set_nodelay(true)?;
     let seat = Arc::new(seat);
     let (activity, end) = (Arc::clone(&seat.activity), seat.end.clone());
-    let transport = match acceptor {
-        None => Transport::Plain(socket),
-        Some(acceptor) => {
-            let shaking = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(socket));
-            tokio::select! {
-                shaken = shaking => {
-                    Transport::Tls(Box::new(shaken.inspect_err(|_| seat.ends(Ended::HandshakeTimeout))??))
-                }
-                () = end.cancelled() => return Ok(()),
-            }
-        }
+    let introduced = tokio::time::timeout(HANDSHAKE_TIMEOUT, introduction);
+    let (transport, handler, user) = tokio::select! {
+        introduced = introduced => introduced.inspect_err(|_| seat.ends(Ended::HandshakeTimeout))??,
+        () = end.cancelled() => return Ok(()),
     };
-    let certificate = transport.certificate();
-    let handler = handlers(peer, certificate)?;
-    let user = certificate.map(|certificate| identity_of(certificate)).transpose()?.map(|identity| identity.user);
     seat.shook_hands(user.as_deref());
     if let Some(certificate) = transport.certificate() {
         seat.showed(certificate);

@@ -15,6 +15,24 @@ fn days(count: i64) -> Timestamp {
 }
 
 #[test]
+fn a_fingerprint_is_the_one_that_openssl_shows() {
+    let directory = tempfile::tempdir().unwrap();
+    let ca = Ca::open_or_create(directory.path(), now()).unwrap();
+    let shown = pumice_auth::fingerprint(ca.pem()).unwrap();
+    let path = directory.path().join("ca.crt");
+    let openssl = std::process::Command::new("openssl")
+        .args(["x509", "-noout", "-fingerprint", "-sha256", "-in"])
+        .arg(path)
+        .output();
+    let openssl = String::from_utf8(openssl.unwrap().stdout).unwrap();
+    let digits: String = openssl.trim().rsplit('=').next().unwrap().chars().filter(|letter| *letter != ':').collect();
+    use base64::Engine as _;
+    let hash = base64::engine::general_purpose::STANDARD_NO_PAD.decode(shown.strip_prefix("SHA256:").unwrap()).unwrap();
+    assert_eq!(hash.iter().map(|byte| format!("{byte:02X}")).collect::<String>(), digits);
+    assert_eq!(pumice_auth::fingerprint("no certificate"), None);
+}
+
+#[test]
 fn a_restart_keeps_the_authority_and_its_key_private() {
     let dir = tempfile::tempdir().unwrap();
     let pki = dir.path().join("pki");

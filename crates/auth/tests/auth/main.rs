@@ -4,5 +4,6 @@
 
 mod authority;
 mod handshake;
+mod local_peer;
 mod rights;
 mod roles;

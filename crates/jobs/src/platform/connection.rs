@@ -11,7 +11,8 @@ use k8s_openapi::ByteString;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::task::JoinSet;
 
-use super::{NAME_ONE, expiry};
+use super::call::CallError;
+use super::{NAME_ONE, expiry, local_socket, whoami};
 use crate::error::{Failure, Remedy};
 use crate::exit_code::Exit;
 use crate::fleet::FleetError;
@@ -23,6 +24,8 @@ use crate::platform::target::{Located, Target, TargetError};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The namespace of pods in a fleet's clusters where nobody says another.
 const FLEET_NAMESPACE: &str = "default";
+/// The namespace of who is no tenant.
+const USUAL_NAMESPACE: &str = "default";
 /// The author of changes unless another program says so.
 const MANAGER: &str = "jobctl";
 
@@ -86,6 +89,9 @@ pub enum ConnectError {
     /// The fleet can't be asked.
     #[error(transparent)]
     Fleet(#[from] FleetError),
+    /// The platform does not say who the user is.
+    #[error(transparent)]
+    Whoami(#[from] CallError),
     /// Only a platform's API can be used like this.
     #[error("{url} is a fleet, and this needs a platform's own API; name a kubeconfig")]
     NoKubernetes { url: String },
@@ -96,6 +102,7 @@ impl Failure for ConnectError {
         match self {
             ConnectError::Locate(error) => error.exit(),
             ConnectError::Login(error) => error.exit(),
+            ConnectError::Whoami(error) => error.exit(),
             _ => Exit::Usage,
         }
     }
@@ -105,6 +112,7 @@ impl Failure for ConnectError {
             ConnectError::Locate(error) => error.remedy(),
             ConnectError::Login(error) => error.remedy(),
             ConnectError::Namespace(error) => error.remedy(),
+            ConnectError::Whoami(error) => error.remedy(),
             ConnectError::Fleet(FleetError::Identity { .. }) => Remedy::Unknown,
             ConnectError::Fleet(_) => Remedy::from_text("jobctl context show"),
             _ => Remedy::from_text(NAME_ONE),
@@ -113,7 +121,8 @@ impl Failure for ConnectError {
 }
 
 impl Connection {
-    /// Finds the target and makes a client for it. Must run inside a Tokio runtime. Nothing is sent.
+    /// Finds the target and makes a client for it. Must run inside a Tokio runtime. Nothing is sent, but over a local socket, which
+    /// has no kubeconfig, the platform is asked whose namespace is meant where `namespace` is none.
     pub async fn open(target: Target, namespace: Option<&str>) -> Result<Self, ConnectError> {
         if let Some(namespace) = namespace {
             names::check("namespace", namespace, 63)?;
@@ -124,6 +133,23 @@ impl Connection {
             let manager = MANAGER;
             let (target, certificate_until, _login) = (Some(target), None, None);
             return Ok(Connection { client, namespace, url, target, manager, certificate_until, _login });
+        }
+        if let Target::Socket(path) = &target {
+            let (client, url) = (local_socket::client(path, USUAL_NAMESPACE), local_socket::url(path));
+            let target = Some(target);
+            let connection = Connection {
+                client,
+                namespace: USUAL_NAMESPACE.to_owned(),
+                url,
+                target,
+                manager: MANAGER,
+                _login: None,
+            };
+            let namespace = match namespace {
+                Some(namespace) => namespace.to_owned(),
+                None => connection.own_namespace().await?,
+            };
+            return Ok(Connection { namespace, ..connection });
         }
         let Found { config, path, login } = config_of(&target).await?;
         let namespace = namespace.map_or_else(|| config.default_namespace.clone(), str::to_owned);
@@ -168,9 +194,16 @@ impl Connection {
         Self::with_config(config, "of this pod".to_owned(), namespace, None)
     }
 
-    /// The namespace that a target's kubeconfig says. Nothing is sent.
+    /// The namespace of the tenant that the user is, else the usual one.
+    async fn own_namespace(&self) -> Result<String, CallError> {
+        let who = whoami::of(self).await?;
+        Ok(who.namespace().unwrap_or(USUAL_NAMESPACE).to_owned())
+    }
+
+    /// The namespace that a target's kubeconfig says; over a local socket that of the user. Only there something is sent.
     pub async fn namespace_of(target: &Target) -> Result<String, ConnectError> {
         match target {
+            Target::Socket(_) => Ok(Connection::open(target.clone(), None).await?.namespace),
             Target::Fleet(_) => Ok(FLEET_NAMESPACE.to_owned()),
             _ => Ok(config_of(target).await?.config.default_namespace),
         }
@@ -283,6 +316,7 @@ async fn config_of(target: &Target) -> Result<Found, ConnectError> {
     let (path, context) = match target.locate()? {
         Located::Kubeconfig(path, context) => (path, context),
         Located::Fleet(fleet) => return Err(ConnectError::NoKubernetes { url: fleet.url.clone() }),
+        Located::Socket(path) => return Err(ConnectError::NoKubernetes { url: local_socket::url(path) }),
     };
     let shown = path.display().to_string();
     let unusable = |source| ConnectError::ReadKubeconfig { path: shown.clone(), source: Box::new(source) };

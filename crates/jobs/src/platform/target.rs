@@ -1,4 +1,5 @@
-//! Which API to talk to: a kubeconfig or a fleet that was named, else the `pumice up` of this machine.
+//! Which API to talk to: a kubeconfig or a fleet that was named, else the user's own `pumice up`, else the one that the users of this
+//! machine share.
 //!
 //! Invariant: `$KUBECONFIG` and `~/.kube/config` are never read unless a flag names them, so that a
 //! test on a laptop can't reach somebody's production cluster. The environment is an argument.
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Failure, Remedy};
 use crate::exit_code::Exit;
 use crate::fleet::Fleet;
+use crate::platform::local_socket::{self, DEFAULT_SOCKET};
 
 /// The run file's name in the data directory.
 pub const RUN_FILE: &str = "up.json";
@@ -37,6 +39,8 @@ pub struct Environment {
     pub autostart_off: bool,
     /// Whether this process is in a pod.
     pub in_pod: bool,
+    /// `$PUMICE_SOCKET`, else where the platform that users of this machine share has its socket.
+    pub socket: Option<PathBuf>,
 }
 
 /// Values of `$PUMICE_AUTOSTART` that switch it off.
@@ -57,6 +61,7 @@ impl Environment {
             home: path("HOME"),
             autostart_off: variable("PUMICE_AUTOSTART").is_some_and(|value| OFF.iter().any(|off| value == *off)),
             in_pod: OF_PODS.iter().any(|name| variable(name).is_some()),
+            socket: path("PUMICE_SOCKET").or_else(|| Some(DEFAULT_SOCKET.into())),
         }
     }
 }
@@ -91,6 +96,8 @@ pub enum Target {
         /// Whether it is the default directory, so that `pumice up` needs no flag to use it.
         by_default: bool,
     },
+    /// The platform that the users of this machine share, by its local socket.
+    Socket(PathBuf),
     Fleet(Fleet),
 }
 
@@ -99,11 +106,12 @@ pub enum Target {
 pub enum Located<'t> {
     /// A kubeconfig, and a context in it; its current one if `None`.
     Kubeconfig(PathBuf, Option<String>),
+    Socket(&'t Path),
     Fleet(&'t Fleet),
 }
 
 /// What `pumice up` leaves in `DATA_DIR/up.json` while it runs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunFile {
     /// Process id of `up`.
     pub pid: u32,
@@ -111,6 +119,12 @@ pub struct RunFile {
     pub kubeconfig: PathBuf,
     /// When it came up.
     pub started: jiff::Timestamp,
+    /// Where users of this machine reach it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<PathBuf>,
+    /// Where other machines reach it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub listen: Vec<String>,
 }
 
 /// Why no API could be found.
@@ -172,13 +186,17 @@ pub fn default_data_dir(environment: &Environment) -> Option<PathBuf> {
         .or_else(|| set(&environment.home).map(|dir| dir.join(".local/share/pumice")))
 }
 
-/// Decides by flags, then environment, then the local `up`. Looks at the disk only to tell a path
-/// from a context's name.
+/// Decides by flags, then environment, then the user's own `up` if it runs, then the machine's socket if there is one. Looks at the
+/// disk for that, and to tell a path from a context's name and a socket from a kubeconfig.
 pub fn choose(flags: &Flags, environment: &Environment) -> Result<Target, TargetError> {
     if let Some(fleet) = &flags.fleet {
         return Ok(Target::Fleet(fleet.clone()));
     }
     let context = flags.context.clone().or_else(|| environment.context.clone()).filter(|context| !context.is_empty());
+    let path = flags.kubeconfig.as_deref().or(context.as_deref().map(Path::new));
+    if let Some(path) = path.filter(|path| local_socket::is_socket(path)) {
+        return Ok(Target::Socket(path.to_owned()));
+    }
     if let Some(path) = &flags.kubeconfig {
         // A context from the environment belongs to another file.
         return Ok(Target::Kubeconfig { path: path.clone(), context: flags.context.clone() });
@@ -186,8 +204,15 @@ pub fn choose(flags: &Flags, environment: &Environment) -> Result<Target, Target
     if let Some(path) = context.as_deref().filter(|c| c.contains('/') || Path::new(c).is_file()) {
         return Ok(Target::Kubeconfig { path: PathBuf::from(path), context: None });
     }
-    let data_dir =
-        flags.data_dir.clone().or_else(|| default_data_dir(environment)).ok_or(TargetError::NoDataDirectory)?;
+    let data_dir = flags.data_dir.clone().or_else(|| default_data_dir(environment));
+    let is_named = flags.data_dir.is_some() || context.is_some() || environment.data_dir.is_some();
+    let shared = environment.socket.as_ref().filter(|_| !is_named && !environment.in_pod);
+    if let Some(socket) = shared.filter(|socket| local_socket::is_socket(socket))
+        && data_dir.as_ref().is_none_or(|own| !runs_in(own))
+    {
+        return Ok(Target::Socket(socket.clone()));
+    }
+    let data_dir = data_dir.ok_or(TargetError::NoDataDirectory)?;
     Ok(Target::Local { data_dir, context, by_default: flags.data_dir.is_none() })
 }
 
@@ -197,6 +222,7 @@ impl Target {
     pub fn locate(&self) -> Result<Located<'_>, TargetError> {
         match self {
             Target::Fleet(fleet) => Ok(Located::Fleet(fleet)),
+            Target::Socket(path) => Ok(Located::Socket(path)),
             Target::Kubeconfig { path, context } => Ok(Located::Kubeconfig(path.clone(), context.clone())),
             Target::Local { data_dir, context, .. } => {
                 let run = read_run_file(data_dir)?.ok_or_else(|| TargetError::NotRunning {
@@ -221,15 +247,9 @@ impl Target {
         }
     }
 
-    /// Whether the process lives that a local platform's note names, so that starting another one doesn't help.
+    /// Whether a local platform runs, so that starting another one doesn't help.
     fn is_running(&self) -> bool {
-        let Target::Local { data_dir, .. } = self else { return false };
-        let note = read_run_file(data_dir).ok().flatten();
-        // One that has ended and was not waited for yet has no program any more.
-        note.is_some_and(|note| match std::fs::read_link(format!("/proc/{}/exe", note.pid)) {
-            Err(error) => error.kind() != std::io::ErrorKind::NotFound,
-            Ok(_) => true,
-        })
+        matches!(self, Target::Local { data_dir, .. } if runs_in(data_dir))
     }
 
     /// The command that brings this target up, or that shows whether it answers.
@@ -239,9 +259,20 @@ impl Target {
             Target::Kubeconfig { path, .. } => {
                 format!("kubectl --kubeconfig {} get --raw /readyz", path.display())
             }
+            Target::Socket(path) => format!("curl --unix-socket {} http://localhost/readyz", path.display()),
             Target::Fleet(fleet) => format!("curl --insecure {}/health", fleet.url.trim_end_matches('/')),
         }
     }
+}
+
+/// Whether the process lives that a platform's note names.
+fn runs_in(data_dir: &Path) -> bool {
+    let note = read_run_file(data_dir).ok().flatten();
+    // One that has ended and was not waited for yet has no program any more.
+    note.is_some_and(|note| match std::fs::read_link(format!("/proc/{}/exe", note.pid)) {
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+        Ok(_) => true,
+    })
 }
 
 /// Where `pumice apiserver` keeps the kubeconfigs of components that run in processes of their own.
@@ -304,7 +335,9 @@ mod tests {
         let read = |set: &[(&str, &str)]| {
             Environment::read(|name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
         };
-        assert_eq!(read(&[("HOME", "/home/ada"), ("PUMICE_AUTOSTART", "1")]), environment());
+        let home = Environment { socket: Some(DEFAULT_SOCKET.into()), ..environment() };
+        assert_eq!(read(&[("HOME", "/home/ada"), ("PUMICE_AUTOSTART", "1")]), home);
+        assert_eq!(read(&[("PUMICE_SOCKET", "/s")]).socket, Some("/s".into()));
         for off in OFF {
             assert!(read(&[("PUMICE_AUTOSTART", off)]).autostart_off, "{off}");
         }
@@ -346,6 +379,49 @@ mod tests {
     }
 
     #[test]
+    fn the_machines_socket_is_used_where_nothing_is_said_and_no_platform_of_ones_own_runs() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("api.sock");
+        let own = home.path().join(".local/share/pumice");
+        std::fs::create_dir_all(&own).unwrap();
+        let socket = Some(path.clone());
+        let env = Environment { home: Some(home.path().to_owned()), socket, ..Environment::default() };
+        let chosen = |flags: Flags, env: &Environment| choose(&flags, env).unwrap();
+        let is_shared = |flags: Flags, env: &Environment| chosen(flags, env) == Target::Socket(path.clone());
+        assert!(!is_shared(Flags::default(), &env), "there is none");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(is_shared(Flags::default(), &env));
+        assert!(is_shared(Flags::default(), &Environment { home: None, ..env.clone() }), "a user without a home");
+        let named = |context: &str| Flags { context: Some(context.to_owned()), ..Flags::default() };
+        assert!(is_shared(named(path.to_str().unwrap()), &Environment::default()), "by its path");
+        assert!(is_shared(Flags { kubeconfig: Some(path.clone()), ..Flags::default() }, &Environment::default()));
+        for (what, flags, env) in [
+            ("a context", named("east"), env.clone()),
+            ("a directory", Flags { data_dir: Some("/d".into()), ..Flags::default() }, env.clone()),
+            ("$PUMICE_DATA_DIR", Flags::default(), Environment { data_dir: Some("/d".into()), ..env.clone() }),
+            ("$PUMICE_CONTEXT", Flags::default(), Environment { context: Some("east".into()), ..env.clone() }),
+            ("in a pod", Flags::default(), Environment { in_pod: true, ..env.clone() }),
+        ] {
+            assert!(!is_shared(flags, &env), "{what}");
+        }
+        let mut note = RunFile {
+            pid: std::process::id(),
+            url: "https://127.0.0.1:1".into(),
+            kubeconfig: KUBECONFIG_FILE.into(),
+            ..RunFile::default()
+        };
+        let mut write = |pid| {
+            note.pid = pid;
+            std::fs::write(own.join(RUN_FILE), serde_json::to_vec(&note).unwrap()).unwrap();
+        };
+        write(std::process::id());
+        assert!(!is_shared(Flags::default(), &env), "one's own platform goes first");
+        // No process has so high a number.
+        write(u32::MAX);
+        assert!(is_shared(Flags::default(), &env), "what a crash has left is no platform");
+    }
+
+    #[test]
     fn a_missing_run_file_names_the_next_command() {
         let dir = tempfile::tempdir().unwrap();
         let target = Target::Local { data_dir: dir.path().to_owned(), context: None, by_default: true };
@@ -359,7 +435,7 @@ mod tests {
             pid: 1,
             url: "https://127.0.0.1:1".into(),
             kubeconfig: dir.path().join(KUBECONFIG_FILE),
-            started: jiff::Timestamp::UNIX_EPOCH,
+            ..RunFile::default()
         };
         std::fs::write(dir.path().join(RUN_FILE), serde_json::to_vec(&run).unwrap()).unwrap();
         assert_eq!(target.locate().unwrap(), Located::Kubeconfig(dir.path().join(KUBECONFIG_FILE), None));

@@ -16,6 +16,8 @@ pub struct Options {
     pub client: Client,
     /// The platform's data directory; everything of this agent is below `node/` and `volumes/` there.
     pub data_dir: PathBuf,
+    /// More folders that no pod sees, such as that of the platform's socket.
+    pub hidden: Vec<PathBuf>,
     pub node_name: String,
     /// How shims are started.
     pub shim: ShimProgram,
@@ -66,6 +68,7 @@ impl Options {
         Options {
             client,
             data_dir,
+            hidden: Vec::new(),
             node_name,
             shim,
             devices: DeviceFolders::default(),

@@ -47,7 +47,7 @@ use crate::pod_spec::names;
 use crate::pod_spec::resolve::{self, Identity, NodeGround, ResolveError, Resolved};
 use crate::pod_spec::security::{self, NodeSupport, PodUsers, UserSupport};
 use crate::pod_spec::sources::{References, Sources};
-use crate::pod_spec::volumes::{self, Content, VolumeGroup, VolumeRoots};
+use crate::pod_spec::volumes::{self, Content, HiddenFolders, VolumeGroup, VolumeRoots};
 use crate::project_quota::Projects;
 use crate::shim_starter::ShimStarter;
 use crate::spec_numbers;
@@ -67,6 +67,8 @@ pub(crate) struct NodeContext {
     pub authorities: tokio::sync::watch::Sender<Option<Arc<str>>>,
     pub node_name: String,
     pub data_dir: PathBuf,
+    /// More folders that no pod sees.
+    pub hidden: Vec<PathBuf>,
     pub pods_dir: PathBuf,
     pub filters: FilterFolder,
     pub events: EventRecorder,
@@ -258,7 +260,8 @@ fn make(
     let group = resolved.group.map(|gid| VolumeGroup { gid, ids: context.ids.as_deref() });
     for (name, volume) in &resolved.volumes {
         let failed = |source| StartError::Mount { volume: name.clone(), source };
-        volumes::make(volume, group, &context.data_dir).map_err(failed)?;
+        let hidden = HiddenFolders { data_dir: &context.data_dir, others: &context.hidden };
+        volumes::make(volume, group, hidden).map_err(failed)?;
     }
     if let Some(projects) = &context.projects
         && let Err(error) = projects::assign(projects, &dir, pod)
@@ -524,7 +527,7 @@ fn shim_spec(context: &NodeContext, order: &StartOrder, resolved: Resolved, isol
         }),
         memory_volumes: resolved.memory_volumes,
         image_volumes: resolved.image_volumes,
-        hidden: vec![context.data_dir.clone()],
+        hidden: std::iter::once(&context.data_dir).chain(&context.hidden).cloned().collect(),
         log_bytes_max: context.log_bytes_max,
         init_containers: resolved.init_containers,
         containers: resolved.containers,

@@ -311,15 +311,41 @@ impl VolumeGroup<'_> {
 /// The bit by which what is made in a folder gets the folder's group.
 const SET_GROUP_ID: u32 = 0o2000;
 
-/// Makes what a volume is made of, owned by `group` where it is the pod's own. No path of the host may lie in `data_dir`.
-pub(crate) fn make(volume: &PlannedVolume, group: Option<VolumeGroup<'_>>, data_dir: &Path) -> io::Result<()> {
+/// Folders of the host that no volume may lie in.
+#[derive(Clone, Copy)]
+pub(crate) struct HiddenFolders<'a> {
+    pub data_dir: &'a Path,
+    pub others: &'a [PathBuf],
+}
+
+impl HiddenFolders<'_> {
+    /// The one that a path lies in, as messages name it.
+    fn around(self, path: &Path) -> io::Result<Option<String>> {
+        if mount_table::lies_in(path, self.data_dir)? {
+            return Ok(Some("the platform's data directory".to_owned()));
+        }
+        for folder in self.others {
+            if mount_table::lies_in(path, folder)? {
+                return Ok(Some(format!("{}, the folder of the platform's socket", folder.display())));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Makes what a volume is made of, owned by `group` where it is the pod's own. No path of the host may lie in a hidden folder.
+pub(crate) fn make(
+    volume: &PlannedVolume,
+    group: Option<VolumeGroup<'_>>,
+    hidden: HiddenFolders<'_>,
+) -> io::Result<()> {
     match &volume.content {
         Content::Memory { .. } | Content::Image(_) => fs::create_dir_all(&volume.path),
         Content::Empty => make_shared_dir(&volume.path, group),
         Content::Claim if volume.path.exists() => Ok(()),
         Content::Claim => make_shared_dir(&volume.path, group),
         Content::Files(files) => make_files(&volume.path, files, group),
-        Content::Host(kind) => check_host(&volume.path, kind, data_dir),
+        Content::Host(kind) => check_host(&volume.path, kind, hidden),
     }
 }
 
@@ -357,13 +383,10 @@ pub(crate) fn replace(dir: &Path, path: &str, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Checks a host path against its declared type, making what asks to be made.
-fn check_host(path: &Path, kind: &str, data_dir: &Path) -> io::Result<()> {
+fn check_host(path: &Path, kind: &str, hidden: HiddenFolders<'_>) -> io::Result<()> {
     // Before anything is made there.
-    if mount_table::lies_in(path, data_dir)? {
-        let text = format!(
-            "hostPath {} lies in the platform's data directory, which no pod sees; name another folder",
-            path.display()
-        );
+    if let Some(folder) = hidden.around(path)? {
+        let text = format!("hostPath {} lies in {folder}, which no pod sees; name another folder", path.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     let wrong = |what: &str| {
@@ -520,16 +543,22 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (file, data) = (dir.path().join("file"), dir.path().join("data"));
         fs::create_dir(&data).unwrap();
-        check_host(&file, "FileOrCreate", &data).unwrap();
-        check_host(&dir.path().join("new/dir"), "DirectoryOrCreate", &data).unwrap();
+        let socket = vec![dir.path().join("socket")];
+        fs::create_dir(&socket[0]).unwrap();
+        let hidden = HiddenFolders { data_dir: &data, others: &socket };
+        check_host(&file, "FileOrCreate", hidden).unwrap();
+        check_host(&dir.path().join("new/dir"), "DirectoryOrCreate", hidden).unwrap();
         let cases = [(&file, "File", true), (&file, "Directory", false), (&file, "Socket", false), (&file, "", true)];
         for (path, kind, fits) in cases {
-            assert_eq!(check_host(path, kind, &data).is_ok(), fits, "{kind}");
+            assert_eq!(check_host(path, kind, hidden).is_ok(), fits, "{kind}");
         }
-        assert!(check_host(&dir.path().join("none"), "", &data).is_err());
+        assert!(check_host(&dir.path().join("none"), "", hidden).is_err());
         let inside = data.join("made");
-        let refused = check_host(&inside, "DirectoryOrCreate", &data).unwrap_err().to_string();
+        let refused = check_host(&inside, "DirectoryOrCreate", hidden).unwrap_err().to_string();
         assert!(refused.contains("lies in the platform's data directory") && !inside.exists(), "{refused}");
+        std::os::unix::fs::symlink(&socket[0], dir.path().join("link")).unwrap();
+        let refused = check_host(&dir.path().join("link/api.sock"), "Socket", hidden).unwrap_err().to_string();
+        assert!(refused.contains("the folder of the platform's socket"), "{refused}");
     }
 
     #[test]
@@ -542,8 +571,9 @@ mod tests {
             .map(|(path, mode)| ((*path).to_owned(), VolumeFile { bytes: b"x".to_vec(), mode: *mode }))
             .collect();
         let volume = PlannedVolume { path: path.clone(), content: Content::Files(files) };
-        make(&volume, None, Path::new("/")).unwrap();
-        make(&volume, None, Path::new("/")).unwrap();
+        let hidden = HiddenFolders { data_dir: Path::new("/"), others: &[] };
+        make(&volume, None, hidden).unwrap();
+        make(&volume, None, hidden).unwrap();
         let mode = || fs::metadata(path.join("a/b")).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(), 0o400);
         assert_eq!(fs::read(path.join("c")).unwrap(), b"x");

@@ -54,6 +54,7 @@ mod retention;
 mod rootless;
 mod rootless_images;
 mod shards;
+mod shared_machine;
 mod side_doors;
 mod simulate;
 mod status;

@@ -1,4 +1,4 @@
-//! The bytes of a connection: through TLS, or plain.
+//! The bytes of a connection: through TLS, plain, or on this machine.
 
 use std::io;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
@@ -19,6 +19,7 @@ pub(super) enum Transport {
     /// The larger of the two, apart.
     Tls(Box<TlsStream<TcpStream>>),
     Plain(TcpStream),
+    Local(UnixStream),
 }
 
 impl Transport {
@@ -26,7 +27,7 @@ impl Transport {
     pub(super) fn certificate(&self) -> Option<&CertificateDer<'static>> {
         match self {
             Self::Tls(stream) => stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()),
-            Self::Plain(_) => None,
+            Self::Plain(_) | Self::Local(_) => None,
         }
     }
 }
@@ -51,7 +52,7 @@ impl Counted {
     }
 }
 
-/// The same of both transports.
+/// The same of all transports.
 macro_rules! through {
     ($counted:expr, $stream:ident => $call:expr) => {
         match &mut $counted.transport {
@@ -61,6 +62,10 @@ macro_rules! through {
             }
             Transport::Plain(tcp) => {
                 let $stream = Pin::new(tcp);
+                $call
+            }
+            Transport::Local(local) => {
+                let $stream = Pin::new(local);
                 $call
             }
         }
@@ -102,6 +107,7 @@ impl AsyncWrite for Counted {
         match &self.transport {
             Transport::Tls(stream) => stream.is_write_vectored(),
             Transport::Plain(stream) => stream.is_write_vectored(),
+            Transport::Local(stream) => stream.is_write_vectored(),
         }
     }
 }
