@@ -33,7 +33,7 @@ custom_resource! {
     },
     {
         "message": "the namespace of a tenant can't be changed: make another tenant",
-        "rule": "self.namespace == oldSelf.namespace",
+        "rule": "self.__namespace__ == oldSelf.__namespace__",
     },
 ]))]
 pub struct TenantSpec {
