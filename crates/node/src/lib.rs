@@ -34,6 +34,7 @@ mod logs;
 mod nat;
 mod networks;
 mod node_images;
+mod pod_calls;
 mod pod_events;
 mod pod_images;
 mod pod_index;

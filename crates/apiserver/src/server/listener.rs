@@ -123,7 +123,8 @@ async fn local_handler(
     });
     let sender = move || -> Sender {
         let identity = user.as_ref().map_err(Clone::clone).and_then(|user| {
-            user.identity(&storage.tenant_users.load(&storage.store)).map_err(|error| Unidentified::from(error).status())
+            user.identity(&storage.tenant_users.load(&storage.store))
+                .map_err(|error| Unidentified::from(error).status())
         });
         match identity {
             Ok(identity) => Sender::known(Some(identity), ShownBy { what: LOCAL_SOCKET, until: None }),

@@ -144,6 +144,7 @@ impl Connection {
                 target,
                 manager: MANAGER,
                 _login: None,
+                certificate_until: None,
             };
             let namespace = match namespace {
                 Some(namespace) => namespace.to_owned(),

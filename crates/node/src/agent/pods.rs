@@ -5,7 +5,6 @@
 //! that lost or repeated events do no harm.
 
 mod accelerators;
-mod calls;
 mod entry;
 mod ephemeral;
 pub(crate) mod eviction;
@@ -43,11 +42,11 @@ use crate::networks::addresses::{AddressPool, Subnet};
 use crate::networks::ahead::NamespacesAhead;
 use crate::networks::bridge::NodeNetwork;
 use crate::networks::names::Names;
+use crate::pod_calls::CallDone;
 use crate::pod_index::PodIndex;
 use crate::probes::Finding;
 use crate::shim_watch::StatusWatch;
 use crate::usage::disk::DiskUse;
-use calls::CallDone;
 use entry::{End, Entry, Presence, Stage};
 use ephemeral::AddDone;
 use eviction::SharedDisk;

@@ -10,11 +10,11 @@ use pumice_clock as clock;
 use pumice_cluster::Failure;
 use tokio::task::JoinError;
 
-use crate::agent::pods::calls::{Call, CallDone, Subject};
 use crate::agent::pods::entry::{End, Entry, Stage};
 use crate::agent::pods::{CALL_AGAIN, Pods, seconds};
 use crate::agent::teardown::KILL_WITHIN;
 use crate::grace;
+use crate::pod_calls::{Call, CallDone, Subject};
 use crate::pod_status::{self, Facts, View};
 use pumice_shim::control::{self, Stop, Termination};
 use pumice_shim::status::{SHUTDOWN_MESSAGE, TERMINATED};

@@ -11,14 +11,14 @@ use serde::Serialize;
 use crate::confinement::allotment::ANNOTATION;
 
 /// The end of one call.
-pub(super) struct CallDone {
+pub(crate) struct CallDone {
     pub uid: String,
     pub call: Call,
     pub result: Result<(), Failure>,
 }
 
 /// What a call was about.
-pub(super) enum Call {
+pub(crate) enum Call {
     Status(Box<PodStatus>),
     Finalize,
 }
@@ -37,7 +37,7 @@ struct PatchedPod<'p> {
 }
 
 /// Who it is about.
-pub(super) struct Subject {
+pub(crate) struct Subject {
     pub client: Client,
     pub namespace: String,
     pub name: String,
@@ -50,7 +50,7 @@ impl Subject {
     }
 
     /// Replaces the status of this very pod, not of a later one of its name, and notes its accelerators.
-    pub(super) async fn write_status(self, status: Box<PodStatus>, accelerators: Option<String>) -> CallDone {
+    pub(crate) async fn write_status(self, status: Box<PodStatus>, accelerators: Option<String>) -> CallDone {
         let annotations = accelerators.map(|text| BTreeMap::from([(ANNOTATION, text)]));
         let patch = StatusPatch { metadata: PatchedPod { uid: &self.uid, annotations }, status: &status };
         let written =
@@ -60,7 +60,7 @@ impl Subject {
     }
 
     /// Removes the object of a pod of which no process is left.
-    pub(super) async fn finalize(self) -> CallDone {
+    pub(crate) async fn finalize(self) -> CallDone {
         let params = DeleteParams {
             grace_period_seconds: Some(0),
             preconditions: Some(Preconditions { uid: Some(self.uid.clone()), resource_version: None }),
