@@ -64,8 +64,8 @@ const ELSEWHERE: [&str; 5] = [
     "replication-controller",
     // No annotation of a namespace changes with its status here.
     "namespace-with-status",
-    // The folder is looked up below the entry of the list, see `a_link_leads_out_of_no_folder`.
-    "folder-dot",
+    // It would close the queue of all others here; `command-to-a-queue` is the same for none.
+    "command-for-a-queue",
 ];
 
 /// A namespace as its controller makes it, but for the rights.
