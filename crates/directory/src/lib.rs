@@ -27,6 +27,7 @@ use futures::future::BoxFuture;
 use kube::Client;
 use pumice_api::names;
 use pumice_cluster::EventRecorder;
+use pumice_machines::tenant::Forbidden;
 use tokio_util::sync::CancellationToken;
 
 pub use ldap::LdapReadError;
@@ -44,6 +45,8 @@ pub struct Options {
     pub namespace: String,
     /// Whether the machine's users are those of this process's machine, so that they may be read.
     pub reads_machine: bool,
+    /// What no tenant of this machine may be, beside what none may be anywhere.
+    pub forbidden: Forbidden,
 }
 
 /// Directories, ready to be read.
@@ -62,7 +65,12 @@ pub enum Error {
 impl Options {
     /// Directories whose passwords are in the namespace of the components; of LDAP alone.
     pub fn new(client: Client) -> Self {
-        Self { client, namespace: names::NAMESPACE_SYSTEM.to_owned(), reads_machine: false }
+        Self {
+            client,
+            namespace: names::NAMESPACE_SYSTEM.to_owned(),
+            reads_machine: false,
+            forbidden: Forbidden::default(),
+        }
     }
 
     /// Nothing runs yet.

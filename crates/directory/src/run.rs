@@ -15,6 +15,7 @@ use pumice_api::tenant::Tenant;
 use pumice_clock as clock;
 use pumice_cluster::{Burst, Change, EventRecorder, Timers, WatchScope, paced, until, watch_optional, write};
 use pumice_machines::directory::{DirectoryPlan, DirectoryView, Reading, reconcile};
+use pumice_machines::tenant::Forbidden;
 use pumice_units::with_causes;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
@@ -76,6 +77,7 @@ pub(crate) struct Loop {
     client: Client,
     reader: Reader,
     recorder: EventRecorder,
+    forbidden: Forbidden,
     directories: BTreeMap<String, Known>,
     tenants: Tenants,
     /// Whether Tenants are watched: from the first Directory on.
@@ -91,12 +93,13 @@ pub(crate) struct Loop {
 
 impl Loop {
     pub fn new(options: Options, recorder: EventRecorder) -> Loop {
-        let Options { client, namespace, reads_machine } = options;
+        let Options { client, namespace, reads_machine, forbidden } = options;
         let (client, _) = paced(client);
         Loop {
             reader: Reader { client: client.clone(), namespace, reads_machine },
             client,
             recorder,
+            forbidden,
             directories: BTreeMap::new(),
             tenants: Tenants::default(),
             watches_tenants: false,
@@ -246,8 +249,8 @@ impl Loop {
                 spec: &known.directory.spec,
                 reading: &last.reading,
                 tenants: &self.tenants.by_name,
-                refusal: &refusals::refusal,
-                refuses_group: &refusals::refuses_group,
+                refusal: &|spec| refusals::of_spec(spec, &self.forbidden),
+                refuses_group: &|group| refusals::of_group(group, &self.forbidden),
             });
             let effects = std::mem::take(&mut plan.effects);
             if effects.is_empty() {

@@ -83,10 +83,11 @@ impl Components {
         controlling.retention = Some(args.retention.own());
         controlling.taken_in = taken_in;
         controlling.forbidden_tenants = forbidden_tenants::of_this_machine();
-        let controllers = controlling.build();
-        components.spawn(late::CONTROLLERS, |stop| controllers.run(stop));
         let mut directories = pumice_directory::Options::new(client(names::USER_CONTROLLERS));
         directories.reads_machine = true;
+        directories.forbidden = controlling.forbidden_tenants.clone();
+        let controllers = controlling.build();
+        components.spawn(late::CONTROLLERS, |stop| controllers.run(stop));
         components.spawn(late::DIRECTORIES, |stop| directories.build().run(stop));
 
         let scheduler = options.build().context("start the scheduler")?;

@@ -1,7 +1,5 @@
 //! Names of users, and the namespaces that follow from them.
 
-use pumice_api::names::NAMESPACE_SYSTEM;
-
 /// Longest name of a namespace.
 const NAMESPACE_LEN_MAX: usize = 63;
 /// What names of the platform and of Kubernetes begin with: none of them comes from outside.
@@ -20,9 +18,6 @@ pub fn namespace_of(prefix: &str, user: &str) -> Result<String, String> {
     }
     if namespace.starts_with('-') || namespace.ends_with('-') {
         return Err(format!("{namespace:?} is no name of a namespace, which begins and ends with a letter or digit"));
-    }
-    if is_reserved(&namespace) {
-        return Err(format!("the namespace {namespace} is the cluster's own"));
     }
     Ok(namespace)
 }
@@ -48,10 +43,6 @@ fn letter(c: char) -> char {
     }
 }
 
-fn is_reserved(namespace: &str) -> bool {
-    namespace == "default" || namespace == NAMESPACE_SYSTEM || namespace.starts_with("kube-")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -60,9 +51,7 @@ mod tests {
     fn namespaces_follow_from_names() {
         assert_eq!(namespace_of("", "Alice.B_C").as_deref(), Ok("alice-b-c"));
         assert_eq!(namespace_of("u-", "4ever").as_deref(), Ok("u-4ever"));
-        for user in
-            ["", "_x", "x.", "müller", "a@b", "a/b", "..", "system:x", "pumice:x", "default", "kube-system", "a b"]
-        {
+        for user in ["", "_x", "x.", "müller", "a@b", "a/b", "..", "system:x", "pumice:x", "a b"] {
             assert!(namespace_of("", user).is_err(), "{user}");
         }
         assert!(namespace_of("", &"a".repeat(63)).is_ok());
