@@ -139,6 +139,9 @@ impl Logins {
         {
             return Some(Ended::LoggedOut);
         }
+        if !caller.by.iter().chain([&caller.identity]).any(Suspensions::concern) {
+            return None;
+        }
         let suspensions = self.suspensions.load(store);
         let in_pod = caller.credential == Credential::Account { of_pod: true };
         let ends = |identity| suspensions.ends(identity, in_pod);

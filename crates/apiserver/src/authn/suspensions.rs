@@ -64,20 +64,24 @@ impl Suspensions {
         if made.namespaces.is_empty() { Self::default() } else { made }
     }
 
+    /// Whether there could be a suspended tenant on account of which he has no access. The platform's components, who write most
+    /// Tenants, are asked about nothing, and so pay for no look at all of them after each.
+    pub(crate) fn concern(identity: &Identity) -> bool {
+        let is_account = service_account_of(&identity.user).is_some();
+        !identity.is_in(MASTERS) && (is_account || !is_reserved(&identity.user))
+    }
+
     /// The suspended tenant on account of which somebody has no access. `in_pod` is whether he is a pod's own account, shown by
     /// a token that ends with the pod: what runs on may go on to its end.
     ///
     /// The Tenant that is a user's own decides: who is suspended there is out everywhere. Who is only a member somewhere is out
     /// once all of his tenants are suspended.
     pub(crate) fn ends(&self, identity: &Identity, in_pod: bool) -> Option<&str> {
-        if self.namespaces.is_empty() || identity.is_in(MASTERS) {
+        if self.namespaces.is_empty() || !Self::concern(identity) {
             return None;
         }
         if let Some((namespace, _)) = service_account_of(&identity.user) {
             return if in_pod { None } else { self.namespaces.get(namespace).map(String::as_str) };
-        }
-        if is_reserved(&identity.user) {
-            return None;
         }
         if let Some(own) = self.owners.get(&identity.user) {
             return if own.is_active { None } else { own.suspended.as_deref() };
