@@ -20,6 +20,11 @@ struct Shared {
 
 /// None where the test can't be run.
 fn shared(flags: &[&str]) -> Option<Shared> {
+    shared_by(&[&["--tenants", "objects"], flags].concat())
+}
+
+/// The same for tenants of another source.
+fn shared_by(flags: &[&str]) -> Option<Shared> {
     if !nix::unistd::Uid::effective().is_root() {
         eprintln!("not run: needs root, to be other users");
         return None;
@@ -28,8 +33,7 @@ fn shared(flags: &[&str]) -> Option<Shared> {
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::copy(binary("jobctl"), folder.path().join("jobctl")).unwrap();
     let socket = folder.path().join("run/api.sock").display().to_string();
-    let flags =
-        ["--tenants", "objects", "--socket", &socket].into_iter().chain(flags.iter().copied()).map(str::to_owned);
+    let flags = ["--socket", &socket].into_iter().chain(flags.iter().copied()).map(str::to_owned);
     let platform = Platform::start(Setup { flags: flags.collect() });
     Some(Shared { platform, folder })
 }
@@ -327,4 +331,90 @@ fn other_machines_are_served_while_nobody_can_become_administrator() {
         Output { code: 0, .. } => Ok(()),
         other => Err(other.stderr),
     });
+}
+
+/// Users and a group of the machine that nobody else has, for as long as a test runs.
+struct Accounts {
+    group: String,
+    users: Vec<String>,
+}
+
+impl Accounts {
+    /// A group, and this many members of it with homes; none where the machine's files can't be written.
+    fn new(members: usize) -> Option<Self> {
+        let id = std::process::id();
+        let mut accounts = Self { group: format!("pt{id}g"), users: Vec::new() };
+        run_quietly("groupadd", &[&accounts.group])?;
+        for index in 0..members {
+            let user = format!("pt{id}u{index}");
+            run_quietly("useradd", &["-m", "-G", &accounts.group, &user])?;
+            accounts.users.push(user);
+        }
+        Some(accounts)
+    }
+}
+
+impl Drop for Accounts {
+    fn drop(&mut self) {
+        for user in &self.users {
+            let _ = run_quietly("userdel", &["-r", user]);
+        }
+        let _ = run_quietly("groupdel", &[&self.group]);
+    }
+}
+
+fn run_quietly(program: &str, words: &[&str]) -> Option<()> {
+    let output = Command::new(program).args(words).output().ok()?;
+    output.status.success().then_some(())
+}
+
+/// The commands of docs/shared-machine.md: members of a group work as themselves, without a login.
+#[test]
+fn a_member_of_a_group_runs_as_himself_in_his_home() {
+    if !nix::unistd::Uid::effective().is_root() {
+        eprintln!("not run: needs root, to be other users");
+        return;
+    }
+    let Some(accounts) = Accounts::new(2) else {
+        eprintln!("not run: no users can be made on this machine");
+        return;
+    };
+    let flags = ["--tenants", "system", "--group", &accounts.group];
+    let shared = shared_by(&flags).expect("root");
+    let ids = |user: &str| {
+        let entry = Command::new("id").arg(user).output().unwrap();
+        String::from_utf8(entry.stdout).unwrap().trim().to_owned()
+    };
+    let number = |user: &str| -> u32 {
+        let uid = Command::new("id").args(["-u", user]).output().unwrap();
+        String::from_utf8(uid.stdout).unwrap().trim().parse().unwrap()
+    };
+    for user in &accounts.users {
+        let uid = number(user);
+        eventually("the member is a tenant", || match shared.jobctl(uid, &["whoami"]) {
+            output if output.code == 0 => Ok(()),
+            output => Err(output.stderr),
+        });
+        let words = format!("id; pwd; echo work > $HOME/{user}.txt");
+        let output = shared.jobctl(uid, &["run", "--", "sh", "-c", &words]).ok();
+        // As `id USER` says it; the order of groups is the kernel's.
+        let wanted = ids(user);
+        let (uid_part, rest) = wanted.split_once(' ').unwrap();
+        assert!(output.contains(uid_part), "{output} is not {wanted}");
+        let mut groups: Vec<&str> = rest.split_once("groups=").unwrap().1.split(',').collect();
+        let mut found: Vec<&str> = output.lines().next().unwrap().split_once("groups=").unwrap().1.split(',').collect();
+        groups.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, groups, "{output}");
+        let file = PathBuf::from(format!("/home/{user}/{user}.txt"));
+        assert_eq!(std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(&file).unwrap()), uid, "{}", file.display());
+    }
+    // The second sees nothing of the first, and can't write into his home from a pod.
+    let [first, second] = &accounts.users[..] else { panic!("two") };
+    let other = shared.jobctl(number(second), &["list", "--namespace", first]);
+    assert_ne!(other.code, 0, "{other:?}");
+    let write = format!("echo no > /home/{first}/{first}.txt");
+    let other = shared.jobctl(number(second), &["run", "--", "sh", "-c", &write]);
+    assert_ne!(other.code, 0, "{other:?}");
+    assert_eq!(std::fs::read_to_string(format!("/home/{first}/{first}.txt")).unwrap(), "work\n");
 }
