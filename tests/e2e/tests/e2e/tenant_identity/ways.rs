@@ -55,7 +55,7 @@ pub const MORE: &[Way] = &[
     Way("own-users", Create("{apiVersion: v1, kind: Pod, metadata: {name: NAME}, spec: {hostUsers: false, containers: [{name: main, image: none}]}}"), Forced("/spec/hostUsers", "")),
     Way("no-home", Create("{apiVersion: v1, kind: Pod, metadata: {name: NAME}, spec: {containers: [{name: main, image: none}]}}"), Forced("/spec/containers/0/env/0/value", "\"/home/alice\"")),
     Way("name-of-a-volume", Create("{apiVersion: v1, kind: Pod, metadata: {name: NAME}, spec: {volumes: [{name: pumice-tenant-1, emptyDir: {}}], containers: [{name: main, image: none}]}}"), Refused("spec.volumes[0].name")),
-    Way("tolerates-all", Create("{apiVersion: v1, kind: Pod, metadata: {name: NAME}, spec: {tolerations: [{operator: Exists}], containers: [{name: main, image: none}]}}"), Refused("spec.tolerations[0].key")),
+    Way("tolerates-whatever", Create("{apiVersion: v1, kind: Pod, metadata: {name: NAME}, spec: {tolerations: [{operator: Exists}], containers: [{name: main, image: none}]}}"), Refused("spec.tolerations[0].key")),
     Way("tolerates-cordons", Create("{apiVersion: v1, kind: Pod, metadata: {name: NAME}, spec: {tolerations: [{key: node.kubernetes.io/unschedulable, operator: Exists}], containers: [{name: main, image: none}]}}"), Refused("spec.tolerations[0].key")),
     Way("tolerates-later", Patch("json", "pod/BASE", "", r#"[{"op": "add", "path": "/spec/tolerations", "value": [{"operator": "Exists"}]}]"#), Refused("spec.tolerations")),
     Way("queue-by-strategic", Patch("strategic", "pod/BASE", "", r#"{"metadata": {"labels": {"volcano.sh/queue-name": "other"}}}"#), Refused("volcano.sh/queue-name")),
