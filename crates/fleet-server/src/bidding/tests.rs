@@ -131,7 +131,7 @@ fn settings_that_cant_be_meant_are_refused() {
             r#"{"serviceUrl": "a:1", "forceNoTls": true, "updateFrequency": "99ms"}"#,
             Some("updateFrequency: 99ms is too short"),
         ),
-        (r#"{"serviceUrl": "a:1", "caFile": "/nowhere"}"#, Some("the authorities of caFile can't be read")),
+        (r#"{"serviceUrl": "a:1", "caFile": "/nowhere"}"#, Some("the authorities of the CA file can't be read")),
         (r#"{"serviceUrl": "a:1", "forceNoTls": true}"#, None),
         (r#"{"serviceUrl": "http://a:1", "forceNoTls": true}"#, None),
     ] {
